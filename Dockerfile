@@ -12,13 +12,13 @@ RUN /opt/uv/bin/pip install --no-cache-dir --disable-pip-version-check "uv==${UV
 WORKDIR /src
 COPY pyproject.toml uv.lock ./
 # Exactly what is locked, by its hashes, and only wheels: nothing is compiled, so no compiler is needed.
-RUN ["/opt/uv/bin/uv", "sync", "--frozen", "--no-dev", "--no-install-project", "--no-build"]
+RUN ["/opt/uv/bin/uv", "sync", "--frozen", "--no-dev", "--extra", "tracing", "--no-install-project", "--no-build"]
 COPY README.md LICENSE ./
 COPY proto proto
 COPY core core
 COPY operator operator
 COPY cli cli
-RUN ["/opt/uv/bin/uv", "sync", "--frozen", "--no-dev", "--no-editable"]
+RUN ["/opt/uv/bin/uv", "sync", "--frozen", "--no-dev", "--extra", "tracing", "--no-editable"]
 # Smaller and quicker to start (tools/image.py says how and why); then each entry point shows that nothing is missing.
 ENV PYTHONPYCACHEPREFIX=/opt/muster/bytecode
 COPY tools/image.py /src/image.py

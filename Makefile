@@ -30,7 +30,7 @@ help: ## print this help
 setup: .venv/.ready ## make the environment in .venv from uv.lock (gets uv itself if it is missing)
 
 .venv/.ready: pyproject.toml uv.lock | $(UV)
-	$(UV) sync --frozen --quiet
+	$(UV) sync --frozen --quiet --extra tracing
 	@touch $@
 
 .uv/bin/uv:
@@ -66,11 +66,12 @@ e2e: setup ## only the end-to-end tests
 	$(BIN)/python -m devcluster build
 	$(PYTEST) tests/e2e
 
-e2e-all: setup ## the end-to-end tests with gangs in Reserve, then in Atomic and in Direct those that this decides (ARGS as for test)
+e2e-all: setup ## the end-to-end tests with the placement Reserve, then those of gangs with Atomic, Direct and Auto (ARGS as for test)
 	$(BIN)/python -m devcluster build
 	MUSTER_GANG_PLACEMENT=Reserve $(PYTEST) tests/e2e
 	MUSTER_GANG_PLACEMENT=Atomic $(PYTEST) -m gangs tests/e2e
 	MUSTER_GANG_PLACEMENT=Direct $(PYTEST) -m gangs tests/e2e
+	MUSTER_GANG_PLACEMENT=Auto $(PYTEST) -m gangs tests/e2e
 
 e2e-kind: setup ## image, chart and gangs on a kind cluster with real kubelets (KIND_CLUSTER_NAME uses one that is there, KIND_NODE_IMAGE, BASE, KEEP=1, ARGS)
 	$(BIN)/python -m tools.on_kind $(ARGS)

@@ -39,7 +39,7 @@ QUESTION: Final[dict[str, Any]] = {
 
 
 @dataclass(slots=True)
-class Asking:
+class SteadyRequests:
     """Sends requests at a steady rate and records each latency by the phase of the operator."""
 
     url: str
@@ -81,9 +81,9 @@ async def measure(one: Run) -> dict[str, list[float]]:
     one.start("operator", "muster_operator", f"--core={core}", *flags, env=env)
     connector, patience = aiohttp.TCPConnector(ssl=tls, limit=50), aiohttp.ClientTimeout(total=DEADLINE_S)
     async with aiohttp.ClientSession(connector=connector, timeout=patience) as session:
-        asking = Asking(f"https://127.0.0.1:{webhook}/mutate", session)
-        await _until(asking.answers)
-        task = asyncio.create_task(asking.run())
+        requests = SteadyRequests(f"https://127.0.0.1:{webhook}/mutate", session)
+        await _until(requests.answers)
+        task = asyncio.create_task(requests.run())
 
         async def is_ready() -> bool:
             async with session.get(f"http://127.0.0.1:{health}/readyz") as answer:
@@ -91,14 +91,14 @@ async def measure(one: Run) -> dict[str, list[float]]:
 
         await _until(is_ready)
         await asyncio.sleep(5)
-        asking.phase = "idle"
+        requests.phase = "idle"
         await asyncio.sleep(5)
-        asking.phase = "replay"
+        requests.phase = "replay"
         async with session.post(f"{server}/replay?rate={EVENTS}&seconds={SECONDS}") as answer:
             await answer.read()
         task.cancel()
         await asyncio.wait([task])
-    return asking.took_ms
+    return requests.took_ms
 
 
 def _certificate(folder: Path) -> tuple[ssl.SSLContext, list[str]]:

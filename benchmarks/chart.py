@@ -136,7 +136,5 @@ def _draw_curves(axes: Any, lines: Mapping[str, Sequence[tuple[float, float]]]) 
 
 
 def _title(document: Mapping[str, Any]) -> str:
-    quick = "; quick: small loads, so no figure stands beside a fact" if document["quick"] else ""
-    return (
-        f"Muster beside its peers, {document['when'][:10]}, {document['machine']['cores']} cores for everything{quick}"
-    )
+    quick = "; quick: small loads, so no figure is compared with a known result" if document["quick"] else ""
+    return f"Muster and its peers, {document['when'][:10]}, {document['machine']['cores']} cores for everything{quick}"

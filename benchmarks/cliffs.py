@@ -151,7 +151,7 @@ def _coming_and_going(gangs: Sequence[Sequence[Event]], pods: int) -> float:
     """Return the seconds in which ``pods`` pods are placed and released."""
     scheduler_state = a_state(_NODES)
     for events in gangs:
-        _tell(scheduler_state, events)
+        _schedule(scheduler_state, events)
     asks = [_ask(number) for number in range(pods)]
     messages: list[list[Event]] = []
     for start in range(0, pods, _MESSAGE):
@@ -161,7 +161,7 @@ def _coming_and_going(gangs: Sequence[Sequence[Event]], pods: int) -> float:
 
     def run() -> None:
         for message in messages:
-            effects.extend(_tell(scheduler_state, message))
+            effects.extend(_schedule(scheduler_state, message))
 
     seconds = timed(run)
     count = sum(len(effect.new) for effect in effects if isinstance(effect, AllocationResponse))
@@ -170,7 +170,7 @@ def _coming_and_going(gangs: Sequence[Sequence[Event]], pods: int) -> float:
     return seconds
 
 
-def _tell(scheduler_state: SchedulerState, events: Sequence[Event]) -> list[Effect]:
+def _schedule(scheduler_state: SchedulerState, events: Sequence[Event]) -> list[Effect]:
     effects = [effect for event in events for effect in step(scheduler_state, event, 1)]
     return effects + cycle(scheduler_state, 1, lambda: True).effects
 
@@ -195,8 +195,8 @@ def endings(share: float) -> dict[str, float]:
     for number in range(apps):
         spec = replace(a_node(number), capacity=Resources({"vcore": _SMALL, "memory": 256 << 30, "pods": 110}))
         step(scheduler_state, NodeAdded(spec), 0)
-    _tell(scheduler_state, list(_applications(apps)))
-    _tell(scheduler_state, [_ask(apps * 10 + number) for number in range(apps * 20)])
+    _schedule(scheduler_state, list(_applications(apps)))
+    _schedule(scheduler_state, [_ask(apps * 10 + number) for number in range(apps * 20)])
     pieces: list[float] = []
     for start in range(0, apps, _MESSAGE):
         ended = [ApplicationRemoved(PARTITION, ApplicationId(f"short-{n}")) for n in range(start, start + _MESSAGE)]

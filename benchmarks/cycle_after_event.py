@@ -187,7 +187,7 @@ def measure(cluster: Cluster, events: int) -> dict[str, list[float]]:
             effects = cluster.send(event)
             times[kind].append((time.process_time() - start) * 1000)
             placed = sum(len(effect.new) for effect in effects if isinstance(effect, AllocationResponse))
-            assert placed or kind != "release", "a place that nobody of a hundred thousand wants"
+            assert placed or kind != "release", "no request of a hundred thousand fits the released resources"
     gc.unfreeze()
     return times
 

@@ -47,8 +47,8 @@ class Notes:
             orjson.dumps(
                 {
                     "events": len(lags),
-                    "lag_ms": {"p50": _at(lags, 0.5), "p99": _at(lags, 0.99), "max": _at(lags, 1.0)},
-                    "pause_ms": {"p99": _at(pauses, 0.99), "max": _at(pauses, 1.0), "longest": pauses[-8:]},
+                    "lag_ms": {"p50": at(lags, 0.5), "p99": at(lags, 0.99), "max": at(lags, 1.0)},
+                    "pause_ms": {"p99": at(pauses, 0.99), "max": at(pauses, 1.0), "longest": pauses[-8:]},
                     "busy_ms": max(self.busy_ms, default=0.0),
                     "peak_rss_mib": peak_mib(),
                     "cpu_s": time.process_time(),
@@ -59,7 +59,8 @@ class Notes:
         self.lags_ms, self.pauses_ms, self.busy_ms = [], [], []
 
 
-def _at(ordered: list[float], share: float) -> float:
+def at(ordered: list[float], share: float) -> float:
+    """Return the value at this share of sorted values; 0 = there is none."""
     return round(ordered[min(len(ordered) - 1, int(len(ordered) * share))], 3) if ordered else 0.0
 
 

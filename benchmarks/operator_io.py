@@ -28,6 +28,7 @@ from muster_operator.kube.write_queue import Pool
 from muster_operator.model.commands import BindPod
 from muster_operator.model.ids import NodeName, PodUid
 from muster_operator.model.pods import PodRef
+from muster_operator.model.settings import Settings
 from muster_operator.runtime.loop import Inbox, Loop
 from muster_operator.runtime.metrics import Metrics
 from muster_operator.translate.pod_classes import PartialPod
@@ -36,6 +37,7 @@ from tests.unit.operator.handlers.test_framework import DISCOVERY
 
 BINDS = 20_000
 EVENTS = 40_000
+SETTINGS = Settings()
 
 
 def pod(number: int) -> dict[str, Any]:
@@ -127,15 +129,15 @@ class Counting(Inbox):
     """An inbox that counts pods."""
 
     def __init__(self, metrics: Metrics) -> None:
-        super().__init__(metrics)
+        super().__init__(metrics, lambda: SETTINGS)  # new settings would clear the cache of pod classes
         self.pods, self.first = 0, asyncio.Event()
 
-    async def watched(self, plural: str, kind: str | None, raw: Raw | PartialPod) -> None:
+    def changed(self, plural: str, kind: str | None, raw: Raw | PartialPod) -> None:
         """Count the pod and process it."""
         if plural == "pods":
             self.pods += 1
             self.first.set()
-        await super().watched(plural, kind, raw)
+        super().changed(plural, kind, raw)
 
 
 async def binds(url: str) -> tuple[float, float]:

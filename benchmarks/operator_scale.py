@@ -297,7 +297,7 @@ def _kubeconfig(folder: Path, url: str) -> Path:
         "current-context": "c",
         "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
         "clusters": [{"name": "c", "cluster": {"server": url}}],
-        "users": [{"name": "u", "user": {"token": "nobody checks it"}}],
+        "users": [{"name": "u", "user": {"token": "not checked"}}],
     }
     path.write_text(yaml.safe_dump(config))
     return path

@@ -89,10 +89,10 @@ def write(path: Path, document: Mapping[str, object]) -> None:
 
 def problems(files: Iterable[Path]) -> list[str]:
     """Return errors for the files that cannot be written. Missing folders are no error; they are created later."""
-    return [why for file in files if (why := _obstacle(file))]
+    return [why for file in files if (why := _problem(file))]
 
 
-def _obstacle(file: Path) -> str:
+def _problem(file: Path) -> str:
     if file.is_dir():
         return f"{file} is a folder"
     there = next(place for place in (file, *file.parents) if place.exists())

@@ -61,7 +61,7 @@ class Session:
         """Run one step during the block. ``words`` describes it."""
         began = time.monotonic()
         self._now = (name, began)
-        self._tell(f"{name} {words}".strip())
+        self._show(f"{name} {words}".strip())
         try:
             yield
         finally:
@@ -71,7 +71,7 @@ class Session:
             self._done += 1
             self._now = None
 
-    def say(self, words: str) -> None:
+    def print_line(self, words: str) -> None:
         """Print a line above the progress."""
         if self._console is not None:
             self._console.print(words, style="dim", markup=False, highlight=False)
@@ -98,7 +98,7 @@ class Session:
         seen: Sequence[float] = self.took.get(name, ())
         return statistics.median(seen) if seen else self.known.get(name, UNKNOWN_S)
 
-    def _tell(self, words: str) -> None:
+    def _show(self, words: str) -> None:
         title = f"[{min(self._done + 1, self._planned)}/{self._planned}] {words}"
         if self._bar is not None:
             total = self.left_s() + sum(sum(values) for values in self.took.values())

@@ -81,7 +81,7 @@ class Objects:
         head = orjson.dumps({"resourceVersion": "1000000", "continue": token})
         return b'{"kind":"List","metadata":' + head + b',"items":[' + b",".join(self.items[start:end]) + b"]}"
 
-    async def tell(self, lines: bytes) -> None:
+    async def send(self, lines: bytes) -> None:
         """Write events to every watch."""
         for watcher in list(self.watchers):
             try:
@@ -152,7 +152,7 @@ class StandIn:
             due = int(rate * passed) - written
             if due > 0:
                 lines = b"".join(self._event(written + number) for number in range(due))
-                await self.pods.tell(lines)
+                await self.pods.send(lines)
                 written += due
             await asyncio.sleep(TICK_S)
         return _json(200, {"written": written, "seconds": time.monotonic() - began})
@@ -217,7 +217,7 @@ class StandIn:
         self._bound[name] = node
         self.version += 1
         raw = recorded.pod(number, version=self.version, node_name=node, nodes=self.nodes)
-        await self.pods.tell(_line("MODIFIED", orjson.dumps(raw)))
+        await self.pods.send(_line("MODIFIED", orjson.dumps(raw)))
 
     def _event(self, number: int) -> bytes:
         """Return a status update of the next running pod."""
@@ -267,10 +267,10 @@ async def serve(pods: int, nodes: int, ready: Callable[[int], None]) -> None:
 if __name__ == "__main__":
     port_file = Path(sys.argv[1])
 
-    def tell(port: int) -> None:
+    def write_port(port: int) -> None:
         """Write the port file atomically, because a process waits for it."""
         part = port_file.with_suffix(".part")
         part.write_text(str(port))
         part.rename(port_file)
 
-    uvloop.run(serve(int(sys.argv[2]), int(sys.argv[3]) if len(sys.argv) > 3 else recorded.NODES, tell))
+    uvloop.run(serve(int(sys.argv[2]), int(sys.argv[3]) if len(sys.argv) > 3 else recorded.NODES, write_port))

@@ -112,7 +112,7 @@ class Feed:
     event: PodEvent | None = None
     read: int = 0
 
-    def tell(self, name: str, node: str = "") -> None:
+    def add(self, name: str, node: str = "") -> None:
         """Queue the event of a pod that was created, or bound to ``node``."""
         self._lines.append((name, node))
         self._news.set()
@@ -176,7 +176,7 @@ class StubServer:
         if name in self.bound:
             self.twice.append(name)
         self.bound[name] = node
-        self.pods.tell(name, node)
+        self.pods.add(name, node)
         return _BOUND
 
     def _get(self, url: str) -> StubResponse:

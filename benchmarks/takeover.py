@@ -64,7 +64,7 @@ async def first_binding(cluster: Cluster, mark: int, after: datetime, by: Muster
                 return (at - after).total_seconds()
         return 0.0
 
-    return await until("somebody binds again", seen, 60, every_s=0.2)
+    return await until("the new leader binds", seen, 60, every_s=0.2)
 
 
 async def terminated(leader: Muster) -> None:

@@ -124,7 +124,7 @@ async def _measured(pods: int, nodes: int, *, profiled: bool) -> Found:
         with sampling() if profiled else nullcontext(Samples()) as found.samples:
             began, cpu = time.perf_counter(), time.process_time()
             for number in range(pods):
-                server.pods.tell(f"load-{number % APPLICATIONS}-{number:012d}")
+                server.pods.add(f"load-{number % APPLICATIONS}-{number:012d}")
             await _until(lambda: server.pods.read == 2 * pods and not len(parts.memo.inbox), serving)
             found.wall_s, found.cpu_s = time.perf_counter() - began, time.process_time() - cpu
         found.events = server.seen["POST events"]
@@ -166,8 +166,8 @@ def _resident_mib() -> float:
 
 def measure(names: Sequence[str], options: Figures) -> list[Figure]:
     """Measure all names at once, in a separate process. An additional run is profiled."""
-    runs = [_aside("--quick" if options.quick else "") for _ in range(options.runs)]
-    stages = _aside("--profile", "--quick" if options.quick else "")["stages"]
+    runs = [_in_subprocess("--quick" if options.quick else "") for _ in range(options.runs)]
+    stages = _in_subprocess("--profile", "--quick" if options.quick else "")["stages"]
     figures = []
     for name in names:
         unit, goal = GOALS[name]
@@ -179,7 +179,7 @@ def measure(names: Sequence[str], options: Figures) -> list[Figure]:
     return figures
 
 
-def _aside(*arguments: str) -> dict[str, Any]:
+def _in_subprocess(*arguments: str) -> dict[str, Any]:
     command = [sys.executable, "-m", "benchmarks.through_both", "--json", *filter(None, arguments)]
     done = subprocess.run(command, check=False, capture_output=True)
     if done.returncode != 0:

@@ -69,7 +69,7 @@ class Write:
 
 
 @dataclass(frozen=True, slots=True)
-class Right:
+class Permission:
     """A permission as in Kubernetes RBAC: a verb on all objects of a resource, or on the object ``name``."""
 
     group: str
@@ -83,7 +83,7 @@ class Right:
 class Use:
     """A request: the permission that it needs on its object (no name for a list), and whether it was allowed."""
 
-    right: Right
+    permission: Permission
     agent: str
     allowed: bool
 
@@ -120,11 +120,11 @@ class AuditLog:
             if (event.get("user") or {}).get("username") == user and "objectRef" in event
         }
 
-    def count(self, mark: int, account: str, right: Right) -> int:
+    def count(self, mark: int, account: str, permission: Permission) -> int:
         """Return how often a service account (``namespace:name``) used a permission after the mark."""
         user = f"system:serviceaccount:{account}"
         events = (event for event, _ in self._events(mark) if (event.get("user") or {}).get("username") == user)
-        return sum("objectRef" in event and _use(event).right == right for event in events)
+        return sum("objectRef" in event and _use(event).permission == permission for event in events)
 
     def _events(self, mark: int) -> Iterator[tuple[dict[str, Any], int]]:
         """Yield the events after the mark, each with the offset of its end. Skips an incomplete last line."""
@@ -142,9 +142,9 @@ class AuditLog:
 def _use(event: dict[str, Any]) -> Use:
     thing = event["objectRef"]
     resource = "/".join(filter(None, (thing.get("resource", ""), thing.get("subresource", ""))))
-    right = Right(thing.get("apiGroup", ""), resource, event["verb"], thing.get("name", ""))
+    permission = Permission(thing.get("apiGroup", ""), resource, event["verb"], thing.get("name", ""))
     decision = (event.get("annotations") or {}).get("authorization.k8s.io/decision", "")
-    return Use(right, event.get("userAgent", ""), decision == "allow")
+    return Use(permission, event.get("userAgent", ""), decision == "allow")
 
 
 def _event(line: bytes) -> dict[str, Any] | None:

@@ -7,8 +7,9 @@ import os
 import subprocess
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -35,6 +36,19 @@ _ESTIMATE_FROM = 0.1
 """Part of the packages from which on the remaining time is estimated."""
 
 
+@dataclass(slots=True)
+class _Counter:
+    """The compiled packages of all families, the packages to compile (0 = unknown), and the start time."""
+
+    total: int
+    compiled: int = 0
+    start: float = field(default_factory=time.monotonic)
+
+    def __str__(self) -> str:
+        """Text of the progress."""
+        return progress(self.compiled, self.total, time.monotonic() - self.start)
+
+
 def build(programs: Sequence[Program], console: Console) -> None:
     """Build the programs that are not in the cache. Raises BuildFailed.
 
@@ -49,8 +63,10 @@ def build(programs: Sequence[Program], console: Console) -> None:
         go = ensure_go()
         ordered = sorted(missing, key=lambda p: (p.family, p.ldflags))
         families = [list(group) for _, group in groupby(ordered, key=lambda p: p.family)]
+        console.print(f"fetching the modules of {', '.join(program.name for program in ordered)}", soft_wrap=True)
+        counter = _Counter(len(set[str]().union(*(_stale_packages(go, family) for family in families))))
         for number, family in enumerate(families, 1):
-            _build_family(go, family, f"({number}/{len(families)})", console)
+            _build_family(go, family, f"({number}/{len(families)})", counter, console)
 
 
 def install(program: PythonProgram, console: Console) -> Path:
@@ -84,41 +100,42 @@ def _one_builder(console: Console) -> Iterator[None]:
         yield
 
 
-def _build_family(go: Path, programs: list[Program], step: str, console: Console) -> None:
+def _build_family(go: Path, programs: list[Program], step: str, counter: _Counter, console: Console) -> None:
     family, names = programs[0].family, ", ".join(program.name for program in programs)
     target = cached_path(programs[0]).parent
     fresh = target.with_name(f"{target.name}.new")
     fresh.mkdir(parents=True, exist_ok=True)
     packages = [program.package for program in programs]
     command = [str(go), "build", "-v", "-ldflags", programs[0].ldflags, "-o", f"{fresh}/", *packages]
-    environment = {
-        **os.environ,
-        "CGO_ENABLED": "0",
-        "GOFLAGS": GOFLAGS,
-        "GOWORK": "off",
-    }
     start = time.monotonic()
-    console.print(f"{step} building {names}: fetching modules")
-    total = _stale_packages(go, packages, MODULES / family, environment)
     with subprocess.Popen(
-        command, cwd=MODULES / family, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        command, cwd=MODULES / family, env=_environment(), text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     ) as process:
         try:
-            last_log_lines = _show(process, f"{step} building {names}", total, console)
+            last_log_lines = _show(process, f"{step} building {names}", counter, console)
         except BaseException:
             process.kill()
             raise
     if process.returncode != 0:
         raise BuildFailed(names, "\n".join(last_log_lines))
     _move_into_place(programs, fresh, target)
-    console.print(f"built {names} in {time.monotonic() - start:.0f} s")
+    console.print(f"built {names} in {time.monotonic() - start:.0f} s", soft_wrap=True)
 
 
-def _stale_packages(go: Path, packages: list[str], folder: Path, environment: Mapping[str, str]) -> int:
-    """Fetch the modules and count the packages to compile; 0 if that fails, and the build then reports the error."""
-    command = [str(go), "list", "-deps", "-f", "{{if .Stale}}x{{end}}", *packages]
-    listed = subprocess.run(command, cwd=folder, env=environment, text=True, capture_output=True, check=False)
-    return listed.stdout.count("x") if listed.returncode == 0 else 0
+def _environment() -> dict[str, str]:
+    return {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": GOFLAGS, "GOWORK": "off"}
+
+
+def _stale_packages(go: Path, programs: list[Program]) -> set[str]:
+    """Fetch the modules and list the packages to compile; none if that fails, and the build then reports the error.
+
+    Families share packages of the same version, which are compiled once.
+    """
+    package = "{{if .Stale}}{{.ImportPath}} {{with .Module}}{{.Version}}{{end}}{{end}}"
+    command = [str(go), "list", "-deps", "-f", package, *(program.package for program in programs)]
+    folder = MODULES / programs[0].family
+    listed = subprocess.run(command, cwd=folder, env=_environment(), text=True, capture_output=True, check=False)
+    return set(filter(None, listed.stdout.splitlines())) if listed.returncode == 0 else set()
 
 
 def progress(compiled: int, total: int, seconds: float) -> str:
@@ -132,20 +149,19 @@ def progress(compiled: int, total: int, seconds: float) -> str:
     return f"{text}, about {left_s / 60:.0f} min left" if left_s >= 60 else f"{text}, less than 1 min left"
 
 
-def _show(process: subprocess.Popen[str], what: str, total: int, console: Console) -> deque[str]:
+def _show(process: subprocess.Popen[str], what: str, counter: _Counter, console: Console) -> deque[str]:
     """Show the compiler's progress and return its last lines."""
     last_log_lines: deque[str] = deque(maxlen=40)
-    packages = 0
-    next_line = start = time.monotonic()
+    next_line = time.monotonic()
     with Status(what, console=console) as status:
         for line in process.stdout or ():
             last_log_lines.append(line.rstrip())
-            packages += not line.startswith("go:")
+            counter.compiled += not line.startswith("go:")
             now = time.monotonic()
-            text = f"{what}: {progress(packages, total, now - start)}"
+            text = f"{what}: {counter}"
             status.update(text)
             if not console.is_terminal and now >= next_line:
-                console.print(text)
+                console.print(text, soft_wrap=True)
                 next_line = now + PLAIN_LINE_S
     return last_log_lines
 

@@ -28,7 +28,7 @@ from devcluster.demo_view import Progress, recording, summary
 from devcluster.errors import ApiError, ConditionNotMet, DevclusterError
 from devcluster.flavour import Flavour
 from devcluster.gang import GangView
-from devcluster.ledgers import leftovers
+from devcluster.leftovers import leftovers
 from devcluster.muster import Muster, Setup
 from devcluster.nodes import FakeNode
 from devcluster.waiting import until

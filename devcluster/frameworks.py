@@ -1,4 +1,4 @@
-"""Runs the controller of a batch framework beside the local control plane, from its pinned Go module or PyPI package.
+"""Runs the controller of a batch framework with the local control plane, from its pinned Go module or PyPI package.
 
 The framework is installed as its own manifests say: its CRDs, accounts, roles and webhooks are rendered from the
 module at run time, with ``kubectl kustomize`` or ``helm template``. Nothing of it is copied into this repository. Only
@@ -48,7 +48,7 @@ WEBHOOKS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ControllerContext:
     """Where a controller runs: its kubeconfig, an empty folder, its ports, and the folder of its certificate.
 
     ``certificates`` has ``tls.crt`` and ``tls.key``. controller-runtime finds it without a flag, because ``TMPDIR`` is
@@ -71,7 +71,7 @@ class Framework:
     folder in the module, or ``bases``: folders of kustomizations without a namespace, where their overlay also installs
     something else. ``values``: arguments of ``helm template``, for a chart. ``manifests``: more folders of manifests in
     the module. ``account``: namespace and name of the Deployment's service account. ``flags``: the arguments of the
-    program; they may write files into the folder of the place first. ``ready``: path of the readiness endpoint.
+    program; they may write files into the folder of the context first. ``ready``: path of the readiness endpoint.
     ``health``: the port of that endpoint, for a program that has no flag for it. ``env``: more environment of the
     program. ``name``: of the process, if the program runs twice. ``host``: the host in the URLs of webhooks, if the
     program creates its own certificate. ``secret``: the Secret with that certificate, if it is only for the name of the
@@ -82,7 +82,7 @@ class Framework:
     program: Program | PythonProgram
     module: str
     account: tuple[str, str]
-    flags: Callable[[Place], Sequence[str]]
+    flags: Callable[[ControllerContext], Sequence[str]]
     kustomization: str = ""
     bases: tuple[str, ...] = ()
     chart: str = ""
@@ -128,10 +128,10 @@ async def running(cluster: Cluster, framework: Framework) -> AsyncIterator[Proce
         await _apply(cluster, at_once)
         namespace, account = framework.account
         kubeconfig = await cluster.kubeconfig_for(account, namespace)
-        place = Place(kubeconfig, folder, health, webhooks, metrics, certificates)
+        context = ControllerContext(kubeconfig, folder, health, webhooks, metrics, certificates)
         process = Process(
             name,
-            [*await asyncio.to_thread(_command, framework.program), *framework.flags(place)],
+            [*await asyncio.to_thread(_command, framework.program), *framework.flags(context)],
             cluster.folder / "logs" / f"{name}.log",
             env={
                 "KUBECONFIG": str(kubeconfig),
@@ -142,7 +142,8 @@ async def running(cluster: Cluster, framework: Framework) -> AsyncIterator[Proce
                 **framework.env,
             },
         )
-        stack.callback(_link, None)
+        if framework.secret:
+            stack.callback(_link, None)
         stack.push_async_callback(process.stop, grace_s=2.0)
         stack.push_async_callback(_delete, cluster, later)
         process.start()
@@ -172,13 +173,18 @@ def module_folder(framework: Framework) -> Path:
     """Return the folder of the framework's Go module, or of its Python packages. Raises BuildFailed."""
     if isinstance(framework.program, PythonProgram):
         return install(framework.program, Console(stderr=True))
-    command = [str(ensure_go()), "list", "-m", "-f", "{{.Dir}}", framework.module]
+    return go_module(framework.program.family, framework.module)
+
+
+def go_module(family: str, module: str) -> Path:
+    """Return the folder of a Go module that the family pins. Raises BuildFailed."""
+    command = [str(ensure_go()), "list", "-m", "-f", "{{.Dir}}", module]
     environment = {**os.environ, "GOFLAGS": GOFLAGS, "GOWORK": "off"}
-    family = MODULES / framework.program.family
-    subprocess.run([command[0], "mod", "download", framework.module], cwd=family, env=environment, check=False)
-    found = subprocess.run(command, cwd=family, env=environment, text=True, capture_output=True, check=False)
+    folder = MODULES / family
+    subprocess.run([command[0], "mod", "download", module], cwd=folder, env=environment, check=False)
+    found = subprocess.run(command, cwd=folder, env=environment, text=True, capture_output=True, check=False)
     if found.returncode != 0 or not found.stdout.strip():
-        raise BuildFailed(framework.module, found.stderr)
+        raise BuildFailed(module, found.stderr)
     return Path(found.stdout.strip())
 
 

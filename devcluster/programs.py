@@ -100,7 +100,12 @@ DASK = PythonProgram("dask-kubernetes-operator", "dask", "kopf")
 
 KARPENTER = Program("karpenter", "karpenter", "sigs.k8s.io/karpenter/kwok")
 
+COLLECTOR = Program("collector", "collector", "muster.local/devcluster/collector")
+MONITORING = Program("monitoring", "monitoring", "muster.local/devcluster/monitoring")
+
 FRAMEWORKS = (
+    COLLECTOR,
+    MONITORING,
     JOBSET,
     KUBERAY,
     LEADERWORKERSET,
@@ -112,7 +117,8 @@ FRAMEWORKS = (
     ARGO,
     KUEUE,
 )
-"""The controllers of the frameworks in docs/integrations, for `make e2e-frameworks`."""
+"""For `make e2e-frameworks`: the controllers of the frameworks in docs/integrations, a collector of
+traces, and a check of dashboards and alert rules."""
 
 PYTHON_FRAMEWORKS = (DASK, PYSPARK)
 """Those that are Python packages."""

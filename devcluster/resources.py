@@ -35,6 +35,7 @@ RESOURCES = (
     Resource("Namespace", "namespaces", _CORE, namespaced=False),
     Resource("Node", "nodes", _CORE, namespaced=False),
     Resource("Pod", "pods", _CORE),
+    Resource("PodTemplate", "podtemplates", _CORE),
     Resource("ReplicationController", "replicationcontrollers", _CORE),
     Resource("ConfigMap", "configmaps", _CORE),
     Resource("Secret", "secrets", _CORE),

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+import structlog
 from hypothesis import settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
@@ -16,6 +17,8 @@ ON_A_CLUSTER = [Path(__file__).parent / name for name in ("e2e", "attacks")]
 FOLDERS = ("tests/e2e/", "tests/attacks/")
 DOCUMENTS = "tests/e2e/documents/"
 COMPARISON = "tests/conformance/test_placement.py"
+#: Tests that parse all Python files.
+OF_THE_TREE = tuple(f"tests/unit/repo/test_{name}.py" for name in ("layout", "messages", "sizes", "words"))
 SECONDS_FOR_AN_E2E_TEST = 300
 
 # No deadline: a slow machine is not a failure. Repeatable: the same tree gives the same verdict.
@@ -23,14 +26,25 @@ settings.register_profile("repeatable", deadline=None, derandomize=True, max_exa
 settings.register_profile("thorough", deadline=None, max_examples=1000)
 settings.load_profile("thorough" if IS_THOROUGH else "repeatable")
 
+# Tests do not configure the log. The default of structlog draws the local variables of each frame, for up to a second.
+structlog.configure(
+    processors=[
+        structlog.stdlib.add_log_level,
+        structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback, colors=False),
+    ]
+)
+
 
 class ByFile(LoadScopeScheduling):
     """Each process has a cluster of its own. The tests of a file that need one run there in order, except documents,
-    which take long. So do the tests of placement, which share one comparison. All others are distributed one by one.
+    which take long. So do the tests of placement, which share one comparison, and those that parse all Python files.
+    All others are distributed one by one.
     """
 
     def _split_scope(self, nodeid: str) -> str:
         file, *_ = nodeid.split("::")
+        if file in OF_THE_TREE:
+            return "tests/unit/repo"
         return file if file.startswith((*FOLDERS, COMPARISON)) and not file.startswith(DOCUMENTS) else nodeid
 
 

@@ -67,18 +67,18 @@ async def chaos(episodes: int, seed: int, operators: int | None, keep: Path | No
                 result = await run_campaign(cluster, plan, lambda words: print(words, flush=True))
             except NotRecovered as error:
                 print(error, flush=True)
-                _tell(cluster, plan, keep)
+                _report(cluster, plan, keep)
                 return 1
             print("\n".join(summary(result)), flush=True)
             if result.violations:
-                _tell(cluster, plan, keep)
+                _report(cluster, plan, keep)
                 return 1
             done, rounds, seed = done + count, rounds + 1, seed + 1
     print(f"{done} episodes: nothing lost, leaked or duplicated")
     return 0
 
 
-def _tell(cluster: Cluster, plan: Plan, keep: Path | None) -> None:
+def _report(cluster: Cluster, plan: Plan, keep: Path | None) -> None:
     """Print how to reproduce the failure, and copy the logs."""
     print(f"reproduce: make chaos N={plan.episodes} SEED={plan.seed} OPERATORS={plan.operators}", file=sys.stderr)
     if keep is not None:

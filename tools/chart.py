@@ -26,6 +26,7 @@ COPIES = {
     for source in (
         ROOT / "deploy" / "rbac.yaml",
         ROOT / "deploy" / "rest-auth.yaml",
+        ROOT / "deploy" / "provisioning-requests.yaml",
         ROOT / "deploy" / "admission-policy.yaml",
         ROOT / "deploy" / "operator-policy.yaml",
         ROOT / "deploy" / "node-name-policy.yaml",

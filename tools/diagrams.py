@@ -101,12 +101,12 @@ def file_name(side: str, name: str) -> str:
 
 def fresh() -> dict[Path, str]:
     """Return the current content of each generated file."""
-    drawings = {"walk.svg": walk.drawn(), "halves.svg": halves.drawn(), **run.pictures()}
+    drawings = {"walk.svg": walk.svg(), "halves.svg": halves.svg(), **run.pictures()}
     found = {STATES / "README.md": index()} | {PICTURES / name: text for name, text in drawings.items()}
     for side, name, table in tables():
         file = file_name(side, name)
         found[STATES / f"{file}.md"] = page(side, name, table)
-        found[PICTURES / f"{file}.svg"] = lifecycle.drawn(f"life of {side}: {spoken(name)}", edges(table))
+        found[PICTURES / f"{file}.svg"] = lifecycle.svg(f"life of {side}: {spoken(name)}", edges(table))
     return found
 
 

@@ -131,7 +131,8 @@ def alerts() -> Iterator[str]:
         for rule in group["rules"]:
             annotations = {key: VALUE.sub(r"*\1*", text) for key, text in rule["annotations"].items()}
             meaning = f"**{annotations['summary']}.** {annotations['description']}"
-            yield row(f"`{rule['alert']}`", rule["labels"]["severity"], rule.get("for", "immediately"), meaning)
+            anchor = f'<a id="{rule["alert"].lower()}"></a>'  # of the annotation runbook_url in the chart
+            yield row(f"{anchor}`{rule['alert']}`", rule["labels"]["severity"], rule.get("for", "immediately"), meaning)
 
 
 def code(text: str) -> str:

@@ -20,8 +20,17 @@ from collections.abc import Iterable
 from pathlib import Path
 
 PACKAGES = ("muster_si", "muster_core", "muster_operator", "muster")
-LATER = ("kubernetes.client", "kubernetes.config", "kubernetes.stream.ws_client")
+LATER = (
+    "kubernetes.client",
+    "kubernetes.config",
+    "kubernetes.stream.ws_client",
+    "opentelemetry.exporter.otlp.proto.grpc.trace_exporter",
+    "opentelemetry.exporter.otlp.proto.http.trace_exporter",
+)
 """Modules that the product imports on demand, not at startup."""
+
+EXTRA = "opentelemetry"
+"""The package of the extra ``tracing``, which the image has and other environments may not have."""
 
 DROPPED = {
     "**/tests": "the libraries' own tests",
@@ -103,10 +112,18 @@ def warm() -> int:
     for package in PACKAGES:
         for module in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}."):
             if not module.name.endswith("__main__"):
-                importlib.import_module(module.name)
+                _load(module.name)
     for name in LATER:
-        importlib.import_module(name)
+        _load(name)
     return len(sys.modules)
+
+
+def _load(name: str) -> None:
+    try:
+        importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != EXTRA:
+            raise
 
 
 def _removed(path: Path) -> int:

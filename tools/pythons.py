@@ -166,7 +166,7 @@ class Runs:
         """Install the locked versions from wheels, then Muster. Returns the error, or "" on success."""
         env = {**os.environ, "UV_PROJECT_ENVIRONMENT": str(folder)}
         env.pop("VIRTUAL_ENV", None)
-        command = [self._uv, "sync", "--frozen", "--quiet", "--python", python.path]
+        command = [self._uv, "sync", "--frozen", "--quiet", "--extra", "tracing", "--python", python.path]
         for more in (["--no-build", "--no-install-project"], []):
             done = subprocess.run([*command, *more], cwd=ROOT, capture_output=True, text=True, check=False, env=env)
             if done.returncode:

@@ -30,6 +30,7 @@ _MADE: Final = "[bcdfghjklmnpqrstvwxz2456789]"
 #: Patterns that differ from run to run, and their replacement.
 _CHANGING: Final = (
     (re.compile(r"\btg-([a-z0-9.-]+)-[a-z0-9]{10}\b"), r"tg-\1-(made)"),
+    (re.compile(r"-[0-9a-f]{16}-exec-"), "-(made)-exec-"),
     (re.compile(rf"-{_MADE}{{8,10}}-{_MADE}{{5}}\b"), "-(made)"),
     (re.compile(rf"-{_MADE}{{5}}\b"), "-(made)"),
     (re.compile(r"\bnode-\d+\b"), "(node)"),
@@ -61,6 +62,11 @@ class Step:
     def is_typed(self) -> bool:
         """Whether the command ends and works on a cluster of fake nodes."""
         return self.program in TYPED and not _ENDLESS.search(self.command)
+
+    @property
+    def reads_logs(self) -> bool:
+        """Whether the command prints what a container has written."""
+        return self.words[:2] == ["kubectl", "logs"]
 
     @property
     def looks(self) -> bool:

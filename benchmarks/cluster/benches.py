@@ -10,19 +10,20 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Who(StrEnum):
+class Contender(StrEnum):
     """The scheduler of a run: Muster with one of its placement modes, kube-scheduler, or none."""
 
     RESERVE = "Reserve"
     ATOMIC = "Atomic"
     DIRECT = "Direct"
+    AUTO = "Auto"
     KUBE = "kube-scheduler"
-    NOBODY = "nobody"
+    NONE = "none"
 
     @property
     def is_muster(self) -> bool:
         """Whether the scheduler is Muster."""
-        return self in (Who.RESERVE, Who.ATOMIC, Who.DIRECT)
+        return self in (Contender.RESERVE, Contender.ATOMIC, Contender.DIRECT, Contender.AUTO)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ class Work:
     gangs: int
     quick_pods: int
     quick_gangs: int
-    seldom: Sequence[Who] = ()
+    seldom: Sequence[Contender] = ()
 
 
 WORKS: Mapping[str, Work] = {
@@ -45,9 +46,9 @@ WORKS: Mapping[str, Work] = {
     "single-5000": Work(5000, 0, 500, 0),
     "gang-100": Work(100, 1, 100, 1),
     "gang-1000": Work(1000, 1, 200, 1),
-    "gang-5000": Work(5000, 1, 400, 1, seldom=[Who.KUBE]),
+    "gang-5000": Work(5000, 1, 400, 1, seldom=[Contender.KUBE]),
     "gangs-50x100": Work(5000, 50, 500, 5),
-    "gangs-500x20": Work(10_000, 500, 500, 25, seldom=list(Who)),
+    "gangs-500x20": Work(10_000, 500, 500, 25, seldom=list(Contender)),
 }
 
 
@@ -60,16 +61,16 @@ class Bench:
     """
 
     work: str
-    who: Who
+    contender: Contender
     goal_s: float | None = None
     writes: float | None = None
     ahead: float | None = None
     optional: bool = False
 
     @property
-    def rival(self) -> Who | None:
+    def rival(self) -> Contender | None:
         """The peer that runs the same workload."""
-        return Who.KUBE if self.who.is_muster else None
+        return Contender.KUBE if self.contender.is_muster else None
 
 
 _GOALS: Mapping[str, tuple[float | None, float | None]] = {
@@ -81,9 +82,13 @@ _GOALS: Mapping[str, tuple[float | None, float | None]] = {
 }
 """Goals in seconds with Reserve and with Direct."""
 RESERVE_WRITES, DIRECT_WRITES = 5.0, 2.0
-"""Writes per member. Reserve: create, bind, delete a placeholder; bind the member; event. Direct: bind; event."""
+"""Writes per member. Reserve: create, bind, delete a placeholder; bind the member; event. Direct, and Auto if all
+members exist: bind; event.
+"""
 EVENTS = 2
 """Events per gang."""
+OPTIONAL = (Contender.ATOMIC, Contender.AUTO)
+"""Placement modes that run only if they are requested by name."""
 
 
 def _writes(work: str, each: float | None) -> float | None:
@@ -92,15 +97,16 @@ def _writes(work: str, each: float | None) -> float | None:
 
 
 BENCHES: Mapping[str, Bench] = {
-    "cluster/floor-5000": Bench("floor-5000", Who.NOBODY),
-    "cluster/single-5000": Bench("single-5000", Who.RESERVE, ahead=1 / 0.95),
+    "cluster/floor-5000": Bench("floor-5000", Contender.NONE),
+    "cluster/single-5000": Bench("single-5000", Contender.RESERVE, ahead=1 / 0.95),
     **{
-        f"cluster/{work}{ending}": Bench(work, who, goal_s, _writes(work, writes), optional=who is Who.ATOMIC)
+        f"cluster/{work}{ending}": Bench(work, contender, goal_s, _writes(work, writes), optional=contender in OPTIONAL)
         for work, (reserve_s, direct_s) in _GOALS.items()
-        for ending, who, goal_s, writes in (
-            ("", Who.RESERVE, reserve_s, RESERVE_WRITES),
-            ("-direct", Who.DIRECT, direct_s, DIRECT_WRITES),
-            ("-atomic", Who.ATOMIC, None, None),
+        for ending, contender, goal_s, writes in (
+            ("", Contender.RESERVE, reserve_s, RESERVE_WRITES),
+            ("-direct", Contender.DIRECT, direct_s, DIRECT_WRITES),
+            ("-atomic", Contender.ATOMIC, None, None),
+            ("-auto", Contender.AUTO, None, DIRECT_WRITES),
         )
     },
 }
@@ -111,16 +117,16 @@ class Run:
     """One run of a workload by a scheduler. ``number`` counts the rounds from 0."""
 
     work: str
-    who: Who
+    contender: Contender
     number: int
 
     @property
     def step(self) -> str:
         """Its name, which is the same in every round."""
-        return f"cluster/{self.work} {self.who}"
+        return f"cluster/{self.work} {self.contender}"
 
 
-def turns(benches: Sequence[Bench], runs: int, *, peers: bool) -> Iterator[Run]:
+def ordered_runs(benches: Sequence[Bench], runs: int, *, peers: bool) -> Iterator[Run]:
     """Yield every run, round by round. In a round, all schedulers of a workload run one after the other.
 
     Their order alternates between workloads and rounds, so that a machine that changes its speed favours no scheduler.
@@ -129,15 +135,16 @@ def turns(benches: Sequence[Bench], runs: int, *, peers: bool) -> Iterator[Run]:
     works = list(dict.fromkeys(bench.work for bench in benches))
     for number in range(runs):
         for index, work in enumerate(works):
-            some = [who for who in _contenders(work, benches, peers=peers) if number < _runs(work, who, runs)]
-            yield from (Run(work, who, number) for who in (some if (number + index) % 2 == 0 else reversed(some)))
+            contenders = _contenders(work, benches, peers=peers)
+            some = [Run(work, one, number) for one in contenders if number < _runs(work, one, runs)]
+            yield from some if (number + index) % 2 == 0 else reversed(some)
 
 
-def _contenders(work: str, benches: Sequence[Bench], *, peers: bool) -> list[Who]:
+def _contenders(work: str, benches: Sequence[Bench], *, peers: bool) -> list[Contender]:
     same = [bench for bench in benches if bench.work == work]
     rivals = [bench.rival for bench in same if bench.rival is not None] if peers else []
-    return list(dict.fromkeys([bench.who for bench in same] + rivals))
+    return list(dict.fromkeys([bench.contender for bench in same] + rivals))
 
 
-def _runs(work: str, who: Who, runs: int) -> int:
-    return max(1, runs // 2) if who in WORKS[work].seldom else runs
+def _runs(work: str, contender: Contender, runs: int) -> int:
+    return max(1, runs // 2) if contender in WORKS[work].seldom else runs

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 import orjson
 
-from benchmarks.cluster.benches import Who
+from benchmarks.cluster.benches import Contender
 from devcluster.api import Api, Json
 from devcluster.errors import DevclusterError
 
@@ -25,7 +25,7 @@ CONCURRENT = 50
 BOUND_S, EACH_S = 45.0, 0.05
 """Seconds without a bound pod until the run fails, and additional seconds per pod, so that slow runs can complete."""
 GROUP = {"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup"}
-SERVED_BY = {Who.KUBE: "default-scheduler", Who.NOBODY: "nobody"}
+SCHEDULER_NAMES = {Contender.KUBE: "default-scheduler", Contender.NONE: "none"}
 """``spec.schedulerName`` for schedulers other than Muster."""
 
 
@@ -43,23 +43,23 @@ class Load:
     name: str
     pods: int
     gangs: int = 0
-    who: Who = Who.RESERVE
+    contender: Contender = Contender.RESERVE
 
     def pod(self, number: int) -> Json:
         """Return the pod with this number."""
         group = f"{self.name}-g{number % max(1, self.gangs)}"
         meta: Json = {"name": f"{self.name}-{number:05d}", "labels": {"app": "load"}}
-        if self.who.is_muster:
+        if self.contender.is_muster:
             meta["labels"] |= {"applicationId": group, "queue": "root.default"}
             if self.gangs:
                 meta["annotations"] = self._gang()
-        in_group = self.gangs > 0 and self.who is Who.KUBE
+        in_group = self.gangs > 0 and self.contender is Contender.KUBE
         return {
             "apiVersion": "v1",
             "kind": "Pod",
             "metadata": meta,
             "spec": {
-                "schedulerName": SERVED_BY.get(self.who, "muster"),
+                "schedulerName": SCHEDULER_NAMES.get(self.contender, "muster"),
                 **({"schedulingGroup": {"podGroupName": group}} if in_group else {}),
                 "restartPolicy": "Never",
                 "terminationGracePeriodSeconds": 0,
@@ -70,7 +70,7 @@ class Load:
 
     def groups(self) -> list[Json]:
         """Return the PodGroups to create before the pods."""
-        if self.who is not Who.KUBE:
+        if self.contender is not Contender.KUBE:
             return []
         spec = {"schedulingPolicy": {"gang": {"minCount": self.pods // max(1, self.gangs)}}}
         return [{**GROUP, "metadata": {"name": f"{self.name}-g{n}"}, "spec": spec} for n in range(self.gangs)]
@@ -86,8 +86,8 @@ class Load:
             f"{PREFIX}task-group-name": "workers",
             f"{PREFIX}task-groups": orjson.dumps([group]).decode(),
         }
-        if self.who is not Who.RESERVE:
-            found[f"{PREFIX}schedulingPolicyParameters"] = f"gangPlacement={self.who}"
+        if self.contender is not Contender.RESERVE:
+            found[f"{PREFIX}schedulingPolicyParameters"] = f"gangPlacement={self.contender}"
         return found
 
 
@@ -137,7 +137,7 @@ async def run(api: Api, namespace: str, load: Load) -> Progress:
     try:
         await watching.wait()
         await _create(api, namespace, load, seen)
-        if load.who is Who.NOBODY:
+        if load.contender is Contender.NONE:
             return seen
         if not await completes(watch, seen, load.patience_s):
             raise NoProgress(await _how_far(api, namespace, load, seen))
@@ -158,10 +158,10 @@ async def completes(watch: asyncio.Task[None], seen: Progress, patience_s: float
 
 
 async def _create(api: Api, namespace: str, load: Load, seen: Progress) -> None:
-    turn = asyncio.Semaphore(CONCURRENT)
+    slots = asyncio.Semaphore(CONCURRENT)
 
     async def create(number: int) -> None:
-        async with turn:
+        async with slots:
             pod = load.pod(number)
             seen.created[pod["metadata"]["name"]] = time.monotonic()
             await api.create(pod, namespace)

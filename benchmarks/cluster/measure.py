@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack
 
 import aiohttp
 
-from benchmarks.cluster.benches import BENCHES, Run, turns
+from benchmarks.cluster.benches import BENCHES, Run, ordered_runs
 from benchmarks.cluster.results import Results
 from benchmarks.cluster.stage import Stage, open_stage
 from benchmarks.figures import Figure, Options
@@ -23,7 +23,7 @@ START = "cluster start"
 
 def steps(names: Sequence[str], options: Options) -> list[str]:
     """Return the steps of measuring these names, for the progress display."""
-    return [START, *(turn.step for turn in _turns(names, options))]
+    return [START, *(run.step for run in _runs_of(names, options))]
 
 
 def measure(names: Sequence[str], options: Options) -> list[Figure]:
@@ -40,24 +40,24 @@ async def _take_all(names: Sequence[str], options: Options, results: Results) ->
     async with AsyncExitStack() as stack:
         with options.session.step(START):
             stage = await stack.enter_async_context(open_stage(quick=options.quick))
-        for turn in _turns(names, options):
-            with options.session.step(turn.step, f"run {turn.number + 1} of {options.runs}"):
-                await _take(stage, turn, results, options.session)
+        for run in _runs_of(names, options):
+            with options.session.step(run.step, f"run {run.number + 1} of {options.runs}"):
+                await _take(stage, run, results, options.session)
 
 
-async def _take(stage: Stage, turn: Run, results: Results, session: Session) -> None:
+async def _take(stage: Stage, run: Run, results: Results, session: Session) -> None:
     try:
-        found = await stage.run(turn)
+        found = await stage.run(run)
     except (DevclusterError, aiohttp.ClientError) as error:
-        session.fail(f"{turn.step}, run {turn.number + 1}: {error}")
+        session.fail(f"{run.step}, run {run.number + 1}: {error}")
         await stage.cleared()
         return
-    results.add(turn.work, turn.who, found)
+    results.add(run.work, run.contender, found)
     cpu = ", ".join(f"{name} {seconds:g}" for name, seconds in found["cpu_s"].items())
-    session.say(
-        f"{turn.step}: {found['bound_s']:.2f} s, first {found['first_bound_s']:.2f}; CPU s: {cpu}; {found['laps_s']}"
+    session.print_line(
+        f"{run.step}: {found['bound_s']:.2f} s, first {found['first_bound_s']:.2f}; CPU s: {cpu}; {found['phases_s']}"
     )
 
 
-def _turns(names: Sequence[str], options: Options) -> list[Run]:
-    return list(turns([BENCHES[name] for name in names], options.runs, peers=options.peers))
+def _runs_of(names: Sequence[str], options: Options) -> list[Run]:
+    return list(ordered_runs([BENCHES[name] for name in names], options.runs, peers=options.peers))

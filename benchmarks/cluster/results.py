@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 
-from benchmarks.cluster.benches import Bench, Who
+from benchmarks.cluster.benches import Bench, Contender
 from benchmarks.figures import Figure
 from devcluster.api import Json
 
@@ -23,15 +23,15 @@ class Results:
     """The results of all runs by workload and scheduler."""
 
     def __init__(self) -> None:
-        self._runs: dict[tuple[str, Who], list[Json]] = defaultdict(list)
+        self._runs: dict[tuple[str, Contender], list[Json]] = defaultdict(list)
 
-    def add(self, work: str, who: Who, found: Json) -> None:
+    def add(self, work: str, contender: Contender, found: Json) -> None:
         """Add the result of a run."""
-        self._runs[work, who].append(found)
+        self._runs[work, contender].append(found)
 
     def figures(self, name: str, bench: Bench) -> list[Figure]:
         """Return the figures of time, writes and other values with goals; empty if no run succeeded."""
-        ours = self._runs[bench.work, bench.who]
+        ours = self._runs[bench.work, bench.contender]
         if not ours:
             return []
         theirs = self._runs[bench.work, bench.rival] if bench.rival is not None else []
@@ -43,7 +43,7 @@ class Results:
                     rivals=_rivals(bench, theirs, _of(key)), ahead=_ahead(bench, ahead),
                 )
             )  # fmt: skip
-        if bench.who.is_muster:
+        if bench.contender.is_muster:
             found += _writes(name, bench, ours, theirs)
         return found
 

@@ -10,16 +10,16 @@ from typing import Literal
 
 import aiohttp
 
-from benchmarks.cluster.benches import Who
+from benchmarks.cluster.benches import Contender
 from devcluster import kube_scheduler, muster
 from devcluster.cluster import Cluster
 from devcluster.kube_scheduler import KubeScheduler
-from devcluster.ledgers import leftovers
+from devcluster.leftovers import leftovers
 from devcluster.muster import Muster, Setup
 from devcluster.process import Process
 from devcluster.waiting import until
 
-Kind = Literal["muster", "kube-scheduler", "kube-scheduler with gangs", "nobody"]
+Kind = Literal["muster", "kube-scheduler", "kube-scheduler with gangs", "none"]
 EMPTY_S = 180.0
 
 
@@ -31,7 +31,7 @@ class Schedulers:
         self.muster = Muster(Setup(ours, cluster.folder))
         self._kube = KubeScheduler(cluster, theirs)
         self._gangs = KubeScheduler(cluster, theirs, gangs=True)
-        self.running: Kind = "nobody"
+        self.running: Kind = "none"
 
     async def change_to(self, kind: Kind) -> bool:
         """Run only this scheduler. Returns whether it was started. Raises ProcessFailed or ConditionNotMet."""
@@ -45,7 +45,7 @@ class Schedulers:
                 await self._kube.start()
             case "kube-scheduler with gangs":
                 await self._gangs.start()
-            case "nobody":
+            case "none":
                 pass
         self.running = kind
         return True
@@ -55,7 +55,7 @@ class Schedulers:
         await self.muster.stop()
         await self._kube.stop()
         await self._gangs.stop()
-        self.running = "nobody"
+        self.running = "none"
 
     def processes(self) -> list[Process]:
         """The processes of the running scheduler."""
@@ -88,10 +88,10 @@ class Schedulers:
         await until("the core's ledgers are empty", nothing, EMPTY_S, every_s=0.2, tolerate=(aiohttp.ClientError,))
 
 
-def kind_of(who: Who, *, gangs: bool) -> Kind:
+def kind_of(contender: Contender, *, gangs: bool) -> Kind:
     """Return the scheduler that a load needs."""
-    if who is Who.NOBODY:
-        return "nobody"
-    if who is Who.KUBE:
+    if contender is Contender.NONE:
+        return "none"
+    if contender is Contender.KUBE:
         return "kube-scheduler with gangs" if gangs else "kube-scheduler"
     return "muster"

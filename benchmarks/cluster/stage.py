@@ -12,7 +12,7 @@ from functools import partial
 import psutil
 
 from benchmarks.cluster import load, usage
-from benchmarks.cluster.benches import WORKS, Run, Who
+from benchmarks.cluster.benches import WORKS, Contender, Run
 from benchmarks.cluster.load import Load, NoProgress, Progress
 from benchmarks.cluster.schedulers import EMPTY_S, Schedulers, kind_of
 from benchmarks.cluster.usage import Stopwatch
@@ -59,20 +59,20 @@ class Stage:
         """The processes of the scheduler, then those of the cluster."""
         return [*self.schedulers.processes(), *self.cluster.processes()]
 
-    async def run(self, turn: Run) -> Json:
+    async def run(self, run: Run) -> Json:
         """Measure one run, clean up, and return the results.
 
         Raises NoProgress, ConditionNotMet or ProcessFailed. Then ``cleared`` must be called before the next run.
         """
-        work = WORKS[turn.work]
+        work = WORKS[run.work]
         pods, gangs = (work.quick_pods, work.quick_gangs) if self.quick else (work.pods, work.gangs)
-        if await self.schedulers.change_to(kind_of(turn.who, gangs=gangs > 0)):
+        if await self.schedulers.change_to(kind_of(run.contender, gangs=gangs > 0)):
             await self._run(
-                Load(f"warm-up-{turn.work}-{turn.who.lower()}-{turn.number}", WARM_UP, min(gangs, 1), turn.who),
+                Load(f"warm-up-{run.work}-{run.contender.lower()}-{run.number}", WARM_UP, min(gangs, 1), run.contender),
                 counted=False,
             )
-        prefix = f"load-{turn.work}-{turn.who.lower()}-{turn.number}"
-        return await self._run(Load(prefix, pods, gangs, turn.who), counted=True)
+        prefix = f"load-{run.work}-{run.contender.lower()}-{run.number}"
+        return await self._run(Load(prefix, pods, gangs, run.contender), counted=True)
 
     async def cleared(self) -> None:
         """Stop the scheduler and delete all pods after a failure. Raises ConditionNotMet."""
@@ -82,13 +82,13 @@ class Stage:
     async def _run(self, what: Load, *, counted: bool) -> Json:
         watch = Stopwatch()
         await _calm()
-        watch.lap("calm")
+        watch.end_phase("calm")
         mark, used = self.cluster.audit.mark(), usage.mark(self.processes)
         try:
             seen = await load.run(self.cluster.admin, NAMESPACE, what)
         except NoProgress as error:
             raise NoProgress(f"{error}\n{self.schedulers.tails()}") from error
-        watch.lap("load")
+        watch.end_phase("load")
         found = {
             "pods": what.pods,
             **seen.details(),
@@ -97,13 +97,13 @@ class Stage:
         }
         if counted:
             found["writes"] = await self._writes(mark)
-            watch.lap("writes")
+            watch.end_phase("writes")
         await self._delete()
-        watch.lap("delete")
+        watch.end_phase("delete")
         await self.schedulers.wait_until_empty()
-        watch.lap("forgotten")
+        watch.end_phase("forgotten")
         _check(what, seen)
-        return found | {"laps_s": watch.laps}
+        return found | {"phases_s": watch.phases}
 
     async def _writes(self, mark: int) -> Counter[str]:
         """Return the scheduler's writes since the mark. Waits for its events, which follow the last bind."""
@@ -135,9 +135,9 @@ class Stage:
 
 
 def _check(what: Load, seen: Progress) -> None:
-    """Check that a gang with Direct got no placeholders, because its time would be meaningless."""
-    if what.who is Who.DIRECT and seen.placeholders:
-        raise NoProgress(f"{len(seen.placeholders)} placeholders were made for a gang that is to be placed without any")
+    """Check that a gang with Direct or Auto got no placeholders, because they would make its time meaningless."""
+    if what.contender in (Contender.DIRECT, Contender.AUTO) and seen.placeholders:
+        raise NoProgress(f"{len(seen.placeholders)} placeholders were created for a gang of present members")
 
 
 @asynccontextmanager

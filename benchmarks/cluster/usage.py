@@ -31,16 +31,16 @@ class Usage:
 
 
 class Stopwatch:
-    """Measures the seconds of the phases of a run; ``laps`` by name."""
+    """Measures the seconds of the phases of a run; ``phases`` has them by name."""
 
     def __init__(self) -> None:
-        self.laps: dict[str, float] = {}
+        self.phases: dict[str, float] = {}
         self._last = time.monotonic()
 
-    def lap(self, name: str) -> None:
+    def end_phase(self, name: str) -> None:
         """Record the time since the previous phase under this name."""
         now = time.monotonic()
-        self.laps[name] = round(now - self._last, 1)
+        self.phases[name] = round(now - self._last, 1)
         self._last = now
 
 

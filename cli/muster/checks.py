@@ -274,12 +274,14 @@ class WebhookEndpoint:
     url: str
     bundle: bytes
     configurations: set[str] = field(default_factory=set)
+    #: Registered by the diagnosed installation, not by another Muster in the cluster.
+    is_own: bool = False
     #: Pods for Muster are rejected while the webhook is unreachable.
     fails_closed: bool = False
 
 
-def webhook_endpoints(configurations: Iterable[Json]) -> list[WebhookEndpoint]:
-    """The distinct endpoints of Muster's webhooks."""
+def webhook_endpoints(configurations: Iterable[Json], own: str) -> list[WebhookEndpoint]:
+    """The distinct endpoints of Muster's webhooks. `own`: name of the configurations of the diagnosed installation."""
     found: dict[tuple[object, ...], WebhookEndpoint] = {}
     for configuration in configurations:
         for hook in configuration.get("webhooks") or []:
@@ -288,6 +290,7 @@ def webhook_endpoints(configurations: Iterable[Json]) -> list[WebhookEndpoint]:
             webhook = _endpoint(hook.get("clientConfig") or {})
             webhook = found.setdefault((webhook.service, webhook.url, webhook.bundle), webhook)
             webhook.configurations.add(str(configuration["metadata"]["name"]))
+            webhook.is_own = webhook.is_own or configuration["metadata"]["name"] == own
             webhook.fails_closed = webhook.fails_closed or hook.get("failurePolicy") == "Fail"
     return list(found.values())
 
@@ -295,15 +298,20 @@ def webhook_endpoints(configurations: Iterable[Json]) -> list[WebhookEndpoint]:
 def check_webhooks(
     found: Iterable[WebhookEndpoint], endpoints: Mapping[tuple[str, str], Iterable[Json] | None], now: datetime
 ) -> Iterator[Finding]:
-    """`endpoints`: the EndpointSlices of each service, None = the service does not exist."""
+    """`endpoints`: the EndpointSlices of each service, None = the service does not exist.
+
+    Of other installations, only registrations without their service are reported, because they reject pods.
+    """
     endpoints_found = list(found)
     for webhook in endpoints_found:
         is_orphan = webhook.service is not None and endpoints.get(webhook.service) is None
+        if not webhook.is_own and not is_orphan:
+            continue
         problems = [*_check_endpoints(webhook, endpoints), *(() if is_orphan else _check_certificates(webhook, now))]
         names = ", ".join(sorted(webhook.configurations))
         where = webhook.url or "service {}/{}".format(*(webhook.service or ("", "")))
         yield from problems or [fine(WEBHOOK, f"{names}: {where} is ready, its certificate authority is valid")]
-    if not endpoints_found:
+    if not any(webhook.is_own for webhook in endpoints_found):
         yield fine(WEBHOOK, "not registered")
 
 
@@ -318,11 +326,11 @@ def _check_endpoints(
     if slices is None:
         names = " ".join(sorted(webhook.configurations))
         effect = ", so the API server rejects new pods that name Muster" if webhook.fails_closed else ""
+        again = ", or enable the webhook again (chart: webhook.enabled)" if webhook.is_own else ""
         yield problem(
             WEBHOOK,
             f"{names} is registered, but {where} does not exist{effect}",
-            f"kubectl delete mutatingwebhookconfigurations,validatingwebhookconfigurations {names}, "
-            "or enable the webhook again (chart: webhook.enabled)",
+            f"kubectl delete mutatingwebhookconfigurations,validatingwebhookconfigurations {names}{again}",
         )
         return
     ready = [

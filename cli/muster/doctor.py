@@ -80,10 +80,9 @@ class DiagnosedInstallation:
 
     @cached_property
     def webhooks(self) -> list[checks.WebhookEndpoint]:
-        """Endpoints of the registered webhooks."""
-        return checks.webhook_endpoints(
-            item for kind in _CONFIGURATIONS for item in self.cluster.list(_ADMISSION + kind)
-        )
+        """Endpoints of the registered webhooks of all installations."""
+        found = (item for kind in _CONFIGURATIONS for item in self.cluster.list(_ADMISSION + kind))
+        return checks.webhook_endpoints(found, permissions.admission_name(self.home))
 
     @cached_property
     def endpoints(self) -> dict[tuple[str, str], list[Json] | None]:
@@ -94,7 +93,8 @@ class DiagnosedInstallation:
     @property
     def has_webhook(self) -> bool:
         """Whether the webhook is enabled. A registration without its Service is left over from an earlier revision."""
-        return any(webhook.service is None or self.endpoints[webhook.service] is not None for webhook in self.webhooks)
+        own = (webhook for webhook in self.webhooks if webhook.is_own)
+        return any(webhook.service is None or self.endpoints[webhook.service] is not None for webhook in own)
 
 
 def findings(installation: DiagnosedInstallation) -> Iterator[Finding]:

@@ -1,6 +1,6 @@
 """The `muster` command, also installed as `kubectl-muster`: the list of commands.
 
-A command is imported when it is used, because operator and core take two seconds to load.
+A command is imported when it is used, because operator and core take most of a second to load.
 
 Exit codes: 0 success; 1 problem found, or object not found; 2 usage error; 3 core or cluster unreachable.
 """

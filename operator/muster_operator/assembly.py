@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -15,6 +16,7 @@ from muster_operator.kube.secrets import SigningSecret
 from muster_operator.kube.session import KubeSession
 from muster_operator.kube.write_queue import Pool
 from muster_operator.model.cluster_events import KeysSeen
+from muster_operator.model.errors import StartupRefused
 from muster_operator.model.pods import PlaceholderSpec, Pod
 from muster_operator.runtime.conflicts import NameLeases, leases_of
 from muster_operator.runtime.inputs import EventReceived
@@ -22,6 +24,7 @@ from muster_operator.runtime.loop import Inbox, Loop
 from muster_operator.runtime.metrics import Metrics
 from muster_operator.runtime.reconfigure import ChangeReceivers, Reconfigurer
 from muster_operator.runtime.session import PAUSE_S
+from muster_operator.runtime.tracing import ApplicationTracer
 from muster_operator.serving import Parts
 from muster_operator.si.codec import Encoder
 from muster_operator.si.session import CoreLink
@@ -38,7 +41,7 @@ class Options:
 
     `candidacy`: None = no leader election, writes are allowed from the start. `compare_s`: seconds between comparisons
     of two parts of the core's state. `pod`: name of the operator's pod, empty = it does not run in a pod.
-    `is_fast`: whether pods, nodes and volumes are watched without kopf.
+    `is_fast`: whether pods, nodes and volumes are watched without kopf. `is_tracing`: whether traces are exported.
     """
 
     namespace: str = "default"
@@ -48,6 +51,7 @@ class Options:
     compare_s: float = PAUSE_S
     pod: str = ""
     is_fast: bool = True
+    is_tracing: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +100,28 @@ def assembled(
     metrics.signing_keys.set_function(lambda: signing.count)
     metrics.unverified.set_function(lambda: len(ledger.unverified))
     memo = HandlerMemo(inbox, session, reconfigurer.changed)
-    return Parts(loop, pool, core, memo, names=names, signing=signing)
+    end_tracing = _begin_tracing(ledger, loop, metrics) if options.is_tracing else None
+    return Parts(loop, pool, core, memo, names=names, signing=signing, end_tracing=end_tracing)
+
+
+def _begin_tracing(ledger: Ledger, loop: Loop, metrics: Metrics) -> Callable[[], Awaitable[None]]:
+    """Lets the loop follow applications. Returns the function that sends the last spans.
+
+    Raises:
+        StartupRefused: the packages of the extra are not installed, or an `OTEL_*` variable is invalid.
+    """
+    try:
+        from muster_operator.runtime.span_export import SpanExport  # noqa: PLC0415 - takes a second to load
+    except ModuleNotFoundError as error:
+        raise StartupRefused(f"--tracing: {error}; install the extra: muster-scheduler[tracing]") from error
+    export = SpanExport(metrics)
+    tracer = loop.tracer = ApplicationTracer(ledger, export.emit, export.is_sampled)
+
+    async def end() -> None:
+        tracer.close()
+        await export.close()
+
+    return end
 
 
 def with_admission(

@@ -65,6 +65,13 @@ FastPath = Annotated[
         help="Use the fast watch path for pods, nodes and volumes; off: up to 500 nodes and 5,000 pods.",
     ),
 ]
+Tracing = Annotated[
+    bool,
+    typer.Option(
+        envvar="MUSTER_TRACING",
+        help="Export a trace of each application with OpenTelemetry; set the endpoint with OTEL_* variables.",
+    ),
+]
 WEBHOOK_PORT: Final = 9089
 
 WebhookService = Annotated[
@@ -149,6 +156,7 @@ def main(  # noqa: PLR0913 # long: the command line is its options
     webhook_manifest: WebhookManifest = False,
     compare_every: CompareEvery = PAUSE_S,
     fast_path: FastPath = True,
+    tracing: Tracing = False,
     log_level: Annotated[
         LogLevel, typer.Option(envvar="MUSTER_LOG_LEVEL", help="Log level; the setting log.level takes precedence.")
     ] = LogLevel.INFO,
@@ -166,7 +174,7 @@ def main(  # noqa: PLR0913 # long: the command line is its options
                 webhook_service, webhook_url, webhook_port, webhook_cert, webhook_key, webhook_ca, webhook_manifest
             )
             leader = candidacy if leader_elect else None
-            options = Options(namespace, health_port, leader, webhook, compare_every, pod_name, fast_path)
+            options = Options(namespace, health_port, leader, webhook, compare_every, pod_name, fast_path, tracing)
             runner.run(
                 run(
                     options,

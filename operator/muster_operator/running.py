@@ -17,6 +17,7 @@ from muster_operator.config.settings import SCHEDULER_NAMES, Configuration, name
 from muster_operator.handlers.framework import Watching
 from muster_operator.kube.http import PASSING
 from muster_operator.kube.leadership import LeaderLabel, Leadership, Leading, NoElection
+from muster_operator.kube.provisioning import served_class
 from muster_operator.kube.session import Credentials, KubeSession, LeadershipGuard
 from muster_operator.model.errors import ApiRefused, ConfigurationRejected, StartupRefused, Uncertain, Unreachable
 from muster_operator.runtime import logs
@@ -148,6 +149,7 @@ async def configured(session: KubeSession, namespace: str) -> Configuration:
             configuration = parse(entries)
             wanted = configuration.settings.scheduler_names
             names = await allowed_names(session, wanted, are_chosen=SCHEDULER_NAMES in entries)
+            provisioning_class = await served_class(session, configuration.settings.provisioning_class)
         except (Unreachable, ApiRefused, Uncertain) as error:
             late = time.monotonic() > deadline
             if isinstance(error, ApiRefused) and (late or error.status not in MAY_PASS):
@@ -162,7 +164,12 @@ async def configured(session: KubeSession, namespace: str) -> Configuration:
         else:
             logs.follow(configuration.log_levels)
             name = name_for_pods(entries, names, is_yunikorns=is_yunikorns(config_maps))
-            settings = replace(configuration.settings, scheduler_names=names, scheduler_name=name)
+            settings = replace(
+                configuration.settings,
+                scheduler_names=names,
+                scheduler_name=name,
+                provisioning_class=provisioning_class,
+            )
             return replace(configuration, settings=settings, withheld=wanted - names)
 
 

@@ -50,6 +50,7 @@ class Parts:
     conflict_detector: ConflictDetector | None = None
     mark: LeaderLabel | None = None
     signing: SigningSecret | None = None
+    end_tracing: Callable[[], Awaitable[None]] | None = None
 
 
 async def serve(parts: Parts, leading: Leading, watching: Watching, stop: asyncio.Event) -> None:
@@ -100,6 +101,16 @@ async def serve(parts: Parts, leading: Leading, watching: Watching, stop: asynci
         if parts.names is not None:
             with suppress(TimeoutError):
                 await asyncio.wait_for(parts.names.give_back(), RELEASE_S)
+        if parts.end_tracing is not None:  # last, because it waits for the collector
+            await _end_tracing(parts.end_tracing)
+
+
+async def _end_tracing(end: Callable[[], Awaitable[None]]) -> None:
+    """Sends the last spans. An error must not hide why the operator stops."""
+    try:
+        await end()
+    except Exception:
+        log.exception("the last traces were not exported")
 
 
 async def _ended(task: asyncio.Task[None]) -> None:

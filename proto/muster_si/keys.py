@@ -130,7 +130,7 @@ APP_TAG_GANG_WAIT_TIMEOUT: Final = "muster/gang-wait-timeout-ms"
 #: TAG_PREFERENCES' object, "priority": int, "allowPreemptSelf": bool,
 #: "allowPreemptOther": bool}]. With it the core reports immediately that the gang
 #: would not fit even on empty nodes, with member and resource (docs/internals/semantics.md,
-#: 10). A Direct gang is reserved by it and rejected without it.
+#: 10). A Direct or Auto gang is reserved by it and rejected without it.
 APP_TAG_MEMBERS: Final = "muster/members"
 #: The application ID as written by users, if the ID of the message is qualified (`<namespace>/<id>`, `@<group>/<id>`):
 #: REST, metrics and events use it. Absent = the ID of the message.
@@ -147,7 +147,7 @@ APP_TAG_GIVEN_UP: Final = "muster/gang-given-up"
 APP_TAG_TOPOLOGY: Final = "muster/gang-topology"
 #: How a gang gets its reservations (gangPlacement of schedulingPolicyParameters): one
 #: of PLACEMENT_*; absent = Reserve (docs/internals/semantics.md, 16). The reason why a
-#: Direct gang waits is the scheduling state of `<application>/<task group>`, which is
+#: Direct or Auto gang waits is the scheduling state of `<application>/<task group>`, which is
 #: not the key of a pod: FAILED or SKIPPED, and SCHEDULED at its end.
 APP_TAG_GANG_PLACEMENT: Final = "muster/gang-placement"
 
@@ -219,6 +219,8 @@ EXTRA_RESERVATION_DELAY: Final = "service.reservationDelay"
 EXTRA_RESERVATION_TIMEOUT: Final = "service.reservationTimeout"
 #: Minimum time between two preemption attempts of one request; 15s.
 EXTRA_PREEMPTION_INTERVAL: Final = "service.preemptionInterval"
+#: How long preemption for a pod that fits on no node waits for a new node; 0s = not at all.
+EXTRA_SCALE_UP_DELAY: Final = "preemption.scaleUpDelay"
 #: Minimum time between recommendations of a node that could be emptied, while no request waits; 0s = never.
 EXTRA_EMPTY_NODE_INTERVAL: Final = "service.emptyNodeInterval"
 #: How long an ended application is kept for REST; 72h.
@@ -250,6 +252,8 @@ PLACEMENT_RESERVE: Final = "Reserve"
 PLACEMENT_ATOMIC: Final = "Atomic"
 #: No placeholder pods. The core keeps the reservations for the members.
 PLACEMENT_DIRECT: Final = "Direct"
+#: Like Direct, but each placeholder pod that is requested replaces one of these reservations.
+PLACEMENT_AUTO: Final = "Auto"
 
 #: States of an application, which are visible to users (UpdatedApplication.state).
 APP_NEW: Final = "New"

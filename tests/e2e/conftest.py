@@ -38,8 +38,8 @@ BUSY = {"MUSTER_COMPARE_EVERY": "0.2"}
 """The states of operator and core are compared continuously, so that a scenario shows differences."""
 
 PLACEMENT_VARIABLE = "MUSTER_GANG_PLACEMENT"
-"""The default gang placement of this run: Reserve (unset), Atomic or Direct. Tests of placeholder pods, and of partial
-reservations, set the placement explicitly."""
+"""The default gang placement of this run: Reserve (unset), Atomic, Direct or Auto. Tests of placeholder pods, and of
+partial reservations, set the placement explicitly."""
 
 HERE = Path(__file__).parent
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 
 from devcluster.audit import bindings_per_pod
-from devcluster.ledgers import leftovers
+from devcluster.leftovers import leftovers
 from tests.e2e.manifests import is_placeholder
 from tests.e2e.scenario import Scenario
 

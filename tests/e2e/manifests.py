@@ -77,8 +77,8 @@ def a_gang(
 ) -> list[Json]:
     """The real pods of a gang, named ``app-group-0`` and so on; ``style``: Soft or Hard.
 
-    ``placement``: Reserve, Atomic or Direct. The default is that of the scenario's configuration or of the run (see
-    conftest).
+    ``placement``: Reserve, Atomic, Direct or Auto. The default is that of the scenario's configuration or of the run
+    (see conftest).
     """
     policy = [f"placeholderTimeoutInSeconds={timeout_s}"] if timeout_s is not None else []
     policy += [f"gangSchedulingStyle={style}"] if style else []

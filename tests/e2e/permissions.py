@@ -14,11 +14,11 @@ from typing import Final
 import pytest
 import yaml
 
-from devcluster.audit import AuditLog, Right, Use
+from devcluster.audit import AuditLog, Permission, Use
 from devcluster.muster import ACCOUNT, MANIFESTS, NAMESPACE
 
 #: Never requested: an admission plugin asks whether an owner may be blocked from being deleted.
-UNSEEN: Final = {Right("", "pods/finalizers", "update")}
+UNSEEN: Final = {Permission("", "pods/finalizers", "update")}
 
 #: Whether the run has all end-to-end tests.
 IS_COMPLETE: Final = pytest.StashKey[bool]()
@@ -40,7 +40,7 @@ def record(config: pytest.Config, audit: AuditLog) -> None:
 def output(config: pytest.Config) -> dict[str, _Reported]:
     """What a process reports, as simple values."""
     uses = sorted(
-        (use.right.group, use.right.resource, use.right.verb, use.right.name, use.allowed)
+        (use.permission.group, use.permission.resource, use.permission.verb, use.permission.name, use.allowed)
         for use in config.stash.get(USES, set())
     )
     return {_OUTPUT: (config.stash.get(IS_COMPLETE, False), uses)}
@@ -50,15 +50,17 @@ def add(config: pytest.Config, reported: Mapping[str, _Reported]) -> None:
     """Add what another process reported (`output`)."""
     is_complete, uses = reported.get(_OUTPUT, (False, []))
     config.stash[IS_COMPLETE] = config.stash.get(IS_COMPLETE, False) or is_complete
-    found = {Use(Right(group, resource, verb, name), "muster-operator", ok) for group, resource, verb, name, ok in uses}
+    found = {
+        Use(Permission(group, resource, verb, name), "muster-operator", ok) for group, resource, verb, name, ok in uses
+    }
     config.stash.setdefault(USES, set()).update(found)
 
 
-def granted(manifests: Path) -> set[Right]:
+def granted(manifests: Path) -> set[Permission]:
     """Every permission that the roles of the file give."""
     roles = [item for item in yaml.safe_load_all(manifests.read_text()) if item["kind"] in {"Role", "ClusterRole"}]
     return {
-        Right(group, resource, verb, name)
+        Permission(group, resource, verb, name)
         for role in roles
         for rule in role["rules"]
         for group in rule["apiGroups"]
@@ -68,19 +70,19 @@ def granted(manifests: Path) -> set[Right]:
     }
 
 
-def differences(granted_rights: set[Right], uses: Iterable[Use]) -> list[str]:
+def differences(role: set[Permission], uses: Iterable[Use]) -> list[str]:
     """Differences between the role and the used permissions. Rejections of permitted requests are ignored, because a
     starting API server rejects all requests for a moment.
     """
     requested = list(uses)
-    used = _of_any_name(use.right for use in requested if use.allowed)
-    missing = {use.right for use in requested if not use.allowed and not _of_any_name([use.right]) & granted_rights}
-    never_used = granted_rights - used - UNSEEN
+    used = _of_any_name(use.permission for use in requested if use.allowed)
+    missing = {use.permission for use in requested if not use.allowed and not _of_any_name([use.permission]) & role}
+    never_used = role - used - UNSEEN
     unexpected = UNSEEN & used
     return [
-        *(f"granted, but never used: {right}" for right in sorted(never_used, key=str)),
-        *(f"used, but not granted: {right}" for right in sorted(missing, key=str)),
-        *(f"used, although it is listed as never requested: {right}" for right in sorted(unexpected, key=str)),
+        *(f"granted, but never used: {permission}" for permission in sorted(never_used, key=str)),
+        *(f"used, but not granted: {permission}" for permission in sorted(missing, key=str)),
+        *(f"used, although it is listed as never requested: {one}" for one in sorted(unexpected, key=str)),
     ]
 
 
@@ -90,6 +92,6 @@ def of_run(config: pytest.Config) -> list[str]:
     return differences(granted(MANIFESTS), uses) if is_complete and uses else []
 
 
-def _of_any_name(rights: Iterable[Right]) -> set[Right]:
+def _of_any_name(permissions: Iterable[Permission]) -> set[Permission]:
     """These permissions, and the same ones for all objects."""
-    return {found for right in rights for found in (right, replace(right, name=""))}
+    return {found for permission in permissions for found in (permission, replace(permission, name=""))}

@@ -20,7 +20,7 @@ import pytest
 HERE = "tests.e2e."
 FOLDER = Path(__file__).parent
 BUILDERS = f"{HERE}manifests"
-EVERY = frozenset({"Reserve", "Atomic", "Direct"})
+EVERY = frozenset({"Reserve", "Atomic", "Direct", "Auto"})
 WITH_PODS = frozenset({"Reserve", "Atomic"})
 NONE: frozenset[str] = frozenset()
 

@@ -24,6 +24,7 @@ from tests.e2e.configuration import queues
 from tests.e2e.conftest import OpenScenario
 from tests.e2e.manifests import PREFIX, Group, a_gang, a_pod, with_annotations
 from tests.e2e.scenario import Scenario
+from tools import webhooks
 
 ROOT = Path(__file__).parents[2]
 LONG_S = 600
@@ -196,6 +197,20 @@ async def test_the_doctor_reports_a_registration_without_its_service(muster: Com
     assert "webhookconfigurations muster-admission, or" in found["webhook"]["remedy"]
     assert found["user identity"]["level"] == "warning"
     assert [found["permissions"]] == permissions
+
+
+async def test_the_doctor_ignores_the_webhook_of_another_installation(muster: Command, cluster: Cluster) -> None:
+    other = muster.scenario.namespace
+    manifest = webhooks.manifest(frozenset({other}), other, ACCOUNT)
+    try:
+        for document in yaml.safe_load_all(manifest):
+            await cluster.admin.apply(document)
+        findings = {item["check"]: item for item in await muster.data("doctor")}
+    finally:
+        for kind in ("mutatingwebhookconfigurations", "validatingwebhookconfigurations"):
+            await cluster.admin.delete(kind, f"muster-admission-{other}")
+    assert (findings["webhook"]["level"], findings["webhook"]["message"]) == ("fine", "not registered")
+    assert findings["user identity"]["level"] == "warning"
 
 
 async def test_the_doctor_accepts_the_policy_instead_of_the_webhook(muster: Command, cluster: Cluster) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from devcluster.api import Json
 from devcluster.cluster import documents
-from devcluster.ledgers import leftovers
+from devcluster.leftovers import leftovers
 from devcluster.nodes import FakeNode
 from devcluster.resources import BY_KIND
 from tests.e2e.conditions import wait_for_reason
@@ -201,7 +201,7 @@ async def cronjob(scenario: Scenario) -> None:
 
         await scenario.eventually(f"run {run} is done", is_done)
         await scenario.eventually("its application is over", lambda: _is_over(scenario, "nightly"))
-    assert created(scenario) - before == (6 if HAS_PLACEHOLDERS else 0)
+    assert created(scenario) - before == (6 if placement_of_run() in {"Reserve", "Atomic"} else 0)
     for run in ("first", "second"):
         await scenario.api.delete("jobs", run, scenario.namespace)
 

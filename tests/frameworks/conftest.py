@@ -1,6 +1,6 @@
-"""Real controllers of frameworks beside Muster with its webhook, on the local control plane.
+"""Real controllers of frameworks together with Muster and its webhook, on the local control plane.
 
-`open_framework` opens a scenario whose webhook manages the pods of its namespace, and runs the framework's controller.
+`open_framework` opens a scenario with the webhook for the pods of its namespace, and runs the framework's controller.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def open_framework(home: Cluster, open_scenario: OpenScenario) -> AsyncIterator[OpenFramework]:
-    """Opens a scenario with the webhook, and runs the controllers of the frameworks beside it until the test ends."""
+    """Opens a scenario with the webhook, and runs the controllers of the frameworks until the test ends."""
     async with AsyncExitStack() as stack:
 
         async def open_one(

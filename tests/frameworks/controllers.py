@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from devcluster import programs
-from devcluster.frameworks import Framework, Place
+from devcluster.frameworks import ControllerContext, Framework
 
 
-def _jobset_flags(place: Place) -> list[str]:
+def _jobset_flags(context: ControllerContext) -> list[str]:
     """The configuration is that of the module, with our ports and certificate."""
-    config = place.folder / "config.yaml"
+    config = context.folder / "config.yaml"
     config.write_text(
         f"""\
 apiVersion: config.jobset.x-k8s.io/v1alpha1
 kind: Configuration
 leaderElection: {{leaderElect: false}}
 internalCertManagement: {{enable: false}}
-metrics: {{bindAddress: "127.0.0.1:{place.metrics}"}}
-health: {{healthProbeBindAddress: "127.0.0.1:{place.health}"}}
-webhook: {{host: 127.0.0.1, port: {place.webhooks}}}
+metrics: {{bindAddress: "127.0.0.1:{context.metrics}"}}
+health: {{healthProbeBindAddress: "127.0.0.1:{context.health}"}}
+webhook: {{host: 127.0.0.1, port: {context.webhooks}}}
 """
     )
     return [f"--config={config}"]

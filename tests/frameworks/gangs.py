@@ -11,7 +11,7 @@ import yaml
 
 from devcluster.api import Json
 from devcluster.errors import ApiError
-from devcluster.ledgers import leftovers
+from devcluster.leftovers import leftovers
 from devcluster.resources import of_manifest
 from tests.e2e.manifests import PREFIX
 from tests.e2e.scenario import Scenario
@@ -59,8 +59,8 @@ async def members_bound(scenario: Scenario, app: str, groups: Mapping[str, int])
     """Wait until exactly these members of each task group are bound, and return them."""
 
     async def members() -> list[Json]:
-        found = [pod for pod in await scenario.bound() if _app(pod) == app]
-        return found if Counter(_group(pod) for pod in found) == Counter(groups) else []
+        found = [pod for pod in await scenario.bound() if app_of(pod) == app]
+        return found if Counter(group_of(pod) for pod in found) == Counter(groups) else []
 
     return await scenario.eventually(f"the members of {dict(groups)} are bound", members, SLOW_S)
 
@@ -68,7 +68,7 @@ async def members_bound(scenario: Scenario, app: str, groups: Mapping[str, int])
 async def ends(scenario: Scenario, app: str, group: str) -> None:
     """Let the pods of a task group succeed, where the container's program would end by itself on a real node."""
     for pod in await scenario.pods():
-        if _app(pod) == app and _group(pod) == group:
+        if app_of(pod) == app and group_of(pod) == group:
             annotations = {"devcluster.muster/run-for": "1s"}
             await scenario.api.patch(
                 "pods", pod["metadata"]["name"], {"metadata": {"annotations": annotations}}, scenario.namespace
@@ -79,7 +79,7 @@ async def finishes(scenario: Scenario, app: str, pods: int) -> None:
     """Wait until this many pods of the application have succeeded, and no placeholder is left."""
 
     async def has_finished() -> bool:
-        found = [pod for pod in await scenario.pods() if _app(pod) == app]
+        found = [pod for pod in await scenario.pods() if app_of(pod) == app]
         succeeded = [pod for pod in found if pod["status"].get("phase") == "Succeeded"]
         return len(succeeded) == pods and not await scenario.pods(placeholders=True)
 
@@ -110,17 +110,19 @@ async def is_released(scenario: Scenario, app: str) -> None:
     """Wait until nothing of the application is left: no pod, and nothing at all in the core."""
 
     async def is_gone() -> bool:
-        pods = [pod for pod in await scenario.api.find("pods", scenario.namespace) if _app(pod) == app]
+        pods = [pod for pod in await scenario.api.find("pods", scenario.namespace) if app_of(pod) == app]
         return not pods and not leftovers(await scenario.muster.dump())
 
     await scenario.eventually(f"nothing of {app} is left", is_gone, SLOW_S)
 
 
-def _app(pod: Json) -> str:
+def app_of(pod: Json) -> str:
+    """The application ID in the pod's labels; empty if it has none."""
     labels = pod["metadata"].get("labels", {})
     names = (f"{PREFIX}app-id", "applicationId", "spark-app-selector")
     return next((str(labels[name]) for name in names if name in labels), "")
 
 
-def _group(pod: Json) -> str:
+def group_of(pod: Json) -> str:
+    """The task group of the pod; empty if it has none."""
     return str(pod["metadata"].get("annotations", {}).get(f"{PREFIX}task-group-name", ""))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from devcluster import programs
 from devcluster.api import Json
-from devcluster.frameworks import Framework, Place
+from devcluster.frameworks import ControllerContext, Framework
 from tests.e2e.scenario import Scenario
 from tests.frameworks.conftest import OpenFramework
 from tests.frameworks.gangs import applied_example, delete_all, is_released, is_reserved_first
@@ -23,7 +23,7 @@ HEALTH_PORT = 6060
 """Fixed in the program."""
 
 
-def flags(_: Place) -> list[str]:
+def flags(_: ControllerContext) -> list[str]:
     """Those of the module's manifests: none, except the namespace, which is that of the pod."""
     return ["--namespace=argo"]
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from devcluster import programs
-from devcluster.frameworks import Framework, Place
+from devcluster.frameworks import ControllerContext, Framework
 from tests.frameworks.conftest import OpenFramework
 from tests.frameworks.gangs import applied_example, delete_all, is_released, is_reserved_first
 
 
-def flags(place: Place) -> list[str]:
+def flags(context: ControllerContext) -> list[str]:
     """Those of the package's chart."""
-    liveness = f"--liveness=http://127.0.0.1:{place.health}/healthz"
+    liveness = f"--liveness=http://127.0.0.1:{context.health}/healthz"
     return ["run", "-m", "dask_kubernetes.operator.controller", liveness, "--all-namespaces"]
 
 
@@ -29,10 +29,11 @@ async def test_scheduler_and_workers_of_a_dask_cluster_start_together(open_frame
     manifests = await applied_example(scenario, "09-dask")
     await is_reserved_first(scenario, "dask-demo", {"dask": 3})
 
-    async def is_running() -> bool:
-        found = await scenario.api.get("daskclusters.kubernetes.dask.org", "demo", scenario.namespace)
-        return bool(found.get("status", {}).get("phase") == "Running")
+    async def are_available() -> bool:
+        found = await scenario.api.find("deployments", scenario.namespace, labelSelector="dask.org/cluster-name=demo")
+        return [one["status"].get("availableReplicas") for one in found] == [1, 1, 1]
 
-    await scenario.eventually("the DaskCluster runs", is_running)
+    # Not `status.phase`: two handlers of dask-kubernetes write Pending and Running in no fixed order.
+    await scenario.eventually("scheduler and workers are available", are_available)
     await delete_all(scenario, manifests)
     await is_released(scenario, "dask-demo")

@@ -6,7 +6,7 @@ import pytest
 
 from devcluster.api import Json
 from devcluster.cluster import Cluster
-from tests.e2e.conditions import wait_for_reason
+from tests.e2e.conditions import scheduled, wait_for_reason
 from tests.e2e.configuration import a_queue, queue_file
 from tests.e2e.conftest import OpenScenario
 from tests.e2e.manifests import Group, a_gang, a_pod, owned
@@ -15,7 +15,7 @@ from tests.frameworks import karpenter
 from tests.frameworks.gangs import SLOW_S
 from tests.frameworks.karpenter import Karpenter
 
-PLACEMENTS = ("Reserve", "Atomic", "Direct")
+PLACEMENTS = ("Reserve", "Atomic", "Direct", "Auto")
 NODE_CPUS = karpenter.SIZES[0]
 FULL = {"vcore": str(NODE_CPUS)}
 QUEUES = queue_file(
@@ -51,7 +51,7 @@ async def are_bound(scenario: Scenario, *names: str) -> None:
 async def test_karpenter_creates_the_nodes_of_a_waiting_gang_once(
     home: Cluster, open_scenario: OpenScenario, placement: str
 ) -> None:
-    scenario = await open_scenario((), QUEUES)
+    scenario = await open_scenario([karpenter.SYSTEM], QUEUES)
     async with karpenter.running(home, scenario.namespace) as running:
         groups = [Group("driver", 1, cpu="2"), Group("workers", 6)]
         await scenario.create(a_gang("train", groups, queue="root.open", placement=placement, timeout_s=600))
@@ -59,11 +59,11 @@ async def test_karpenter_creates_the_nodes_of_a_waiting_gang_once(
         await buys(scenario, running, "later", cpus=8 + NODE_CPUS)
 
 
-@pytest.mark.parametrize("placement", ["Reserve", "Direct"])
+@pytest.mark.parametrize("placement", ["Reserve", "Direct", "Auto"])
 async def test_a_gang_that_waits_for_quota_or_order_or_a_limit_buys_no_node(
     home: Cluster, open_scenario: OpenScenario, placement: str
 ) -> None:
-    scenario = await open_scenario((), QUEUES)
+    scenario = await open_scenario([karpenter.SYSTEM], QUEUES)
     async with karpenter.running(home, scenario.namespace) as running:
         ann = [owned(pod, "ann") for pod in a_full_node("ann-first", "root.limited", placement)]
         await scenario.create([*a_full_node("first", "root.full", placement), *ann])
@@ -77,7 +77,48 @@ async def test_a_gang_that_waits_for_quota_or_order_or_a_limit_buys_no_node(
         await buys(scenario, running, "later", cpus=3 * NODE_CPUS)
 
 
-@pytest.mark.parametrize("placement", ["Reserve", "Atomic"])
+@pytest.mark.parametrize("placement", PLACEMENTS)
+async def test_gangs_that_share_a_quota_buy_nodes_for_one_of_them(
+    home: Cluster, open_scenario: OpenScenario, placement: str
+) -> None:
+    scenario = await open_scenario([karpenter.SYSTEM], QUEUES)
+    async with karpenter.running(home, scenario.namespace) as running:
+        gangs = [a_full_node(f"gang-{number}", "root.full", placement) for number in range(3)]
+        await scenario.create(pod for gang in gangs for pod in gang)
+        await _bound(scenario, NODE_CPUS)
+        await buys(scenario, running, "later", cpus=2 * NODE_CPUS)
+
+
+async def test_pods_beyond_the_quota_of_their_queue_buy_no_node(home: Cluster, open_scenario: OpenScenario) -> None:
+    scenario = await open_scenario([karpenter.SYSTEM], QUEUES)
+    async with karpenter.running(home, scenario.namespace) as running:
+        labels = {"applicationId": "pods", "queue": "root.full"}
+        await scenario.create(a_pod(f"pod-{number}", labels=labels) for number in range(3 * NODE_CPUS))
+        await _bound(scenario, NODE_CPUS)
+        await buys(scenario, running, "later", cpus=2 * NODE_CPUS)
+
+
+async def test_applications_beyond_the_quota_of_their_queue_buy_no_node(
+    home: Cluster, open_scenario: OpenScenario
+) -> None:
+    scenario = await open_scenario([karpenter.SYSTEM], QUEUES)
+    async with karpenter.running(home, scenario.namespace) as running:
+        await scenario.create(
+            a_pod(f"pod-{number}", labels={"applicationId": f"app-{number}", "queue": "root.full"})
+            for number in range(3 * NODE_CPUS)
+        )
+        await _bound(scenario, NODE_CPUS)
+        await buys(scenario, running, "later", cpus=2 * NODE_CPUS)
+
+
+async def _bound(scenario: Scenario, count: int) -> None:
+    async def is_so() -> bool:
+        return len(await scenario.bound()) == count
+
+    await scenario.eventually(f"{count} pods are bound", is_so, SLOW_S)
+
+
+@pytest.mark.parametrize("placement", ["Reserve", "Atomic", "Auto"])
 async def test_the_nodes_of_a_reserved_gang_are_not_removed(
     home: Cluster, open_scenario: OpenScenario, placement: str
 ) -> None:
@@ -98,3 +139,55 @@ async def test_the_nodes_of_a_reserved_gang_are_not_removed(
 
         await scenario.eventually("Karpenter removes the empty node", is_removed, SLOW_S)
         assert {node["metadata"]["name"] for node in await running.nodes()} == nodes - {decoy}
+
+
+@pytest.mark.parametrize("placement", ["Direct", "Auto"])
+async def test_free_nodes_that_a_waiting_gang_needs_are_not_removed(
+    home: Cluster, open_scenario: OpenScenario, placement: str
+) -> None:
+    """Two of the three nodes are free. Their pods are reserved without placeholders, so the nodes are empty.
+
+    The removal of a small node that the gang cannot use shows that Karpenter has searched for empty nodes.
+    """
+    small = 2
+    scenario = await open_scenario([karpenter.SYSTEM], QUEUES)
+    async with karpenter.running(
+        home, scenario.namespace, sizes=(NODE_CPUS, small), consolidate_after="0s", max_cpus=3 * NODE_CPUS + small + 1
+    ) as running:
+        sizes = {"keeps": NODE_CPUS, "leaves-0": NODE_CPUS, "leaves-1": NODE_CPUS, "leaves-2": small}
+        await scenario.create(
+            a_pod(name, cpu=str(cpus), labels={"applicationId": name, "queue": "root.open"})
+            for name, cpus in sizes.items()
+        )
+        await are_bound(scenario, *sizes)
+        small_node = (await scenario.api.get("pods", "leaves-2", scenario.namespace))["spec"]["nodeName"]
+        before = {node["metadata"]["name"] for node in await running.nodes()}
+        groups = [Group("workers", 3, cpu=str(NODE_CPUS))]
+        await scenario.create(a_gang("train", groups, queue="root.open", placement=placement, timeout_s=600))
+        for number in range(3):
+            await wait_for_reason(scenario, f"train-workers-{number}", "Unschedulable")
+            await scenario.api.delete("pods", f"leaves-{number}", scenario.namespace)
+
+        async def is_removed() -> bool:
+            return small_node not in {node["metadata"]["name"] for node in await running.nodes()}
+
+        await scenario.eventually("Karpenter removes the node that the gang cannot use", is_removed, SLOW_S)
+        assert {node["metadata"]["name"] for node in await running.nodes()} == before - {small_node}
+        await scenario.api.delete("pods", "keeps", scenario.namespace)
+        await are_bound(scenario, *(f"train-workers-{number}" for number in range(3)))
+        assert running.cpus() == 3 * NODE_CPUS + small
+
+
+async def test_annotations_of_a_task_group_are_on_its_placeholders(home: Cluster, open_scenario: OpenScenario) -> None:
+    annotations = {
+        "cluster-autoscaler.kubernetes.io/safe-to-evict": "true",
+        "karpenter.sh/do-not-disrupt": "true",
+    }
+    scenario = await open_scenario([karpenter.SYSTEM], QUEUES)
+    async with karpenter.running(home, scenario.namespace):
+        groups = [Group("driver", 1), Group("executors", 2, real=0, extra={"annotations": annotations})]
+        await scenario.create(a_gang("spark", groups, queue="root.open", placement="Reserve", timeout_s=600))
+        await are_bound(scenario, "spark-driver-0")
+        for pod in await scenario.bound(placeholders=True):
+            assert annotations.items() <= pod["metadata"]["annotations"].items()
+            assert scheduled(pod)["status"] == "True"

@@ -13,7 +13,7 @@ import pytest_asyncio
 from devcluster import programs
 from devcluster.api import Json
 from devcluster.cluster import documents
-from devcluster.frameworks import Framework, Place
+from devcluster.frameworks import ControllerContext, Framework
 from tests.e2e.scenario import Scenario
 from tests.frameworks.conftest import OpenFramework
 from tests.frameworks.gangs import (
@@ -32,12 +32,12 @@ QUEUES = documents(EXAMPLES / "queues.yaml")[0]["data"]
 CLUSTERS, JOBS, SERVICES = "rayclusters.ray.io", "rayjobs.ray.io", "rayservices.ray.io"
 
 
-def flags(place: Place) -> list[str]:
+def flags(context: ControllerContext) -> list[str]:
     """Those of the module's Deployment have no effect with this version; these are our ports."""
     return [
         "--enable-leader-election=false",
-        f"--metrics-addr=127.0.0.1:{place.metrics}",
-        f"--health-probe-bind-address=127.0.0.1:{place.health}",
+        f"--metrics-addr=127.0.0.1:{context.metrics}",
+        f"--health-probe-bind-address=127.0.0.1:{context.health}",
     ]
 
 
@@ -48,7 +48,7 @@ KUBERAY = Framework(
     flags=flags,
     kustomization="config/default",
 )
-WITH_YUNIKORN = replace(KUBERAY, flags=lambda place: [*flags(place), "--batch-scheduler=yunikorn"])
+WITH_YUNIKORN = replace(KUBERAY, flags=lambda context: [*flags(context), "--batch-scheduler=yunikorn"])
 
 
 @pytest_asyncio.fixture(loop_scope="session")

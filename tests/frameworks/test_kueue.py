@@ -1,4 +1,4 @@
-"""Kueue beside Muster: Kueue admits a Job when its quota allows it, and Muster starts the Job's pods together."""
+"""Kueue with Muster: Kueue admits a Job when its quota allows it, and Muster starts the Job's pods together."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from devcluster import programs
 from devcluster.api import Json
 from devcluster.certificates import rotated_files
-from devcluster.frameworks import Framework, Place
+from devcluster.frameworks import ControllerContext, Framework
 from tests.e2e.scenario import Scenario
 from tests.frameworks.conftest import OpenFramework
 from tests.frameworks.gangs import applied_example, delete_all, finishes, is_released, is_reserved_first
@@ -17,9 +17,9 @@ SECRET = "kueue-webhook-server-cert"
 SERVICE = "kueue-webhook-service.kueue-system.svc"
 
 
-def flags(place: Place) -> list[str]:
+def flags(context: ControllerContext) -> list[str]:
     """The configuration of the module for Jobs, with our ports and certificate."""
-    config = place.folder / "config.yaml"
+    config = context.folder / "config.yaml"
     config.write_text(
         f"""\
 apiVersion: config.kueue.x-k8s.io/v1beta2
@@ -27,9 +27,9 @@ kind: Configuration
 namespace: kueue-system
 leaderElection: {{leaderElect: false}}
 internalCertManagement: {{enable: true, webhookSecretName: {SECRET}}}
-metrics: {{bindAddress: "127.0.0.1:{place.metrics}"}}
-health: {{healthProbeBindAddress: "127.0.0.1:{place.health}"}}
-webhook: {{host: 127.0.0.1, port: {place.webhooks}, certDir: {place.certificates}}}
+metrics: {{bindAddress: "127.0.0.1:{context.metrics}"}}
+health: {{healthProbeBindAddress: "127.0.0.1:{context.health}"}}
+webhook: {{host: 127.0.0.1, port: {context.webhooks}, certDir: {context.certificates}}}
 integrations: {{frameworks: [batch/job]}}
 featureGates: {{VisibilityOnDemand: false}}
 """

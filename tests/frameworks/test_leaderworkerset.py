@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from devcluster import programs
-from devcluster.frameworks import Framework, Place
+from devcluster.frameworks import ControllerContext, Framework
 from tests.frameworks.conftest import OpenFramework
 from tests.frameworks.gangs import applied_example, delete_all, is_released, is_reserved_first
 
 
-def flags(place: Place) -> list[str]:
+def flags(context: ControllerContext) -> list[str]:
     """The configuration is that of the module, with our ports and certificate."""
-    config = place.folder / "config.yaml"
+    config = context.folder / "config.yaml"
     config.write_text(
         f"""\
 apiVersion: config.lws.x-k8s.io/v1alpha1
 kind: Configuration
 leaderElection: {{leaderElect: false}}
 internalCertManagement: {{enable: false}}
-metrics: {{bindAddress: "127.0.0.1:{place.metrics}"}}
-health: {{healthProbeBindAddress: "127.0.0.1:{place.health}"}}
-webhook: {{host: 127.0.0.1, port: {place.webhooks}, certDir: {place.certificates}}}
+metrics: {{bindAddress: "127.0.0.1:{context.metrics}"}}
+health: {{healthProbeBindAddress: "127.0.0.1:{context.health}"}}
+webhook: {{host: 127.0.0.1, port: {context.webhooks}, certDir: {context.certificates}}}
 """
     )
     return [f"--config={config}"]

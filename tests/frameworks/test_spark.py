@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from devcluster import frameworks, programs
 from devcluster.api import Json
 from devcluster.cluster import Cluster, documents
-from devcluster.frameworks import Framework, Place
+from devcluster.frameworks import ControllerContext, Framework
 from devcluster.process import Process
 from tests.e2e.scenario import Scenario
 from tests.frameworks.conftest import OpenFramework
@@ -44,7 +44,7 @@ async def spark_operator(cluster: Cluster, namespace: str) -> AsyncIterator[None
         program=programs.SPARK_OPERATOR,
         module="github.com/kubeflow/spark-operator/v2",
         account=(NAMESPACE, "spark-operator-controller"),
-        flags=lambda place: [*controller_flags(place), f"--namespaces={namespace}"],
+        flags=lambda context: [*controller_flags(context), f"--namespaces={namespace}"],
         chart="charts/spark-operator-chart",
         values=(f"--set=spark.jobNamespaces={{{namespace}}}", "--set=webhook.enable=false"),
         env={
@@ -58,7 +58,7 @@ async def spark_operator(cluster: Cluster, namespace: str) -> AsyncIterator[None
         name=WEBHOOK,
         host="localhost",  # the name in the certificate that the webhook creates
         account=(NAMESPACE, WEBHOOK),
-        flags=lambda place: [*webhook_flags(place), f"--namespaces={namespace}"],
+        flags=lambda context: [*webhook_flags(context), f"--namespaces={namespace}"],
         values=(
             f"--set=spark.jobNamespaces={{{namespace}}}",
             "--show-only=templates/webhook/serviceaccount.yaml",
@@ -71,30 +71,30 @@ async def spark_operator(cluster: Cluster, namespace: str) -> AsyncIterator[None
         yield
 
 
-def controller_flags(place: Place) -> list[str]:
+def controller_flags(context: ControllerContext) -> list[str]:
     """Those of the chart with `controller.batchScheduler.enable=true`, with our port."""
     return [
         "controller",
         "start",
         "--enable-batch-scheduler=true",
-        f"--health-probe-bind-address=127.0.0.1:{place.health}",
+        f"--health-probe-bind-address=127.0.0.1:{context.health}",
     ]
 
 
-def webhook_flags(place: Place) -> list[str]:
+def webhook_flags(context: ControllerContext) -> list[str]:
     """Those of the chart, with our ports and folder."""
     return [
         "webhook",
         "start",
-        f"--webhook-cert-dir={place.certificates}",
+        f"--webhook-cert-dir={context.certificates}",
         f"--webhook-secret-name={WEBHOOK}-certs",
         f"--webhook-secret-namespace={NAMESPACE}",
         f"--webhook-svc-name={WEBHOOK}-svc",
         f"--webhook-svc-namespace={NAMESPACE}",
-        f"--webhook-port={place.webhooks}",
+        f"--webhook-port={context.webhooks}",
         f"--mutating-webhook-name={WEBHOOK}",
         f"--validating-webhook-name={WEBHOOK}",
-        f"--health-probe-bind-address=127.0.0.1:{place.health}",
+        f"--health-probe-bind-address=127.0.0.1:{context.health}",
     ]
 
 

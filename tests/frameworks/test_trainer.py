@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from devcluster import programs
 from devcluster.cluster import Cluster
-from devcluster.frameworks import Framework, Place, module_folder
+from devcluster.frameworks import ControllerContext, Framework, module_folder
 from tests.e2e.scenario import Scenario
 from tests.frameworks.conftest import OpenFramework
 from tests.frameworks.controllers import JOBSET
@@ -14,18 +14,18 @@ RUNTIMES = "clustertrainingruntimes.trainer.kubeflow.org"
 APP = "trainer-mnist"
 
 
-def flags(place: Place) -> list[str]:
+def flags(context: ControllerContext) -> list[str]:
     """The configuration is that of the module, with our ports and certificate."""
-    config = place.folder / "config.yaml"
+    config = context.folder / "config.yaml"
     config.write_text(
         f"""\
 apiVersion: config.trainer.kubeflow.org/v1alpha1
 kind: Configuration
 leaderElection: {{leaderElect: false}}
 certManagement: {{enable: false}}
-metrics: {{bindAddress: "127.0.0.1:{place.metrics}"}}
-health: {{healthProbeBindAddress: "127.0.0.1:{place.health}"}}
-webhook: {{host: 127.0.0.1, port: {place.webhooks}}}
+metrics: {{bindAddress: "127.0.0.1:{context.metrics}"}}
+health: {{healthProbeBindAddress: "127.0.0.1:{context.health}"}}
+webhook: {{host: 127.0.0.1, port: {context.webhooks}}}
 """
     )
     return [f"--config={config}"]

@@ -26,9 +26,17 @@ CHOICES: dict[str, Json] = {
     "queues": {"queues": {"partitions": [{"name": "default"}]}, "settings": {"service.clusterId": "a", "log.level": 0}},
     "YuniKorn's defaults": {"yunikornDefaults": {"queues.yaml": "partitions: []"}},
     "monitoring": {"monitoring": {part: {"enabled": True} for part in ("serviceMonitor", "alerts", "dashboard")}},
+    "runbooks": {"monitoring": {"alerts": {"enabled": True, "runbookUrl": "https://docs.example.com/events.html"}}},
     "monitoring of closed REST": {
         "monitoring": {"serviceMonitor": {"enabled": True, "tokenSecret": {"name": "prometheus", "key": "token"}}},
         "rest": {"kubernetesAuth": True, "closed": True, "tlsSecret": "rest"},
+    },
+    "tracing": {
+        "tracing": {
+            "enabled": True,
+            "endpoint": "http://collector.monitoring:4317",
+            "headersSecret": {"name": "collector", "key": "headers"},
+        }
     },
     "digest": {"image": {"repository": "registry.example.com/muster", "digest": f"sha256:{'0' * 64}"}},
     "bare": {

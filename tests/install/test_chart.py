@@ -106,6 +106,17 @@ def test_the_permissions_match_the_role_manifest() -> None:
         assert rights(made, kind) == rights(written, kind)
 
 
+@pytest.mark.parametrize("key", ["settings", "yunikornDefaults"])
+def test_the_permissions_for_provisioning_requests_need_the_setting(key: str) -> None:
+    name = "muster-provisioning-requests"
+    written = [*yaml.safe_load_all((ROOT / "deploy" / "provisioning-requests.yaml").read_text())]
+    assert not [one for one in render({}, "muster", "--no-hooks") if one["metadata"]["name"] == name]
+    values = {key: {"autoscaling.provisioningRequest": "check-capacity.autoscaling.x-k8s.io"}}
+    made = [one for one in render(values, "muster", "--no-hooks") if one["metadata"]["name"] == name]
+    for one, expected in zip(made, written, strict=True):
+        assert {**one, "metadata": {"name": name}} == expected
+
+
 @pytest.mark.parametrize("values", [{}, {"webhook": {"enabled": True}, "embedAdmissionController": False}])
 def test_by_default_there_is_no_webhook_and_no_permission_for_registrations_and_its_secret(values: Json) -> None:
     made = render(values, "muster", "--no-hooks")
@@ -234,10 +245,33 @@ def test_the_rollout_deadline_exceeds_the_startup_time() -> None:
     assert spec["progressDeadlineSeconds"] > probe["periodSeconds"] * probe["failureThreshold"] == 1200
 
 
+def test_each_alert_links_to_its_row_in_the_documentation() -> None:
+    groups = named(render(CHOICES["runbooks"]), "PrometheusRule", "muster")["spec"]["groups"]
+    page = (ROOT / "docs" / "reference" / "events.md").read_text()
+    rules = [rule for group in groups for rule in group["rules"]]
+    assert len(rules) > 20
+    for rule in rules:
+        address, _, anchor = rule["annotations"]["runbook_url"].partition("#")
+        assert address == "https://docs.example.com/events.html"
+        assert f'<a id="{anchor}"></a>`{rule["alert"]}`' in page
+
+
 def test_prometheus_sends_its_token_where_reads_are_closed() -> None:
     (rest, _) = named(render(CHOICES["monitoring of closed REST"]), "ServiceMonitor", "muster")["spec"]["endpoints"]
     assert rest["authorization"] == {"credentials": {"name": "prometheus", "key": "token"}}
     assert rest["scheme"] == "https"
+
+
+def test_the_operator_alone_exports_traces_with_headers_of_a_secret() -> None:
+    containers = {one["name"]: one for pod in pods(render(CHOICES["tracing"])) for one in pod["containers"]}
+    variables = {one["name"]: one for one in containers["operator"]["env"]}
+    assert "--tracing" in containers["operator"]["args"]
+    assert variables["OTEL_EXPORTER_OTLP_ENDPOINT"]["value"] == "http://collector.monitoring:4317"
+    assert variables["OTEL_EXPORTER_OTLP_HEADERS"]["valueFrom"] == {
+        "secretKeyRef": {"name": "collector", "key": "headers"}
+    }
+    assert [*variables].index("POD_UID") < [*variables].index("OTEL_RESOURCE_ATTRIBUTES"), "it refers to earlier ones"
+    assert "OTEL" not in json.dumps(containers["core"])
 
 
 @pytest.mark.parametrize("choice", ["defaults", "webhook", "split webhook"])

@@ -52,6 +52,7 @@ CONTRADICTIONS: dict[str, dict[str, Any]] = {
     "rest.compatibilityMode: open contradicts rest.closed": {
         "rest": {"closed": True, "kubernetesAuth": True, "compatibilityMode": "open", "tlsSecret": "rest"}
     },
+    "tracing.endpoint: tracing.enabled needs the OTLP endpoint": {"tracing": {"enabled": True}},
     "monitoring.serviceMonitor.tokenSecret: rest.closed requires a token": {
         "rest": {"closed": True, "kubernetesAuth": True},
         "monitoring": {"serviceMonitor": {"enabled": True}},

@@ -18,6 +18,7 @@ from devcluster import connection
 from devcluster.api import Api
 from devcluster.errors import ApiError
 from devcluster.waiting import until
+from muster_operator.webhook import registration
 from tests.kind.cluster import Kind
 from tests.kind.namespace import Namespace
 from tests.kind.release import NAMESPACE, Release
@@ -32,12 +33,16 @@ ORDER = (
     "members",
     "volumes",
     "webhook",
+    "spark",
+    "ray",
+    "pytorch",
     "kills",
     "nodes",
     "upgrade",
     "uninstall",
 )
 SECONDS_FOR_A_TEST = 420
+REGISTRATIONS = "/apis/admissionregistration.k8s.io/v1"
 
 _numbers = itertools.count(1)
 _began = pytest.StashKey[float]()
@@ -92,6 +97,21 @@ async def release(kind: Kind) -> AsyncIterator[Release]:
         if await release.is_installed():
             await release.uninstall()
         await kind.api.delete("namespaces", NAMESPACE)
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def webhook(kind: Kind, release: Release) -> None:
+    """Enable the webhook, which is disabled by default. It stays enabled for the following tests."""
+    await release.upgrade("webhook.enabled=true")
+
+    async def is_registered() -> bool:
+        for kinds in ("mutatingwebhookconfigurations", "validatingwebhookconfigurations"):
+            found = await kind.api.request("GET", f"{REGISTRATIONS}/{kinds}/{registration.NAME}")
+            if not all(one["clientConfig"].get("caBundle") for one in found["webhooks"]):
+                return False
+        return True
+
+    await until("the webhook is registered", is_registered, 60, every_s=0.5, tolerate=(ApiError,))
 
 
 @pytest_asyncio.fixture(loop_scope="session")

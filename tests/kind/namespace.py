@@ -27,7 +27,8 @@ REJECTED = ("OutOf", "UnexpectedAdmissionError", "NodeAffinity", "TopologyAffini
 class Namespace:
     """``placeholders``: all placeholder names so far; ``terminated``: those whose containers terminated.
 
-    ``rejected``: names and reasons of the pods that a kubelet rejected.
+    ``rejected``: names and reasons of the pods that a kubelet rejected. ``history``: all pods that got a node, also
+    deleted ones, in the order in which they got it.
     """
 
     def __init__(self, kind: Kind, release: Release, name: str) -> None:
@@ -36,6 +37,7 @@ class Namespace:
         self.placeholders: set[str] = set()
         self.terminated: set[str] = set()
         self.rejected: set[tuple[str, str]] = set()
+        self.history: dict[str, Json] = {}
         self._watching = asyncio.create_task(self._watch())
 
     async def create(self, manifests: Iterable[Json]) -> None:
@@ -152,6 +154,8 @@ class Namespace:
     async def _watch(self) -> None:
         async for _, pod in self.api.watch("pods", self.name):
             name, reason = pod["metadata"]["name"], pod["status"].get("reason", "")
+            if is_bound(pod):
+                self.history[name] = pod
             if is_placeholder(pod):
                 self.placeholders.add(name)
                 if _has_terminated(pod):

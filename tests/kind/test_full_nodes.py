@@ -6,6 +6,8 @@ import asyncio
 import statistics
 import time
 
+import pytest
+
 from devcluster.api import Json
 from tests.e2e.manifests import Group, a_gang, a_member
 from tests.kind.conftest import MEASUREMENTS
@@ -43,6 +45,7 @@ async def test_members_replace_placeholders_on_full_nodes_without_rejection(name
     assert namespace.rejected == set()
 
 
+@pytest.mark.timeout(900)
 async def test_two_hundred_replacements_of_jobs_on_full_nodes_fail_no_pod(namespace: Namespace) -> None:
     """Each member starts on a full node, after the container of its placeholder has terminated."""
     replacements, rounds_s = 0, []

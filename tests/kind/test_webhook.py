@@ -3,33 +3,16 @@
 from __future__ import annotations
 
 import pytest
-import pytest_asyncio
 
 from devcluster.errors import ApiError
-from devcluster.waiting import until
-from muster_operator.webhook.registration import NAME
 from tests.e2e.manifests import PLACEHOLDER, a_pod, with_annotations
-from tests.kind.cluster import Kind
 from tests.kind.namespace import Namespace
-from tests.kind.release import NAMESPACE, Release
+from tests.kind.release import NAMESPACE
 
 CONFIGURATION = "muster-configs"
-REGISTRATIONS = "/apis/admissionregistration.k8s.io/v1"
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="session", autouse=True)
-async def enabled(kind: Kind, release: Release) -> None:
-    """Enable the webhook, which is disabled by default. It stays enabled for the following modules."""
-    await release.upgrade("webhook.enabled=true")
-
-    async def is_registered() -> bool:
-        for kinds in ("mutatingwebhookconfigurations", "validatingwebhookconfigurations"):
-            found = await kind.api.request("GET", f"{REGISTRATIONS}/{kinds}/{NAME}")
-            if not all(one["clientConfig"].get("caBundle") for one in found["webhooks"]):
-                return False
-        return True
-
-    await until("the webhook is registered", is_registered, 60, every_s=0.5, tolerate=(ApiError,))
+pytestmark = pytest.mark.usefixtures("webhook")
 
 
 async def test_a_pod_without_a_scheduler_name_is_assigned_to_muster_and_runs(namespace: Namespace) -> None:

@@ -21,7 +21,7 @@ def layers() -> dict[str, list[str]]:
     }
 
 
-def drawn() -> str:
+def svg() -> str:
     """Return the SVG text."""
     known = {package: [one for one in found if one != "__main__"] for package, found in layers().items()}
     height = TOP + LAYER * max(map(len, known.values())) + 60

@@ -15,7 +15,7 @@ SLOPE = 0.64
 Edge = tuple[str, str, str]
 
 
-def drawn(title: str, edges: Sequence[Edge]) -> str:
+def svg(title: str, edges: Sequence[Edge]) -> str:
     """Return the SVG text for rows (state, event, next state). The first state is the initial one."""
     states = list(dict.fromkeys(state for edge in edges for state in (edge[0],)))
     states += [state for state in dict.fromkeys(edge[2] for edge in edges) if state not in states]

@@ -6,4 +6,4 @@ from tools.pictures import recorded, terminal, timeline
 def pictures() -> dict[str, str]:
     """Return SVG texts by file name."""
     run = recorded.load()
-    return {"demo.svg": terminal.drawn(run), "gang.svg": timeline.drawn(run)}
+    return {"demo.svg": terminal.svg(run), "gang.svg": timeline.svg(run)}

@@ -28,7 +28,7 @@ FORM = f"""<svg class="rich-terminal" viewBox="0 0 {{width}} {{height}}" width="
 """  # noqa: E501 the lines of the file that it makes
 
 
-def drawn(run: Run) -> str:
+def svg(run: Run) -> str:
     """Return the SVG text."""
     console = Console(record=True, width=COLUMNS, force_terminal=True, color_system="truecolor", file=io.StringIO())
     view = run.view()

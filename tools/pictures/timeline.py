@@ -22,7 +22,7 @@ def members(run: Run) -> Iterator[tuple[str, Life | None, Life | None]]:
         yield from ((group, holder, pod) for holder, pod in zip_longest(holders, pods))
 
 
-def drawn(run: Run) -> str:
+def svg(run: Run) -> str:
     """Return the SVG text."""
     rows = list(members(run))
     end = run.milestones["all real pods bound"] * TAIL

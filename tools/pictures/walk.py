@@ -45,7 +45,7 @@ STEPS: Final = (
 )
 
 
-def drawn() -> str:
+def svg() -> str:
     """Return the SVG text."""
     across = {actor: LEFT + 70 + STEP * number for number, actor in enumerate(ACTORS)}
     width, height = across[ACTORS[-1]] + 190, TOP + ROW * len(STEPS) + 16

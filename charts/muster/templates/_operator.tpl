@@ -25,6 +25,9 @@ args:
   - --webhook-ca=/run/secrets/webhook/ca.crt
   {{- end }}
   {{- end }}
+  {{- if .Values.tracing.enabled }}
+  - --tracing
+  {{- end }}
   - --log-level={{ .Values.log.level }}
   - --log-format={{ .Values.log.format }}
   {{- range .Values.operator.extraArgs }}
@@ -36,6 +39,9 @@ env:
   - {name: POD_UID, valueFrom: {fieldRef: {fieldPath: metadata.uid}}}
   # The identity stays the same when the container restarts, so that it renews its own Lease immediately.
   - {name: MUSTER_IDENTITY, value: $(POD_NAME)_$(POD_UID)}
+  {{- if .Values.tracing.enabled }}
+  {{- include "muster.tracingEnv" . | nindent 2 }}
+  {{- end }}
   {{- with .Values.operator.extraEnv }}
   {{- toYaml . | nindent 2 }}
   {{- end }}
@@ -83,4 +89,15 @@ volumeMounts:
   {{- if and (eq (include "muster.webhookIsOn" .) "true") (ne .Values.webhook.certificates "self") }}
   - {name: webhook-tls, mountPath: /run/secrets/webhook, readOnly: true}
   {{- end }}
+{{- end }}
+
+{{- define "muster.tracingEnv" -}}
+- name: OTEL_EXPORTER_OTLP_ENDPOINT
+  value: {{ required "tracing.endpoint: tracing.enabled needs the OTLP endpoint of a collector; set tracing.endpoint" .Values.tracing.endpoint | quote }}
+- {name: OTEL_EXPORTER_OTLP_PROTOCOL, value: {{ .Values.tracing.protocol | quote }}}
+- {name: OTEL_RESOURCE_ATTRIBUTES, value: "k8s.namespace.name=$(NAMESPACE),k8s.pod.name=$(POD_NAME),k8s.pod.uid=$(POD_UID)"}
+{{- with .Values.tracing.headersSecret }}
+- name: OTEL_EXPORTER_OTLP_HEADERS
+  valueFrom: {secretKeyRef: {{ toJson . }}}
+{{- end }}
 {{- end }}

@@ -67,6 +67,7 @@ def timing(extra: Mapping[str, str]) -> Timing:
         reservation_delay_ns=_span(extra, keys.EXTRA_RESERVATION_DELAY, default.reservation_delay_ns),
         reservation_timeout_ns=_positive(extra, keys.EXTRA_RESERVATION_TIMEOUT, default.reservation_timeout_ns),
         preemption_interval_ns=_positive(extra, keys.EXTRA_PREEMPTION_INTERVAL, default.preemption_interval_ns),
+        scale_up_delay_ns=_span(extra, keys.EXTRA_SCALE_UP_DELAY, default.scale_up_delay_ns),
         empty_node_interval_ns=_span(extra, keys.EXTRA_EMPTY_NODE_INTERVAL, default.empty_node_interval_ns),
         expiry_ns=_span(extra, keys.EXTRA_EXPIRY, default.expiry_ns),
     )

@@ -170,13 +170,14 @@ def about(app: Application, kind: AskClass, more: int, where: str = "") -> str:
     there = len(app.gang.live.get(kind.group, ())) + more
     known = [member.count for member in app.spec.members if member.group == kind.group]
     if app.spec.uses_virtual_placeholders:  # members that already run on a node count as well
-        there = known[0] - wanted(app, kind, sys.maxsize) + more
+        kinds = (one for one in app.waiting if one.placeholder and one.group == kind.group)
+        there = known[0] - sum(wanted(app, one, sys.maxsize) for one in kinds) + more
     total = max([*known, there + 1])
     return messages.members_fit(there, total, kind.group, where)
 
 
 def within(domain: str) -> str:
-    """Returns the topology domain as the end of a message, or an empty text."""
+    """Returns the topology domain as the end of a message, or an empty string."""
     return f" in {domain}" if domain else ""
 
 
@@ -204,7 +205,7 @@ def plan_gang(partition: Partition, app: Application, now_ns: int) -> Allocation
     allocation_plan = _reserve(partition, app, kinds, now_ns)
     if allocation_plan.blocking_reasons:
         _warn(partition, app, allocation_plan, is_held=True)
-        if allocation_plan.more or app.spec.is_whole:
+        if allocation_plan.more or app.spec.is_all_or_nothing:
             return allocation_plan
         allocation_plan.unplaced.clear()  # `_place` adds the reason of each class
     _place(partition, app, kinds, allocation_plan)
@@ -225,7 +226,7 @@ def _reserve(partition: Partition, app: Application, kinds: list[AskClass], now_
     if refused is None:
         # A gang that is placed all at once gets a reservation only when it starves, because quota without nodes is
         # useless.
-        may_pledge = not app.spec.is_whole or is_starving or bool(app.gang.quota_reservation)
+        may_pledge = not app.spec.is_all_or_nothing or is_starving or bool(app.gang.quota_reservation)
         return AllocationPlan([quota_reservation] if is_new and may_pledge else [])
     unplaced = [Unplaced(kind, refused.why) for kind in kinds]
     # A reservation that exceeds a lowered maximum waits for quota like that of a starving gang.
@@ -240,8 +241,8 @@ def _reserve(partition: Partition, app: Application, kinds: list[AskClass], now_
 def _place(partition: Partition, app: Application, kinds: list[AskClass], allocation_plan: AllocationPlan) -> None:
     counts = {kind: wanted(app, kind, sys.maxsize) for kind in kinds}
     has_all = app.spec.uses_virtual_placeholders or _has_all(app, counts)
-    is_whole = app.spec.is_whole
-    if not has_all and is_whole:
+    is_all_or_nothing = app.spec.is_all_or_nothing
+    if not has_all and is_all_or_nothing:
         return
     refused = quota.quota_refusal(partition, app, _sum(counts))
     exceeds = app.gang.exceeds_nodes
@@ -262,14 +263,14 @@ def _place(partition: Partition, app: Application, kinds: list[AskClass], alloca
     allocation_plan.in_vain = answer is not None
     _warn(partition, app, allocation_plan, is_held=refused is not None)
     exceeds = bool(allocation_plan.notice) if allocation_plan.checked else exceeds
-    if not is_whole and not exceeds:
+    if not is_all_or_nothing and not exceeds:
         place_part(partition, app, counts, allocation_plan, parts_of(partition, app, counts, expected))
     elif refused is not None:
         allocation_plan.unplaced += [Unplaced(kind, refused.why) for kind in kinds]
         allocation_plan.blocking_reasons.append(refused.blocking_reason)
     elif answer is not None:
         _refuse(app, counts, answer, allocation_plan)
-    if exceeds and not is_whole:  # once the nodes are large enough, the gang reserves what fits
+    if exceeds and not is_all_or_nothing:  # once the nodes are large enough, the gang reserves what fits
         allocation_plan.blocking_reasons.append(MembersDoNotFit(app.id))
 
 

@@ -94,7 +94,7 @@ def _rivals(partition: Partition, app: Application, total: Resources) -> Generat
     """Returns the gangs with reservations that may be taken over, the last key first."""
     found: list[_Rival] = []
     looked_at = 0
-    path = frozenset(queue.path for queue in app.queue.path_up())
+    path = frozenset(queue.path for queue in app.queue.path_up)
     balance = GuaranteeBalance(partition.queues.root, total, path)
     holding = partition.contention.holding
     for name in sorted(holding, key=lambda name: holding[name], reverse=True):
@@ -134,7 +134,7 @@ def _count(partition: Partition, rival: _Rival) -> None:
 
 def _holders(partition: Partition, app: Application) -> Iterator[LimitSubject]:
     group = partition.users.group_of(app)
-    for queue in app.queue.path_up():
+    for queue in app.queue.path_up:
         yield LimitSubject(LimitSubjectKind.QUEUE, "", queue.path)
         yield LimitSubject(LimitSubjectKind.USER, app.spec.user, queue.path)
         if group:

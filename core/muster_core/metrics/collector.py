@@ -78,7 +78,7 @@ def count(found: Census, partitions: Iterable[Partition]) -> Iterator[None]:
             _count(found, app)
             found.asks += len(app.asks)
             found.allocations += len(app.allocations)
-            if app.spec.placeholder_ask:
+            if app.spec.placeholder_ask and not app.removed:
                 found.phases[phase(app)] += 1
         for number, app in enumerate(ended):
             if number % _APPLICATIONS_PER_SLICE == 0:

@@ -262,6 +262,8 @@ class Timing:
     reservation_timeout_ns: int = 3600 * _SECOND
     #: Interval between two preemption attempts for one request.
     preemption_interval_ns: int = 15 * _SECOND
+    #: How long preemption for a request that fits on no node waits for a new node.
+    scale_up_delay_ns: int = 0
     #: Minimum interval between recommendations to empty a node; 0 = never.
     empty_node_interval_ns: int = 0
     #: How long an ended application is kept for the REST API.

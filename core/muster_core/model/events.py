@@ -128,7 +128,7 @@ class CallbacksDeclared:
 
 @dataclass(frozen=True, slots=True)
 class PlacementsEvaluated:
-    """Response to PlacementsProposed: a reason against each placement, or an empty text."""
+    """Response to PlacementsProposed: a reason against each placement, or an empty string."""
 
     rm: RmId
     number: int
@@ -232,6 +232,7 @@ class TimerKind(StrEnum):
     QUOTA = "quota preemption delay"
     INQUIRY = "unanswered question"
     TAKE_OVER = "back-off of a failed take-over"
+    NODE_DEMAND = "end of a wait for new nodes"
     REFUSED = "end of what a resource manager refused"
 
 

@@ -44,6 +44,10 @@ ENDED_COUNTS_OF_GONE_QUEUES: Final = 4096
 #: time above this limit.
 HISTORY_BYTES: Final = 64 * 2**20
 
+#: Estimated bytes of the applications that a partition keeps as Completing after their resource manager removed them,
+#: with their dynamic queues. The oldest ones are completed before their time above this limit.
+REMOVED_BYTES: Final = 16 * 2**20
+
 #: Estimated bytes of one ended application without texts of users (measured: 4 to 7 KiB with a gang of four members),
 #: and of each of its task groups, state changes and resource amounts.
 ENDED_APPLICATION_BYTES: Final = 7168
@@ -99,6 +103,17 @@ ALLOCATIONS_PER_QUOTA_PREEMPTION: Final = 2_000
 #: Failing victim searches of one leaf queue per preemption interval, at about 1 ms each. The next interval continues
 #: with the other classes.
 PREEMPTION_SEARCHES_IN_VAIN: Final = 128
+
+#: Requests and gangs without a node that one cycle admits for scale-up or refuses, at about 10 us each. The next cycle
+#: continues.
+DEMANDS_PER_CYCLE: Final = 256
+
+#: Different amounts for which refused requests wait at one maximum. If its headroom grows, each amount is tried.
+DEMAND_QUEUES: Final = 256
+
+#: How long requests that got no node keep the quota of others that wait for nodes as well. Cluster Autoscaler and
+#: Karpenter give up on a new node after 15 minutes.
+NODE_DEMAND_NS: Final = 900_000_000_000
 
 #: Seconds without a completed iteration of the loop, while there is work, after which the liveness probe fails. One
 #: iteration takes tens of milliseconds; a recovery of 150,000 pods consists of many.

@@ -49,6 +49,14 @@ def user_quota_exceeded(subject: str, queue: str, resource: str, requested: int,
     return f"User quota exceeded: {subject} in queue {queue}, {_amounts(resource, requested, available, most)}"
 
 
+def needed_by_others(exceeded: str) -> str:
+    """Earlier requests of the queue, user or group wait for nodes and will use the rest of the quota.
+
+    An autoscaler adds nodes only for them. Wait until they run or are deleted, or raise the maximum.
+    """
+    return f"{exceeded}, after deducting earlier requests that wait for nodes"
+
+
 def _amounts(resource: str, requested: int, available: int, most: int) -> str:
     asked = f"requested {resource_name(resource)} {quantity(resource, requested)}"
     return f"{asked}, available {quantity(resource, available)} of {quantity(resource, most)}"
@@ -312,12 +320,12 @@ def not_placed(results: str) -> str:
 NOT_PLACED: Final = "application rejected: no placement rule matched"
 
 
-def no_task_groups() -> str:
-    """The gang has the placement `Direct`, but its task groups were not sent.
+def no_task_groups(placement: str) -> str:
+    """The gang has the placement `Direct` or `Auto`, but its task groups were not sent.
 
     Use `Reserve`.
     """
-    return "gangPlacement is Direct, but no task groups were sent: the core cannot reserve resources for them"
+    return f"gangPlacement is {placement}, but no task groups were sent: the core cannot reserve resources for them"
 
 
 def unknown_groups(user: str, problem: str) -> str:
@@ -430,3 +438,189 @@ def node_can_be_emptied(allocations: int) -> str:
     Drain the node if you want to remove it.
     """
     return f"it could be emptied: its {allocations} allocations would fit on the other nodes"
+
+
+# -- queues and partitions --------------------------------------------------------------------------------------------
+
+
+def preemption_paused(queue: str, other: str, seconds: int) -> str:
+    """Two queues preempt from each other repeatedly, because their guarantees cannot both be met.
+
+    Give both queues guarantees that can be met at the same time.
+    """
+    return (
+        f"queues {queue} and {other} preempt from each other repeatedly; preemption between them is paused for "
+        f"{seconds} s. Give both queues guarantees that can be met at the same time"
+    )
+
+
+def becomes_parent(queue: str, applications: int) -> str:
+    """The configuration gives a leaf child queues, and the leaf still has applications.
+
+    Wait until they end, or use another queue.
+    """
+    what = f"becomes a parent queue when its applications ({applications} now) have ended"
+    return f"queue {queue} {what}; until then it accepts no new applications"
+
+
+def becomes_leaf(queue: str, children: int) -> str:
+    """The configuration removes all child queues of a queue, and some are not empty yet.
+
+    Wait until their applications end, or use another queue.
+    """
+    what = f"becomes a leaf when the queues below it ({children} now) are removed"
+    return f"queue {queue} {what}; until then it accepts no new applications"
+
+
+def partition_closing(partition: str) -> str:
+    """The partition was removed from the configuration."""
+    return f"partition {partition} is being removed"
+
+
+def partition_removed(partition: str) -> str:
+    """The partition of the application was removed from the configuration."""
+    return f"partition {partition} was removed"
+
+
+def partition_unknown(partition: str) -> str:
+    """The configuration does not have the partition.
+
+    Add the partition, or use another one.
+    """
+    return f"partition {partition} is not configured any more"
+
+
+# -- event records: as in YuniKorn -------------------------------------------------------------------------------------
+
+
+def node_added() -> str:
+    """A node was added."""
+    return "Node added to the scheduler"
+
+
+def node_left() -> str:
+    """A node was removed."""
+    return "Node removed from the scheduler"
+
+
+def node_schedulable(schedulable: str) -> str:
+    """A node was cordoned, drained or opened."""
+    return f"schedulable: {schedulable}"
+
+
+def queue_type(leaf: str) -> str:
+    """An empty queue became a leaf or a parent."""
+    return f"leaf queue: {leaf}"
+
+
+def preempting(count: int) -> str:
+    """Pods are preempted for requests of the queue."""
+    return f"{count} allocations are preempted"
+
+
+# -- rejected requests, which show a bug of the resource manager unless the meaning says otherwise ---------------------
+
+
+def unknown_node(node: str) -> str:
+    """A pod runs on a node that the core does not know."""
+    return f"node {node} is not known"
+
+
+def node_exists() -> str:
+    """A node was added twice."""
+    return "node already exists; UPDATE changes it"
+
+
+def node_not_added() -> str:
+    """A node was updated that was not added."""
+    return "node is not known; CREATE it first"
+
+
+def no_node_for_action(action: str) -> str:
+    """A node was drained, opened or removed that was not added."""
+    return f"node is not known: cannot apply {action}"
+
+
+def node_not_draining(state: str) -> str:
+    """A node was opened that is not draining."""
+    return f"node is not draining, it is {state}"
+
+
+def unknown_application(app: str) -> str:
+    """A pod belongs to an application that was not submitted, was rejected or has ended."""
+    return f"application {app} is not known"
+
+
+def undecided_application(app: str) -> str:
+    """A pod was requested before the groups of its user were known.
+
+    Restore the group directory.
+    """
+    return f"application {app} is not accepted yet: the groups of its user are unknown"
+
+
+def completed_before_request(app: str) -> str:
+    """The application completed at the moment at which one of its pods was requested. The operator submits it again."""
+    return f"application {app} completed before the request arrived"
+
+
+def placeholder_not_needed(app: str) -> str:
+    """A placeholder was requested at the moment at which the reservation of its gang ended."""
+    return f"application {app} no longer reserves resources: the placeholder is not needed"
+
+
+def one_placeholder_per_request(count: int) -> str:
+    """A placeholder request of an `Auto` gang asks for several allocations."""
+    return f"gangPlacement is Auto: a request is for one placeholder, not {count}; send one request for each"
+
+
+def reserved_key(key: str) -> str:
+    """A request has the key of a virtual placeholder."""
+    return f"{key} is the scheduler's own key"
+
+
+def allocated_already(key: str) -> str:
+    """A pod was requested that has a node."""
+    return f"ask {key} is allocated already; release its allocation first"
+
+
+def other_request(allocation: str, key: str) -> str:
+    """A pod was reported with the allocation of another pod."""
+    return f"allocation {allocation} already exists for ask {key}"
+
+
+def on_another_node(key: str, node: str, reported: str) -> str:
+    """A pod was reported on another node than before."""
+    return f"allocation {key} is on node {node} already: release it there before it is on node {reported}"
+
+
+def too_many_selector_labels(namespace: str, used: int, more: int, most: int) -> str:
+    """The label selectors of the pods of a namespace read too many different labels. This is no bug.
+
+    Use fewer labels in selectors.
+    """
+    return (
+        f"label selectors of pods in namespace {namespace!r} use {used} different labels, this one adds {more}, the "
+        f"limit is {most}: use fewer labels in selectors"
+    )
+
+
+# -- releases: why a pod is deleted ------------------------------------------------------------------------------------
+
+
+def allocation_timed_out() -> str:
+    """The pod ran longer than the execution timeout of its request.
+
+    Set a longer timeout.
+    """
+    return "the allocation exceeded its execution timeout"
+
+
+def node_removed(node: str) -> str:
+    """The node of the pod was removed."""
+    return f"node {node} was removed"
+
+
+def application_removed() -> str:
+    """The application of the pod was removed."""
+    return "the application was removed"

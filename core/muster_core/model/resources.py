@@ -133,7 +133,10 @@ class Limit:
 
         A resource that `amount` does not have is never in excess, even with a negative bound.
         """
-        return Resources({n: a - self._bounds[n] for n, a in amount.items() if self._bounds.get(n, a) < a})
+        bounds = self._bounds
+        if not bounds:
+            return NOTHING
+        return _of({n: a - bounds[n] for n, a in amount.items() if bounds.get(n, a) < a})
 
     def count(self, each: Resources, at_most: int) -> int:
         """Returns how many of `each` are within this limit, at most `at_most`."""

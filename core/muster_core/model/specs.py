@@ -153,6 +153,10 @@ class GangPlacement(StrEnum):
     RESERVE = "Reserve"
     ATOMIC = "Atomic"
     DIRECT = "Direct"
+    AUTO = "Auto"
+
+
+_WITH_VIRTUAL: Final = frozenset({GangPlacement.DIRECT, GangPlacement.AUTO})
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,14 +244,19 @@ class ApplicationSpec:
         return bool(self.placeholder_ask)
 
     @property
-    def is_whole(self) -> bool:
+    def is_all_or_nothing(self) -> bool:
         """Whether all members of its gang are placed together or not at all."""
         return self.gang_placement is not GangPlacement.RESERVE
 
     @property
     def uses_virtual_placeholders(self) -> bool:
-        """Whether the core reserves the resources of its gang itself, without placeholder pods."""
-        return self.gang_placement is GangPlacement.DIRECT and self.is_gang
+        """Whether the core reserves the resources of its gang itself, without waiting for placeholder pods."""
+        return self.gang_placement in _WITH_VIRTUAL and self.is_gang
+
+    @property
+    def is_auto(self) -> bool:
+        """Whether placeholder pods may replace virtual placeholders."""
+        return self.gang_placement is GangPlacement.AUTO and self.is_gang
 
 
 @value

@@ -66,14 +66,16 @@ def outstanding_by_leaf(partition: Partition) -> Iterator[list[Outstanding] | No
                 if memo not in known:
                     known[memo] = _sum_of(found, kind, why), why
                 total, _ = known[memo]
-                if total is not _NOWHERE:
-                    total.count += _wanted(app, kind)
+                count = _wanted(partition, app, kind) if total is not _NOWHERE else 0
+                if count:
+                    total.count += count
                     total.applications[name] = None
         yield None
     yield sorted(
         (
             Outstanding(partition.id, resources, instance, total.count, len(total.applications))
             for (resources, instance), total in found.items()
+            if total.count
         ),
         key=lambda one: one.id,
     )
@@ -101,9 +103,14 @@ def _sum_of(found: dict[_Key, _Sum], kind: AskClass, why: UnschedulableReason) -
     return found.setdefault((kind.resources, _instance(kind)), _Sum())
 
 
-def _wanted(app: Application, kind: AskClass) -> int:
-    keys = app.waiting[kind]
-    return sum(app.asks[key].left for key in keys) if app.has_multiple else len(keys)
+def _wanted(partition: Partition, app: Application, kind: AskClass) -> int:
+    """Number of pending allocations of the class, without those that wait for quota as well."""
+    keys, demand = app.waiting[kind], partition.node_demand.find(app, kind)
+    if demand is None or not demand.refused:
+        return sum(app.asks[key].left for key in keys) if app.has_multiple else len(keys)
+    if not app.has_multiple and demand.kind is not None:
+        return len(keys) - len(demand.refused)
+    return sum(app.asks[key].left for key in keys if key not in demand.refused)
 
 
 def _is_about_resources(kind: AskClass, why: UnschedulableReason) -> bool:

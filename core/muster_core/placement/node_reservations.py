@@ -127,7 +127,7 @@ def may_reserve(partition: Partition, app: Application) -> bool:
     """
     if not app.is_reserving:
         return True
-    return not (app.spec.is_whole or app.gang.lost_to or app.id in partition.contention.open)
+    return not (app.spec.is_all_or_nothing or app.gang.lost_to or app.id in partition.contention.open)
 
 
 def candidates(partition: Partition, leaf: Queue) -> list[Ask]:
@@ -183,7 +183,7 @@ def _nearest(partition: Partition, app: Application, kind: AskClass) -> NodeId:
     own = _own(partition, app)
     possible = node_search.allowed(snapshot, shape_of(kind)) & _large_enough(snapshot, kind, own)
     if not kind.required_node:
-        possible = possible & snapshot.schedulable & _unreserved(partition, snapshot)
+        possible = possible & snapshot.schedulable & ~snapshot.nodes.reserved.view(snapshot.size)
     rows = np.flatnonzero(possible)
     if not len(rows):
         return NO_NODE
@@ -218,9 +218,3 @@ def _large_enough(snapshot: Snapshot, kind: AskClass, own: dict[int, Resources])
             if column is not None and column.item(row) - kept[name] < amount:
                 fitting[row] = False
     return fitting
-
-
-def _unreserved(partition: Partition, snapshot: Snapshot) -> BoolColumn:
-    free = np.ones(snapshot.size, dtype=np.bool_)
-    free[[snapshot.nodes.rows.row(node) for node in partition.reservations.by_node]] = False
-    return free

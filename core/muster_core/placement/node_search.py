@@ -56,7 +56,7 @@ def stateful_filters(snapshot: Snapshot, shape: RequestShape) -> list[tuple[Filt
 
 
 def pod_refusal(snapshot: Snapshot, shape: RequestShape, without: Container[str] = ()) -> str:
-    """Returns the first reason why no node can run the pod, or an empty text."""
+    """Returns the first reason why no node can run the pod, or an empty string."""
     found = (entry.refusal(snapshot, shape) for entry in POD_FILTERS if entry.name not in without)
     return next(filter(None, found), "")
 

@@ -34,7 +34,7 @@ class FilterEntry:
 
 @dataclass(frozen=True, slots=True)
 class PodFilter:
-    """PreFilter check of the pod alone. `refusal` returns why no node can run the pod, or an empty text."""
+    """PreFilter check of the pod alone. `refusal` returns why no node can run the pod, or an empty string."""
 
     name: str
     refusal: Callable[[Snapshot, RequestShape], str]

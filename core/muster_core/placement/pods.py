@@ -135,6 +135,8 @@ def plan_pods(
                 allocation_plan.unplaced.append(
                     Unplaced(kind, unschedulable_class.why if refused is None else refused.why)
                 )
+                if refused is not None:  # once it fits into the quota, it is reported as waiting for nodes
+                    allocation_plan.blocking_reasons.append(refused.blocking_reason)
             continue
         if not is_first and not (search.may_look(kind) and budget.may_go_on()):
             allocation_plan.more, allocation_plan.left = True, len(kinds) - index

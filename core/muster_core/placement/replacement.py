@@ -8,13 +8,14 @@ scheduled as usual (docs/internals/semantics.md, rules 14 and 15).
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 from typing import Final
 
 from muster_core.model import messages
 from muster_core.model.decisions import PlaceholderRelease, PlaceholderReplacement
-from muster_core.model.ids import AllocationKey
+from muster_core.model.ids import AllocationId, AllocationKey, TaskGroup
 from muster_core.model.specs import PodOnNode, PodProperties
 from muster_core.placement import node_search
 from muster_core.placement.node_search import stateful_filters
@@ -242,7 +243,7 @@ def _candidates(partition: Partition, app: Application, kind: AskClass, taken: s
     allowed = node_search.on_facts(Snapshot(partition.nodes), shape_of(kind))
     row = partition.nodes.rows.row
     found = _Candidates()
-    for identity in app.gang.live[kind.group]:
+    for identity in _in_order(app, kind.group):
         if len(found.here) >= enough:
             break
         if identity in taken:
@@ -255,6 +256,15 @@ def _candidates(partition: Partition, app: Application, kind: AskClass, taken: s
         else:
             found.elsewhere.append(placeholder)
     return found
+
+
+def _in_order(app: Application, group: TaskGroup) -> Iterator[AllocationId]:
+    """Returns the live placeholders of the group, oldest first.
+
+    In an Auto gang virtual placeholders come first, because no pod must end before they are replaced.
+    """
+    is_virtual = app.gang.live_virtual.get(group, {}) if app.spec.is_auto else {}
+    return chain(is_virtual, (identity for identity in app.gang.live[group] if identity not in is_virtual))
 
 
 def _plan_elsewhere(

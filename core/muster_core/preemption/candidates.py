@@ -163,10 +163,10 @@ def is_eligible(allocation: Allocation, amount: Resources) -> bool:
 
 def sides(leaf: Queue, other: Queue) -> tuple[list[Queue], list[Queue]]:
     """Returns the paths of two leaves, each up to below their nearest common queue."""
-    above = {queue.path for queue in other.path_up()}
-    ours = [queue for queue in leaf.path_up() if queue.path not in above]
-    above = {queue.path for queue in leaf.path_up()}
-    return ours, [queue for queue in other.path_up() if queue.path not in above]
+    above = {queue.path for queue in other.path_up}
+    ours = [queue for queue in leaf.path_up if queue.path not in above]
+    above = {queue.path for queue in leaf.path_up}
+    return ours, [queue for queue in other.path_up if queue.path not in above]
 
 
 class Ranking:

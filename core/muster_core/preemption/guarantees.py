@@ -48,7 +48,7 @@ def remaining(queue: Queue) -> Resources:
 def is_under_guarantee(leaf: Queue) -> bool:
     """Whether a request in the leaf may be entitled to preempt. A quick check that may be true too often."""
     known: set[str] = set()
-    for queue in leaf.path_up():
+    for queue in leaf.path_up:
         used = usage(queue) if queue.guaranteed else NOTHING
         for name, amount in queue.guaranteed.items():
             if name not in known and (used[name] < amount or (used[name] == amount and queue is not leaf)):
@@ -61,7 +61,7 @@ def fence(app: Application, amount: Resources) -> PreemptionFence | None:
     """Returns where requests for `amount` in total may look for victims. None = they may not preempt."""
     search = _GuaranteeSearch(amount)
     root: Queue | None = None
-    for queue in app.queue.path_up():
+    for queue in app.queue.path_up:
         used = usage(queue)
         is_bound = search.meet_maximum(queue, used, app)
         is_bound = search.meet_guarantee(queue, used, app.queue) or is_bound
@@ -132,7 +132,7 @@ class GuaranteeBalance:
 
     def may_release(self, leaf: Queue, victim: Resources) -> bool:
         """Whether no queue from the leaf to `root` falls below its guarantee, or further below it."""
-        for queue in leaf.path_up():
+        for queue in leaf.path_up:
             if queue.guaranteed and not self._stays(queue, victim):
                 return False
             if queue is self.root:
@@ -141,7 +141,7 @@ class GuaranteeBalance:
 
     def lose(self, leaf: Queue, victim: Resources, times: int = 1) -> None:
         """Records that the victim is released; `times` -1 takes it back."""
-        for queue in leaf.path_up():
+        for queue in leaf.path_up:
             self.lost[queue.path] = self.lost.get(queue.path, NOTHING).plus(victim, times)
             if queue is self.root:
                 return

@@ -106,7 +106,7 @@ def plan_for_guarantee(
     found = pool.sample()
     if not found:
         return NO_HELP
-    path = frozenset(queue.path for queue in app.queue.path_up())
+    path = frozenset(queue.path for queue in app.queue.path_up)
     balance = GuaranteeBalance(partition.queues.root, amount, path)
     search = _VictimSearch(partition, _draft(partition, asks), pool, found, balance, now_ns)
     places: list[tuple[AllocationKey, NodeId]] = []

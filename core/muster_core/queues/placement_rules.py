@@ -18,7 +18,7 @@ from muster_core.state.users import ANYONE
 
 def may_submit(queue: Queue, user: str, groups: Sequence[str] | None) -> bool | None:
     """Whether a submit or admin ACL from this queue to root allows the user. None = it depends on unknown groups."""
-    lists = [found for above in queue.path_up() for found in (above.submit_acl, above.admin_acl)]
+    lists = [found for above in queue.path_up for found in (above.submit_acl, above.admin_acl)]
     if any(found.allows(user, groups or ()) for found in lists):
         return True
     return None if groups is None and any(found.groups for found in lists) else False
@@ -113,7 +113,7 @@ def group_limit_on(queue: Queue) -> str:
 
     A limit of the group "*" alone applies to all users, independent of their groups.
     """
-    for above in queue.path_up():
+    for above in queue.path_up:
         named = [group for limit in above.limits for group in limit.groups if group != ANYONE]
         if named:
             return f"queue {above.path} has a limit for group {named[0]}"

@@ -50,7 +50,7 @@ def bounds(partition: Partition, app: Application) -> Iterator[QuotaBound]:
     for holder, limit, account in partition.users.limits(app):
         if limit.max:
             yield QuotaBound(holder, limit.max, account)
-    for queue in app.queue.path_up():
+    for queue in app.queue.path_up:
         if queue.max:
             yield QuotaBound(LimitSubject(LimitSubjectKind.QUEUE, "", queue.path), queue.max, queue)
 
@@ -89,7 +89,7 @@ def quota_refusal(
         if excess:
             owner = app.id if app.gang.quota_reservation or app.node_reserved else None
             return QuotaRefusal(
-                QuotaExceeded(bound.holder, wanted, owner), _quota_reason(bound, left, wanted, min(excess))
+                QuotaExceeded(bound.holder, wanted, owner), quota_reason(bound, left, wanted, min(excess))
             )
     return None
 
@@ -100,7 +100,8 @@ def is_beyond_limits(partition: Partition, app: Application, wanted: Resources) 
     return refused is not None and refused.why.kind is ReasonKind.USER_QUOTA
 
 
-def _quota_reason(bound: QuotaBound, left: Limit, wanted: Resources, name: str) -> UnschedulableReason:
+def quota_reason(bound: QuotaBound, left: Limit, wanted: Resources, name: str) -> UnschedulableReason:
+    """Returns the reason that `wanted` exceeds what is left of a maximum. `name`: the resource that is reported."""
     has, most = max(left.get(name) or 0, 0), bound.max.get(name) or 0
     holder = bound.holder
     if holder.kind is LimitSubjectKind.QUEUE:
@@ -172,7 +173,7 @@ def gang_refusal(partition: Partition, app: Application) -> QuotaRefusal | None:
 
 def configured_bounds(queue: Queue) -> Iterable[ConfiguredBound]:
     """Returns paths and maximums from this queue to root."""
-    return ((above.path, above.max) for above in queue.path_up())
+    return ((above.path, above.max) for above in queue.path_up)
 
 
 def _over_quota(asked: Resources, bounds: Iterable[ConfiguredBound]) -> str:
@@ -217,7 +218,7 @@ def full_limits(partition: Partition, app: Application) -> Iterator[tuple[LimitS
     if app.state not in _WAITING or (app.counted and app.allocations):
         return
     own = 1 if app.counted else 0
-    for queue in app.queue.path_up():
+    for queue in app.queue.path_up:
         if 0 < queue.max_applications <= queue.running - own:
             holder = LimitSubject(LimitSubjectKind.QUEUE, "", queue.path)
             taken = queue.running - _promised_slots(partition, app, holder)
@@ -252,7 +253,7 @@ def _counts_in(partition: Partition, app: Application, holder: LimitSubject) -> 
             return False
         case LimitSubjectKind.GROUP if partition.users.group_of(app) != holder.name:
             return False
-    return any(queue.path == holder.path for queue in app.queue.path_up())
+    return any(queue.path == holder.path for queue in app.queue.path_up)
 
 
 #: How far a scheduling attempt may exceed the share of the next queue, as a fraction of what is due. A smaller value
@@ -305,7 +306,7 @@ FREELY: Final = FairnessQuantum()
 
 def quantum_of(partition: Partition, leaf: Queue) -> FairnessQuantum:
     """Returns how much the leaf may allocate before another queue is due on any level of its path."""
-    rivals = [rival for queue in leaf.path_up() if (rival := _rival(partition, queue)) is not None]
+    rivals = [rival for queue in leaf.path_up if (rival := _rival(partition, queue)) is not None]
     return FairnessQuantum(tuple(rivals)) if rivals else FREELY
 
 

@@ -3,6 +3,9 @@
 Differs: profiles are those of Python, as text. `profile` is the cProfile table of the scheduling thread. `heap` and
 `allocs` are the allocations that grew, from tracemalloc. `goroutine` and `threadcreate` are the stacks of tasks and
 threads. `block`, `mutex`, `symbol` and `trace` do not exist, because the scheduler is one thread without locks.
+
+Differs: the state dump has the ended applications in `endedApplications`; YuniKorn adds them to `applications`. Its
+nodes have the keys of their allocations, because the applications have the allocations.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ import threading
 import traceback
 import tracemalloc
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Final
 
 import orjson
@@ -107,7 +111,7 @@ def state_dump_pieces(
     yield from _trees(scheduler_state)
     yield _key("applications")
     yield from array(_applications(scheduler_state, now_ns))
-    yield _key("appHistory")
+    yield _key("endedApplications")
     yield from array(
         app for p in list(scheduler_state.partitions.values()) for app in views.all_of(p.history, p, now_ns)
     )
@@ -187,7 +191,8 @@ def stacks() -> str:
     text = io.StringIO()
     for task in sorted(asyncio.all_tasks(), key=lambda each: each.get_name()):
         text.write(f"task {task.get_name()}\n")
-        task.print_stack(file=text)
+        # Not `print_stack`, which fails if a frame of compiled code has no line number.
+        text.writelines(traceback.StackSummary.extract((frame, frame.f_lineno) for frame in task.get_stack()).format())
         text.write("\n")
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     for ident, frame in sys._current_frames().items():  # noqa: SLF001 # the only way to another thread's stack
@@ -216,10 +221,15 @@ async def _outside(rest_context: RestContext) -> list[tuple[str, Json]]:
         ("rmDiagnostics", {session.rm: answer for session, answer in zip(sessions, reported, strict=True)}),
         ("config", orjson.loads(encode(await active_config(rest_context)))),
         ("placementRules", rules),
+        ("appHistory", [orjson.loads(encode(item)) for item in rest_context.history.applications()]),
         ("containerHistory", [orjson.loads(encode(item)) for item in rest_context.history.containers()]),
         ("logLevel", rest_context.levels.level.value if rest_context.levels else ""),
-        ("eventStreams", {"open": core.events.open_streams}),
+        ("eventStreams", [{"Name": host, "CreatedAt": _rfc3339(at_ns)} for host, at_ns in core.events.readers()]),
     ]
+
+
+def _rfc3339(at_ns: int) -> str:
+    return datetime.fromtimestamp(at_ns / 1e9, UTC).isoformat()
 
 
 async def _of_manager(session: Session) -> Json:

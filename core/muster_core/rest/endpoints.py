@@ -40,6 +40,7 @@ from muster_core.runtime.log_level import LevelControl, LogLevel
 from muster_core.runtime.sessions import Session
 from muster_core.si.events import Batch, Record, TooManyStreams, as_json
 from muster_core.state.applications import Application
+from muster_si import keys
 
 _STATES: Final = ("active", "rejected", "completed")
 
@@ -100,7 +101,7 @@ def applications_of_queue_by_state(asked: RequestContext) -> Pieces:
 
 def waiting_in_queue(asked: RequestContext) -> Pieces:
     """Returns the waiting applications of a leaf in scheduling order. Not in YuniKorn."""
-    return array(asked.portion(views.line(asked.queue(), asked.partition())))
+    return array(asked.portion(views.waiting(asked.queue(), asked.partition())))
 
 
 def one_application(asked: RequestContext) -> Pieces:
@@ -282,7 +283,10 @@ def _session(rest_context: RestContext, wanted: str) -> Session | None:
 
 
 def _settings(extra: Mapping[str, str]) -> dict[str, str]:
-    return {key: value for key, value in sorted(extra.items()) if not key.endswith(_FILE_SUFFIX)}
+    """Returns the settings of the ConfigMaps, without files and the options of the registration."""
+    return {
+        key: value for key, value in sorted(extra.items()) if not key.endswith(_FILE_SUFFIX) and key != keys.EXTRA_FENCE
+    }
 
 
 def _typed(data: object, name_of: Callable[[str], str], key: str = "") -> object:
@@ -326,7 +330,7 @@ async def event_stream(rest_context: RestContext, request: web.Request) -> web.S
     _require_tracking(rest_context)
     asked = RequestContext(rest_context, request.match_info, request.query, rest_context.now_ns())
     try:
-        records = rest_context.core.events.subscribe(request.host, asked.number("count", 0))
+        records = rest_context.core.events.subscribe(request.host, asked.number("count", 0), asked.now_ns)
     except TooManyStreams as error:
         raise RestFailure(503, str(error)) from error
     response = web.StreamResponse(headers={hdrs.CONTENT_TYPE: JSON_TYPE})

@@ -75,7 +75,7 @@ class AskInfo(Shape):
     originator: bool
     schedulingAttempted: bool
     triggeredScaleUp: bool
-    is_virtual: bool | None = Field(None, description="true: a virtual placeholder of a Direct gang")
+    is_virtual: bool | None = Field(None, description="true: a virtual placeholder of a Direct or Auto gang")
     replaces: ReplacementInfo | None = None
 
 
@@ -99,7 +99,9 @@ class AllocationInfo(Shape):
     preempted: bool
     originator: bool
     releasing: str | None = Field(None, description="reason of the release until it is confirmed")
-    is_virtual: bool | None = Field(None, description="true: a virtual placeholder of a Direct gang, which has no pod")
+    is_virtual: bool | None = Field(
+        None, description="true: a virtual placeholder of a Direct or Auto gang, which has no pod"
+    )
     utilization: Amounts | None = Field(None, description="last reported utilization")
 
 
@@ -170,7 +172,7 @@ class ApplicationInfo(Shape):
     stateLog: list[StateChange]
     placeholderData: list[TaskGroupInfo]
     gangSchedulingStyle: str | None = None
-    gangPlacement: str | None = Field(None, description="placement mode of a gang: Reserve, Atomic or Direct")
+    gangPlacement: str | None = Field(None, description="placement mode of a gang: Reserve, Atomic, Direct or Auto")
     unsatisfiable: bool | None = Field(
         None, description="Whether queues, limits or all nodes, even if empty, can never hold the gang."
     )

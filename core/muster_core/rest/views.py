@@ -24,7 +24,7 @@ from muster_core.model.config import (
 from muster_core.model.decisions import ReasonKind
 from muster_core.model.ids import RECOVERY, ROOT, ApplicationId, NodeId, Termination, partition_name
 from muster_core.model.resources import NOTHING, Limit, Resources
-from muster_core.model.specs import AllocationSpec
+from muster_core.model.specs import AllocationSpec, NodeSpec
 from muster_core.model.states import ApplicationState, NodeState
 from muster_core.placement import autoscaling
 from muster_core.rest import schemas
@@ -83,7 +83,7 @@ def application(app: Application, partition: Partition, now_ns: int) -> schemas.
         queueName=app.queue.path,
         submissionTime=app.oldest_ns,
         finishedTime=app.ended_ns or None,
-        requests=[ask(app, item, _reasons(app, item, now_ns)) for item in app.asks.values()],
+        requests=[ask(app, item, _reasons(partition, app, item, now_ns), partition) for item in app.asks.values()],
         allocations=[allocation(item, partition) for item in app.allocations.values()],
         applicationState=app.state.value,
         user=spec.user,
@@ -109,7 +109,7 @@ def all_of(apps: Iterable[Application], partition: Partition, now_ns: int) -> It
         yield application(app, partition, now_ns)
 
 
-def ask(app: Application, item: Ask, log: list[schemas.LogEntry]) -> schemas.AskInfo:
+def ask(app: Application, item: Ask, log: list[schemas.LogEntry], partition: Partition) -> schemas.AskInfo:
     """Returns one request that waits, including one that waits for a placeholder to be released."""
     spec, replacement = item.spec, item.replacement
     return schemas.AskInfo(
@@ -129,7 +129,8 @@ def ask(app: Application, item: Ask, log: list[schemas.LogEntry]) -> schemas.Ask
         triggeredPreemption=item.triggered,
         originator=spec.originator,
         schedulingAttempted=item.reported_kind is not None,
-        triggeredScaleUp=item.reported_kind in (ReasonKind.NODES, ReasonKind.CLUSTER),
+        triggeredScaleUp=item.reported_kind in (ReasonKind.NODES, ReasonKind.CLUSTER)
+        and not partition.node_demand.is_refused(app, item),
         is_virtual=spec.is_virtual or None,
         replaces=None
         if replacement is None
@@ -164,7 +165,7 @@ def allocation(item: Allocation, partition: Partition) -> schemas.AllocationInfo
     )
 
 
-def line(leaf: Queue, partition: Partition) -> list[schemas.Waiting]:
+def waiting(leaf: Queue, partition: Partition) -> list[schemas.Waiting]:
     """Returns the waiting applications of a leaf in scheduling order."""
     blockers = leaf.blockers
     return [
@@ -204,13 +205,13 @@ def _groups(app: Application) -> list[schemas.TaskGroupInfo]:
     ]
 
 
-def _reasons(app: Application, item: Ask, now_ns: int) -> list[schemas.LogEntry]:
+def _reasons(partition: Partition, app: Application, item: Ask, now_ns: int) -> list[schemas.LogEntry]:
     """Returns the results of preemption attempts, oldest first, and the reason found by the last scheduling attempt."""
     log = [
         schemas.LogEntry(message=words, lastOccurrence=at_ns, count=times)
         for words, (times, at_ns) in (item.attempts or {}).items()
     ]
-    why = app.refusals.get(item.kind)
+    why = partition.node_demand.refusal(app, item) or app.refusals.get(item.kind)
     if why is not None and item.replacement is None:
         log.append(
             schemas.LogEntry(
@@ -308,7 +309,7 @@ def headroom(item: Queue, partition: Partition) -> Limit:
     size.
     """
     left = _max(item, partition).room(item.allocated)
-    for above in item.path_up():
+    for above in item.path_up:
         left = left.narrowed(_max(above, partition).room(above.allocated))
     return left
 
@@ -384,7 +385,7 @@ def _tree(apps: Iterable[Application], name: str, *, is_group: bool) -> schemas.
     top: Queue | None = None
     for app in apps:
         used = app.allocated + app.gang.allocated
-        for queue in app.queue.path_up():
+        for queue in app.queue.path_up:
             part = parts.setdefault(queue.path, _QueueUsage())
             part.used += used
             if app.counted:
@@ -500,6 +501,9 @@ def _build(session: Session) -> schemas.Build:
 
 _BUCKETS: Final = 10
 
+#: Node attributes that YuniKorn names differently than the Scheduler Interface.
+_ATTRIBUTES: Final = {keys.HOST_NAME: "si.io/hostname", keys.RACK_NAME: "si.io/rackname"}
+
 
 def node(partition: Partition, name: NodeId, *, keys_only: bool = False) -> schemas.NodeInfo:
     """Returns one node. `keys_only`: list allocations by key, because a dump has them elsewhere."""
@@ -512,11 +516,11 @@ def node(partition: Partition, name: NodeId, *, keys_only: bool = False) -> sche
         nodeID=name,
         hostName=spec.attributes.get(keys.HOST_NAME, ""),
         rackName=spec.attributes.get(keys.RACK_NAME, ""),
-        attributes=dict(spec.attributes),
+        attributes=_attributes(partition, spec),
         capacity=amounts(spec.capacity),
         allocated=amounts(taken),
         occupied=amounts(spec.occupied + record.foreign),
-        available=amounts(partition.nodes.available(name)),
+        available=dict.fromkeys(spec.capacity, 0) | amounts(partition.nodes.available(name)),
         utilized=percents(taken, spec.capacity),
         allocations=[item.spec.key if keys_only else allocation(item, partition) for item in placed],
         foreignAllocations=[] if keys_only else [foreign(partition.foreign[item]) for item in record.foreign_pods],
@@ -526,6 +530,13 @@ def node(partition: Partition, name: NodeId, *, keys_only: bool = False) -> sche
         state=record.state.value,
         utilization=None if record.utilization is None else amounts(record.utilization),
     )
+
+
+def _attributes(partition: Partition, spec: NodeSpec) -> dict[str, str]:
+    """Returns labels and attributes of a node with the names of YuniKorn."""
+    named = {_ATTRIBUTES.get(name, name): text for name, text in spec.attributes.items()}
+    own = {name: text for name, text in named.items() if not name.startswith(keys.NODE_LABEL_PREFIX)}
+    return {keys.INSTANCE_TYPE: "", **spec.labels, **own, keys.NODE_PARTITION: partition.id}
 
 
 def _name(partition: Partition, application: ApplicationId) -> str:

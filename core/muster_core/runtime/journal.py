@@ -113,7 +113,7 @@ class Journal:
 
     def recovery_started(self) -> None:
         """Writes that the scheduler state was discarded."""
-        self._write({"anew": True})
+        self._write({"restart": True})
 
     def _write(self, line: object) -> None:
         self._file.write(orjson.dumps(line) + b"\n")
@@ -133,7 +133,7 @@ def replay(lines: Iterable[bytes]) -> Iterator[Deviation]:
     scheduler_state, supervisor = SchedulerState(), Supervisor(Metrics())
     for number, text in enumerate(lines, start=1):
         line = cast("dict[str, object]", orjson.loads(text))
-        if "anew" in line:
+        if "restart" in line:
             scheduler_state = SchedulerState()
             continue
         now_ns = cast("int", line["now"])

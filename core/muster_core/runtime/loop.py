@@ -351,7 +351,7 @@ class Loop:  # long: one method for each part of an iteration
         started = time.perf_counter()
         self._received = self._decided = 0
         self._read_events(started + self._settings.budget_s)
-        self._fire_due_timers()
+        self._fire_due_timers(time.perf_counter() + self._settings.budget_s)
         if self._unfinished and self._is_time(time.perf_counter()):
             self._schedule()
         self._check_invariants()
@@ -431,7 +431,8 @@ class Loop:  # long: one method for each part of an iteration
             self._supervisor.attempt(write, None, "the journal")
         return effects
 
-    def _fire_due_timers(self) -> None:
+    def _fire_due_timers(self, until: float) -> None:
+        """Fires timers that are due, at least one. The alarm rings at once for those that are left."""
         now_ns = self._now_ns()
         due: TimerFired | None
         while (due := self._dispatcher.deadlines.due(now_ns)) is not None:
@@ -439,6 +440,8 @@ class Loop:  # long: one method for each part of an iteration
             self._receive([due])
             if due.timer.kind in _PREEMPTING:
                 self._metrics.searched_for_victims(time.perf_counter() - started)
+            if time.perf_counter() >= until:
+                return
 
     def _schedule(self) -> None:
         self._pauses.stop()

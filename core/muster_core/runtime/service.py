@@ -78,7 +78,8 @@ def take_inventory(partition: Partition, request: muster_pb2.InventoryRequest, w
     limit = min(request.limit, LIMIT) if request.limit > 0 else LIMIT
     if request.part == muster_pb2.InventoryRequest.APPLICATIONS:
         applications = partition.applications
-        for name in _page(inventory, applications, request.beyond, limit, lambda name: _keys(applications[name])):
+        names = (name for name, app in applications.items() if not app.removed)
+        for name in _page(inventory, names, request.beyond, limit, lambda name: _keys(applications[name])):
             inventory.applications.append(_application(applications[name]))
     else:
         for node in _page(inventory, partition.nodes, request.beyond, limit, lambda _: 0):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from muster_core.model import messages
 from muster_core.model.effects import AllocationResponse, Rejection, Release
 from muster_core.model.events import AllocationReleased
 from muster_core.model.ids import AllocationId, AllocationKey, NodeId, Termination, allocation_id, is_virtual_key
@@ -11,7 +12,7 @@ from muster_core.model.records import Change, Detail, Notice
 from muster_core.model.specs import AllocationSpec, AskSpec
 from muster_core.model.states import ApplicationState
 from muster_core.placement.replacement import TOO_LARGE
-from muster_core.scheduling import commit, failures, gangs, ledger, lifecycle, preemption, requeue, selectors
+from muster_core.scheduling import commit, failures, gangs, ledger, lifecycle, preemption, requeue, selectors, slots
 from muster_core.state.applications import Allocation, Application, GroupCount, lacking
 from muster_core.state.scheduler_state import Partition, SchedulerState
 
@@ -41,7 +42,7 @@ def update_allocation(
 
 def _resize(partition: Partition, app: Application, allocation: Allocation, old: AskSpec, now_ns: int) -> None:
     ledger.resize(partition, app, allocation, old, now_ns)
-    for queue in app.queue.path_up():
+    for queue in app.queue.path_up:
         preemption.went_over(partition, queue, now_ns)
     if not allocation.spec.placeholder or not app.is_reserving:
         return
@@ -84,11 +85,11 @@ def report_allocation(partition: Partition, spec: AllocationSpec, now_ns: int) -
 def _report_allocation(partition: Partition, spec: AllocationSpec, now_ns: int) -> None:
     app = partition.applications.get(spec.application)
     if spec.node not in partition.nodes:
-        _reject(partition, spec, f"node {spec.node} is not known")
+        _reject(partition, spec, messages.unknown_node(spec.node))
     elif spec.foreign or not spec.application:
         _report_foreign(partition, spec)
-    elif app is None:
-        _reject(partition, spec, f"application {spec.application} is not known")
+    elif app is None or app.removed:
+        _reject(partition, spec, messages.unknown_application(spec.application))
     else:
         _report_own(partition, app, spec, now_ns)
 
@@ -98,7 +99,7 @@ def _report_own(partition: Partition, app: Application, spec: AllocationSpec, no
     waiting = app.asks.get(spec.key)
     is_own = app.spec.uses_virtual_placeholders and is_virtual_key(app.id, spec.key)
     if is_own or (known is not None and known.spec.is_virtual):
-        _reject(partition, spec, f"{spec.key} is the scheduler's own key")
+        _reject(partition, spec, messages.reserved_key(spec.key))
         return
     if known is not None:
         refusal = _contradiction(known.spec.key, known.node, spec)
@@ -109,10 +110,11 @@ def _report_own(partition: Partition, app: Application, spec: AllocationSpec, no
         return
     if waiting is not None:
         ledger.unlink(partition, app, spec.key)
+        slots.return_request(partition, app, waiting)
         ledger.remove_ask(partition, app, waiting, Detail.REQUEST_ALLOC, repeated=True)
     gangs.release_virtual_placeholders(partition, app, spec, now_ns)
     _enter(partition, app, spec, now_ns)
-    for queue in app.queue.path_up():
+    for queue in app.queue.path_up:
         preemption.went_over(partition, queue, now_ns)
     _after_report(partition, app, spec, now_ns)
 
@@ -152,7 +154,8 @@ def end_allocation(
     other request.
     """
     ask = app.asks.get(allocation.replaced_by) if allocation.replaced_by else None
-    if ask is not None and ask.replacement is not None:
+    is_smaller = ask is not None and ask.replacement is not None
+    if ask is not None and is_smaller:
         if allocation.spec.resources.covers(ask.spec.resources):
             commit.confirm_replacement(partition, app, allocation, ask, now_ns)
             lifecycle.settle(partition, app, now_ns)
@@ -161,8 +164,12 @@ def end_allocation(
         ledger.wait_again(partition, app, ask, as_usual=True)
         partition.note(Notice.REQUEST, ask.spec.key, reference=app.id, message=TOO_LARGE)
     was = allocation.releasing
+    is_unused = was in (None, Termination.PLACEHOLDER_REPLACED) and not (node_removed or is_smaller)
+    if is_unused and slots.keep_reserved(partition, app, allocation, now_ns):
+        return
     ledger.drop(partition, app, allocation, now_ns, node_removed=node_removed)
     if allocation.spec.placeholder:
+        slots.ask_again(partition, app, allocation)
         if app.is_reserving and app.gang.quota_reservation:
             ledger.set_quota_reservation(partition, app, lacking(app), granted=app.gang.granted)
         gangs.lost_placeholder(partition, app, was, now_ns)
@@ -208,9 +215,9 @@ def _enter(partition: Partition, app: Application, spec: AllocationSpec, now_ns:
 def _contradiction(key: AllocationKey, node: NodeId, spec: AllocationSpec) -> str:
     """Returns why the report contradicts the known allocation of the same ID; empty = it does not."""
     if key != spec.key:
-        return f"allocation {spec.id} is known already, of ask {key}"
+        return messages.other_request(spec.id, key)
     if node != spec.node:
-        return f"allocation {spec.key} is on node {node} already: release it there before it is on node {spec.node}"
+        return messages.on_another_node(spec.key, node, spec.node)
     return ""
 
 
@@ -276,7 +283,7 @@ def _after_real(partition: Partition, app: Application, since_ns: int, now_ns: i
 
 
 def _after_member(partition: Partition, app: Application, since_ns: int) -> None:
-    """Continues the reservation of a Direct gang that was Running before.
+    """Continues the reservation of a gang with virtual placeholders that was Running before.
 
     The timer continues too (docs/internals/semantics.md, rule 16).
     """

@@ -33,6 +33,7 @@ from muster_core.scheduling import (
     queues,
     records,
     selectors,
+    slots,
 )
 from muster_core.state.applications import Application, Ask
 from muster_core.state.queues import Queue, nowhere
@@ -63,17 +64,17 @@ def add_ask(partition: Partition, spec: AskSpec, now_ns: int) -> None:
 
 def _add_ask(partition: Partition, spec: AskSpec, now_ns: int) -> None:
     app = partition.applications.get(spec.application)
-    if app is None:
-        if _completed_meanwhile(partition, spec.application, now_ns):
-            _return(partition, spec, f"application {spec.application} completed before the request arrived")
+    if app is None or app.removed:
+        if app is not None or _completed_meanwhile(partition, spec.application, now_ns):
+            _return(partition, spec, messages.completed_before_request(spec.application))
             return
         is_undecided = spec.application in partition.undecided
-        what = "is not accepted yet: the groups of its user are unknown" if is_undecided else "is not known"
-        _reject_request(partition, spec, f"application {spec.application} {what}")
+        text = messages.undecided_application if is_undecided else messages.unknown_application
+        _reject_request(partition, spec, text(spec.application))
         return
-    if spec.placeholder and _is_late(app, spec):
+    if spec.placeholder and _is_late(partition, app, spec):
         # The request is valid. The resource manager may have sent it on another stream before it knew the state.
-        _return(partition, spec, f"application {app.name} no longer reserves resources: the placeholder is not needed")
+        _return(partition, spec, messages.placeholder_not_needed(app.name))
         return
     has_selectors = spec.has_selectors
     reason = _refusal(app, spec) or (selectors.refusal(partition, spec) if has_selectors else "")
@@ -96,8 +97,11 @@ def _add_ask(partition: Partition, spec: AskSpec, now_ns: int) -> None:
     _wake(partition, app, spec, now_ns)
     kind = app.newest = class_like(app.newest, spec, as_usual=spec.placeholder or not spec.group, tags=tags)
     asked_ns = min(spec.created_ns or now_ns, now_ns)
-    ledger.add_ask(partition, app, Ask(spec, kind, spec.max_allocations, asked_ns=asked_ns))
+    ask = Ask(spec, kind, spec.max_allocations, asked_ns=asked_ns)
+    ledger.add_ask(partition, app, ask)
     if spec.placeholder:
+        if app.spec.is_auto:
+            slots.take(partition, app, ask, now_ns)
         gangs.await_asks(partition, app, now_ns)
 
 
@@ -126,15 +130,17 @@ def release_ask(scheduler_state: SchedulerState, partition: Partition, event: As
     if app.is_reserving:
         gangs.stop_claiming(partition, app)
         if any(ask.spec.placeholder for ask in gone):
-            gangs.await_anew(partition, app, now_ns)
+            gangs.wait_again(partition, app, now_ns)
         gangs.await_first_ask(partition, app, now_ns)
     if any(not ask.spec.placeholder for ask in gone):
         lifecycle.complete_if_done(partition, app, now_ns)
 
 
-def _is_late(app: Application, spec: AskSpec) -> bool:
-    """Whether the gang needs no placeholders any more, or has virtual placeholders only."""
+def _is_late(partition: Partition, app: Application, spec: AskSpec) -> bool:
+    """Whether the gang needs no placeholders any more, or no placeholder pods."""
     is_over = app.gang.over or app.spec.uses_virtual_placeholders
+    if app.spec.is_auto and (spec.key in app.asks or slots.has_slot(partition, app, spec)):
+        return False
     return is_over and app.state not in _ENDING and spec.key not in app.ids
 
 
@@ -151,6 +157,7 @@ def _forget(partition: Partition, app: Application, ask: Ask, why: Detail) -> No
     If it is in a replacement, its placeholder still ends (docs/internals/semantics.md, rule 14).
     """
     ledger.unlink(partition, app, ask.spec.key)
+    slots.return_request(partition, app, ask)
     ledger.remove_ask(partition, app, ask, why, repeated=True)
     partition.requeue_one(app)
 
@@ -169,10 +176,10 @@ def _refusal(app: Application, spec: AskSpec) -> str:
     if app.state in _ENDING:
         return messages.application_ends(app.name, app.state)
     if app.spec.uses_virtual_placeholders and is_virtual_key(app.id, spec.key):
-        return f"ask {spec.key} is the scheduler's own"
+        return messages.reserved_key(spec.key)
     if spec.key in app.ids:
-        return f"ask {spec.key} is allocated already; release its allocation first"
-    return ""
+        return messages.allocated_already(spec.key)
+    return slots.refusal(spec) if app.spec.is_auto else ""
 
 
 def _completed_meanwhile(partition: Partition, name: ApplicationId, now_ns: int) -> bool:
@@ -209,6 +216,9 @@ def add_application(partition: Partition, spec: ApplicationSpec, now_ns: int) ->
 def _add_application(partition: Partition, spec: ApplicationSpec, now_ns: int) -> None:
     known = partition.applications.get(spec.id)
     undecided = partition.undecided.get(spec.id)
+    if known is not None and known.removed:
+        lifecycle.end_removed(partition, known, now_ns)
+        known = None
     if spec.is_renewal:
         if undecided is not None:
             partition.undecided[spec.id] = replace(undecided, quota=spec.quota)
@@ -218,7 +228,7 @@ def _add_application(partition: Partition, spec: ApplicationSpec, now_ns: int) -
                 known.gang.given_up = True
                 gangs.fail(partition, known, now_ns, spec.given_up)
     elif partition.is_closing:
-        _reject_application(partition, spec, now_ns, f"partition {partition.id} is being removed")
+        _reject_application(partition, spec, now_ns, messages.partition_closing(partition.id))
     elif known is not None:
         _reject_application(partition, spec, now_ns, messages.application_exists(spec.name, known.state))
     else:
@@ -265,7 +275,7 @@ def _enter(partition: Partition, leaf: Queue, spec: ApplicationSpec, now_ns: int
         lifecycle.set_wait_timer(partition, app, app.submitted_ns)
     if not spec.uses_virtual_placeholders:
         return
-    if gangs.direct_gang_refusal(spec):  # it has bound pods, so it continues without a reservation
+    if gangs.missing_groups_refusal(spec):  # it has bound pods, so it continues without a reservation
         app.gang.over = True
     else:
         gangs.ask_virtual_placeholders(partition, app, now_ns)
@@ -364,10 +374,10 @@ def remove_application(
     if undecided is not None:
         _forget_undecided(partition, undecided)
         return
-    if app is None:
+    if app is None or app.removed:
         scheduler_state.ignore("removal of an unknown application")
         return
-    why = "the application was removed"
+    why = messages.application_removed()
     answer = partition.outbox.answer(partition.rm)
     reported = [key for key, ask in app.asks.items() if not ask.spec.is_virtual]
     for key in list(app.asks):
@@ -377,10 +387,8 @@ def remove_application(
         if not allocation.spec.is_virtual:
             key = allocation.spec.key
             answer.released.append(Release(partition.id, app.id, key, allocation.id, Termination.STOPPED_BY_RM, why))
-    lifecycle.conclude(partition, app, now_ns)
-    lifecycle.leave(partition, app)
+    lifecycle.retire(partition, app, now_ns)
     answer.released_asks += [AskRelease(partition.id, app.id, key, Termination.STOPPED_BY_RM, why) for key in reported]
-    lifecycle.remember_application(partition, app, now_ns)
 
 
 def _gang_refusal(partition: Partition, spec: ApplicationSpec, path: QueuePath, on_demand: QueueConfig | None) -> str:
@@ -390,7 +398,7 @@ def _gang_refusal(partition: Partition, spec: ApplicationSpec, path: QueuePath, 
     """
     if not spec.is_gang or spec.forced:
         return ""
-    if refused := gangs.direct_gang_refusal(spec) or selectors.refusal(partition, spec):
+    if refused := gangs.missing_groups_refusal(spec) or selectors.refusal(partition, spec):
         return refused
     if on_demand is not None:
         above = configured_bounds(queues.nearest(partition.queues, path))

@@ -6,7 +6,7 @@ before the first write. A decision that is no longer valid is dropped, and the a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import assert_never
 
@@ -177,7 +177,7 @@ def _check_placement(partition: Partition, app: Application, decision: Placement
             raise BrokenDecision("placement", f"node {node} has no room for {counts[node]} of {resources}")
     _check_together(partition, app, decision, wanted)
     _check_part(app, total)
-    for queue in app.queue.path_up():
+    for queue in app.queue.path_up:
         if queue.max:
             excess = queue.max.excess(queue.allocated + total)
             if any(total[name] for name in excess):
@@ -194,12 +194,14 @@ def _check_together(
 ) -> None:
     """Checks nodes that get requests of different sizes or that have reservations of other applications."""
     seen: set[NodeId] = set()
-    reserved = {
-        *partition.reservations.by_node,
-        *(node for one in partition.contention.open.values() for node in one.nodes),
-    }
-    checked = {node for node in reserved if any(node in counts for counts in wanted.values())}
+    checked: set[NodeId] = set()
+    reserved: list[Container[NodeId]] = [
+        partition.reservations.by_node,
+        *(one.nodes for one in partition.contention.open.values()),
+    ]
     for counts in wanted.values():
+        for some in reserved:  # far more nodes may be reserved than a placement has
+            checked.update(node for node in counts if node in some)
         checked |= seen & counts.keys()
         seen |= counts.keys()
     if not checked:
@@ -217,7 +219,7 @@ def _check_part(app: Application, total: Resources) -> None:
 
     See docs/internals/semantics.md, rule 16.
     """
-    if not app.is_reserving or not app.spec.is_whole:
+    if not app.is_reserving or not app.spec.is_all_or_nothing:
         return
     if any(amount > total[name] for name, amount in lacking(app).items()):
         raise BrokenDecision("placement", f"gang {app.id} would reserve only a part of its members")
@@ -317,13 +319,18 @@ def _take_over(
 ) -> None:
     """Replaces a virtual placeholder immediately, because there is no pod to wait for.
 
-    See docs/internals/semantics.md, rule 16.
+    In an Auto gang the request may be that of a placeholder pod. See docs/internals/semantics.md, rule 16.
     """
+    is_member = not ask.spec.placeholder
     answer = partition.outbox.joined(partition.rm, app.id)
     report_scheduled(partition, app, ask, replacement.node)
     ledger.unreserve(partition, (app.id, ask.spec.key))
-    app.gang.groups[placeholder.spec.group].replaced += 1
-    allocation = Allocation(ask.spec, ledger.next_id(app, ask), replacement.node, now_ns, replaced_placeholder=True)
+    group = app.gang.groups[placeholder.spec.group]
+    group.replaced += is_member
+    group.count -= not is_member  # the request of the placeholder pod is counted already
+    allocation = Allocation(
+        ask.spec, ledger.next_id(app, ask), replacement.node, now_ns, replaced_placeholder=is_member
+    )
     ledger.book(partition, app, allocation)
     volumes = ledger.assume(partition, ask.spec, replacement.node, dict(replacement.volumes))
     answer.new.append(NewAllocation(ask.spec, allocation.id, allocation.node, volumes))

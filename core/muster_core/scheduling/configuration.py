@@ -6,8 +6,7 @@ queues created below it.
 
 from __future__ import annotations
 
-from typing import Final
-
+from muster_core.model import messages
 from muster_core.model.config import PartitionConfig, QueueConfig
 from muster_core.model.effects import AllocationResponse, ApplicationRejected, Effect, NodeRejected, Rejection, TimerSet
 from muster_core.model.events import (
@@ -25,13 +24,12 @@ from muster_core.model.events import (
 from muster_core.model.ids import AllocationKey, ApplicationId, PartitionId, RmId, is_partition_of, partition_id
 from muster_core.model.records import Change, Detail, Notice
 from muster_core.model.states import MANAGER, ApplicationState, ManagerEvent, ManagerState, QueueEvent, follow
-from muster_core.scheduling import applications, gangs, lifecycle, preemption, queues, records, timers
+from muster_core.scheduling import applications, gangs, lifecycle, preemption, queues, records, reporting, timers
 from muster_core.state import ordering
 from muster_core.state.queues import Queue
 from muster_core.state.reservations import PendingCallbacks
 from muster_core.state.scheduler_state import Partition, ResourceManager, SchedulerState, new_partition
 
-_WHY: Final = "is not configured any more"
 _New = ApplicationAdded | NodeAdded | NodeUpdated | AskAdded | AllocationReported
 
 
@@ -46,7 +44,7 @@ def reject_closed_partition(scheduler_state: SchedulerState, event: Event) -> No
 
 
 def _refusal(rm: RmId, event: _New) -> Effect:
-    why = f"partition {event.spec.partition} {_WHY}"
+    why = messages.partition_unknown(event.spec.partition)
     match event:
         case ApplicationAdded(spec=application):
             return ApplicationRejected(rm, application.id, why)
@@ -115,6 +113,7 @@ def order_changed(partition: Partition) -> None:
     """Recomputes priorities and requeues all applications, because maximums, limits or policies have changed."""
     ordering.recount(partition.queues.by_path.values())
     partition.scheduling.renew_all()
+    reporting.bounds_changed(partition, partition.applications.values())
     partition.unschedulable_classes.clear()
     partition.preemptions.epoch += 1
     partition.contention.growths += 1
@@ -127,11 +126,14 @@ def _close(partition: Partition, now_ns: int) -> None:
         return
     queues.drain(partition, partition.queues.root)
     partition.since_ns = now_ns
-    partition.note(Notice.QUEUE, partition.queues.root.path, message=f"partition {partition.id} is being removed")
-    applications.reject_undecided(partition, f"partition {partition.id} is being removed", now_ns)
+    why = messages.partition_closing(partition.id)
+    partition.note(Notice.QUEUE, partition.queues.root.path, message=why)
+    applications.reject_undecided(partition, why, now_ns)
     for app in list(partition.applications.values()):
-        if app.state is not ApplicationState.FAILING:
-            gangs.fail(partition, app, now_ns, f"partition {partition.id} was removed")
+        if app.removed:
+            lifecycle.end_removed(partition, app, now_ns)
+        elif app.state is not ApplicationState.FAILING:
+            gangs.fail(partition, app, now_ns, messages.partition_removed(partition.id))
 
 
 def _update(partition: Partition, queue: Queue, config: QueueConfig) -> None:
@@ -191,12 +193,10 @@ def _put_off(partition: Partition, queue: Queue, config: QueueConfig) -> None:
     queue.wanted = config
     if queue.is_leaf:
         queues.move(queue, QueueEvent.STOP)
-        what = f"becomes a parent queue when its applications ({len(queue.applications)} now) have ended"
+        message = messages.becomes_parent(queue.path, len(queue.applications))
     else:
-        what = f"becomes a leaf when the queues below it ({len(queue.children)} now) are removed"
-    partition.note(
-        Notice.QUEUE, queue.path, message=f"queue {queue.path} {what}; until then it accepts no new applications"
-    )
+        message = messages.becomes_leaf(queue.path, len(queue.children))
+    partition.note(Notice.QUEUE, queue.path, message=message)
 
 
 def register_manager(scheduler_state: SchedulerState, event: ManagerRegistered, now_ns: int) -> None:

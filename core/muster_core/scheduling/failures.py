@@ -28,7 +28,6 @@ def application_failed(partition: Partition, app: Application, error: Exception,
     partition.outbox.failures.append(Failure(f"application {app.id}", error))
     if isinstance(error, CommitFailed):
         _check(partition)
-        _wake_all(partition)
     if partition.applications.get(app.id) is not app:
         return
     app.failures += 1
@@ -43,14 +42,6 @@ def application_failed(partition: Partition, app: Application, error: Exception,
     partition.scheduling.mark_unschedulable(app, [])
 
 
-def _wake_all(partition: Partition) -> None:
-    """Requeues all applications, because a commit that failed after its writes may have requeued none of them."""
-    partition.unschedulable_classes.clear()
-    partition.preemptions.epoch += 1
-    partition.contention.growths += 1
-    partition.requeue_all()
-
-
 def partition_failed(partition: Partition, error: Exception, now_ns: int) -> None:
     """Lets the partition back off. Raises InconsistentState.
 
@@ -59,8 +50,8 @@ def partition_failed(partition: Partition, error: Exception, now_ns: int) -> Non
     partition.failures += 1
     delay_ns = _delay_ns(partition.failures)
     partition.backoff_until_ns = now_ns + delay_ns
-    nobody, no_key = ApplicationId(""), AllocationKey("")
-    timer = Timer(TimerKind.PARTITION_BACKOFF, partition.rm, partition.id, nobody, no_key, partition.failures)
+    no_app, no_key = ApplicationId(""), AllocationKey("")
+    timer = Timer(TimerKind.PARTITION_BACKOFF, partition.rm, partition.id, no_app, no_key, partition.failures)
     partition.outbox.put(TimerSet(timer, partition.backoff_until_ns))
     partition.outbox.failures.append(Failure(f"partition {partition.id}", error))
     message = messages.not_scheduled(f"partition {partition.id}", _text(error), delay_ns // _SECOND_NS)

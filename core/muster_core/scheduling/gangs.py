@@ -32,33 +32,36 @@ from muster_core.state.scheduler_state import Partition, ResponseBuilder
 
 
 def sum_member_asks(spec: ApplicationSpec) -> ApplicationSpec:
-    """Sets the placeholderAsk of a Direct gang to the sum of its members."""
+    """Sets the placeholderAsk of a gang with virtual placeholders to the sum of its members."""
     if not spec.uses_virtual_placeholders or not spec.members:
         return spec
     total = sum((member.resources.times(member.count) for member in spec.members), NOTHING)
     return replace(spec, placeholder_ask=total)
 
 
-def direct_gang_refusal(spec: ApplicationSpec) -> str:
-    """Returns why a Direct gang cannot be accepted; empty = it can."""
+def missing_groups_refusal(spec: ApplicationSpec) -> str:
+    """Returns why a gang with virtual placeholders cannot be accepted; empty = it can."""
     if not spec.uses_virtual_placeholders:
         return ""
-    return "" if spec.members else messages.no_task_groups()
+    return "" if spec.members else messages.no_task_groups(spec.gang_placement)
 
 
 def ask_virtual_placeholders(partition: Partition, app: Application, now_ns: int) -> None:
     """Creates the placeholder requests of all members."""
-    tags = partition.nodes.pods_on_nodes.tags
     for member in app.spec.members:
-        spec = _ask_for(app.spec, member)
-        selectors.read(partition, spec)
-        kind = class_of(spec, as_usual=True, tags=tags.project(spec.tags))
-        asked_ns = min(app.submitted_ns, now_ns)
-        ledger.add_ask(partition, app, Ask(spec, kind, spec.max_allocations, asked_ns=asked_ns))
+        add_virtual_ask(partition, app, virtual_ask(app.spec, member), min(app.submitted_ns, now_ns))
     lifecycle.accept(partition, app, now_ns)
 
 
-def _ask_for(spec: ApplicationSpec, member: Member) -> AskSpec:
+def add_virtual_ask(partition: Partition, app: Application, spec: AskSpec, asked_ns: int) -> None:
+    """Adds a request for virtual placeholders."""
+    selectors.read(partition, spec)
+    kind = class_of(spec, as_usual=True, tags=partition.nodes.pods_on_nodes.tags.project(spec.tags))
+    ledger.add_ask(partition, app, Ask(spec, kind, spec.max_allocations, asked_ns=asked_ns))
+
+
+def virtual_ask(spec: ApplicationSpec, member: Member) -> AskSpec:
+    """Returns the request for the virtual placeholders of a task group."""
     return AskSpec(
         spec.partition,
         spec.id,
@@ -87,26 +90,29 @@ def release_virtual_placeholders(partition: Partition, app: Application, reporte
     """
     if not app.spec.uses_virtual_placeholders or not reported.group:
         return
-    asked = _asked(app, reported.group)
+    asked = last_virtual_ask(app, reported.group)
     if asked is not None:
         app.gang.groups[reported.group].replaced += not reported.placeholder
         app.gang.groups[reported.group].count -= reported.placeholder  # the reported placeholder is counted separately
-        _want_less(partition, app, asked)
+        drop_virtual_placeholder(partition, app, asked)
         return
     held = None if reported.placeholder else _held(app, reported.group, reported.node)
     if held is not None:
         app.gang.groups[reported.group].replaced += 1
         app.mark_releasing(held, Termination.PLACEHOLDER_REPLACED, now_ns)
         ledger.drop(partition, app, held, now_ns, replaced=True)
+    elif app.spec.is_auto and app.is_reserving and not reported.placeholder:
+        app.gang.surplus[reported.group] = app.gang.surplus.get(reported.group, 0) + 1
 
 
 def returning_placeholders(partition: Partition) -> list[ApplicationId]:
-    """Returns the Direct gangs that were Running before a restart of the core and are not complete.
+    """Returns the gangs with virtual placeholders that were complete before a restart of the core and are not now.
 
-    Their missing reservations are planned first, in order of submission.
+    Such a gang has a bound member or a bound placeholder pod. Its missing reservations are planned first, in order of
+    submission.
     """
     apps = [app for app in partition.applications.values() if app.spec.uses_virtual_placeholders and app.is_reserving]
-    found = [app for app in apps if app.state is ApplicationState.RUNNING]
+    found = [app for app in apps if app.state is ApplicationState.RUNNING or (app.spec.is_auto and app.gang.recovered)]
     return [app.id for app in sorted(found, key=lambda app: (app.submitted_ns, app.sequence))]
 
 
@@ -117,30 +123,32 @@ def split_virtual_placeholders(partition: Partition, app: Application) -> None:
     """
     for asked in [ask for ask in app.asks.values() if ask.spec.is_virtual and ask.left > 1]:
         spec = asked.spec
-        for ordinal in range(asked.left):
-            one = replace(spec, key=virtual_slot_key(spec.key, ordinal), max_allocations=1)
+        ordinal = 0
+        for _ in range(asked.left):
+            while (key := virtual_slot_key(spec.key, ordinal)) in app.asks:
+                ordinal += 1
+            one = replace(spec, key=key, max_allocations=1)
             ledger.add_ask(partition, app, replace(asked, spec=one, left=1, made=0, attempts=None))
         app.gang.groups[spec.group].count -= asked.left
         ledger.remove_ask(partition, app, asked, Detail.APP_REQUEST)
 
 
-def _asked(app: Application, group: TaskGroup) -> Ask | None:
+def last_virtual_ask(app: Application, group: TaskGroup) -> Ask | None:
     """Returns the last virtual placeholder request of the task group; None = all are allocated or removed."""
-    for kind, keys in app.waiting.items():
-        if kind.placeholder and kind.group == group:
-            found = app.asks[next(reversed(keys))]
-            return found if found.spec.is_virtual else None
-    return None
+    keys = app.gang.asked_virtual.get(group)
+    return app.asks[next(reversed(keys))] if keys else None
 
 
-def _want_less(partition: Partition, app: Application, asked: Ask) -> None:
+def drop_virtual_placeholder(partition: Partition, app: Application, asked: Ask) -> None:
+    """Removes one virtual placeholder from a pending request."""
     if asked.left == 1:
         ledger.remove_ask(partition, app, asked, Detail.REQUEST_ALLOC)
         # After a split, other requests of the group may still be pending.
-        if _asked(app, asked.spec.group) is None:
+        if last_virtual_ask(app, asked.spec.group) is None:
             report_withdrawn(partition, app, asked)
     else:
         asked.left -= 1
+        partition.node_demand.lower(app, asked)
         ledger.count_pending(partition, app, asked.spec.resources, -1)
         partition.requeue_one(app)
     if app.gang.quota_reservation:
@@ -150,9 +158,8 @@ def _want_less(partition: Partition, app: Application, asked: Ask) -> None:
 
 def _held(app: Application, group: TaskGroup, node: NodeId) -> Allocation | None:
     """Returns the virtual placeholder that a bound member replaces: one on its node, else the newest."""
-    places = [app.allocations[identity] for identity in app.gang.live.get(group, ())]
-    is_virtual = [place for place in places if place.spec.is_virtual]
-    return next((place for place in is_virtual if place.node == node), is_virtual[-1] if is_virtual else None)
+    places = [app.allocations[identity] for identity in app.gang.live_virtual.get(group, ())]
+    return next((place for place in places if place.node == node), places[-1] if places else None)
 
 
 def report_withdrawn(partition: Partition, app: Application, asked: Ask) -> None:
@@ -368,7 +375,7 @@ def await_asks(partition: Partition, app: Application, now_ns: int) -> None:
     start_timer(partition, app, now_ns, is_early=True)
 
 
-def await_anew(partition: Partition, app: Application, now_ns: int) -> None:
+def wait_again(partition: Partition, app: Application, now_ns: int) -> None:
     """Restarts the timer of missing requests, because cancelled members may be requested again."""
     if app.gang.is_early and not app.gang.impossible:
         _stop_timer(app)

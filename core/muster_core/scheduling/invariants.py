@@ -17,9 +17,11 @@ from muster_core.model.resources import NOTHING, Resources
 from muster_core.model.specs import AllocationSpec, AskSpec, PodProperties, Volumes
 from muster_core.model.states import ApplicationState, QueueState
 from muster_core.model.storage import AVAILABLE, VolumeHandle
-from muster_core.scheduling import gangs, selectors
+from muster_core.queues import quota
+from muster_core.scheduling import gang_invariants, selectors
 from muster_core.state import ordering
 from muster_core.state.applications import Application
+from muster_core.state.node_demand import Demand, demand_key
 from muster_core.state.reservations import NodeReservation, RunningPreemption
 from muster_core.state.scheduler_state import Partition, SchedulerState
 from muster_core.state.scheduling_queue import LeafQueue
@@ -91,6 +93,9 @@ def _held(partition: Partition, holds: list[NodeReservation]) -> Iterator[str]:
         counted = Resources(held.get(node, Counter()))
         if partition.nodes.node_reserved(node) != counted:
             yield f"node {node}: reserved resources are {partition.nodes.node_reserved(node)}, counted {counted}"
+        is_marked = bool(partition.nodes.reserved.view(partition.nodes.rows.size)[partition.nodes.rows.row(node)])
+        if is_marked != (node in partition.reservations.by_node):
+            yield f"node {node} is marked as {'' if is_marked else 'not '}reserved"
         if others[node] > 1:
             yield f"node {node} has {others[node]} ordinary reservations, at most 1 is allowed"
     indexed = sum(map(len, partition.reservations.by_node.values()))
@@ -125,7 +130,7 @@ def _queues(partition: Partition, holds: list[NodeReservation]) -> Iterator[str]
 
 
 def _count(partition: Partition, sums: dict[QueuePath, Counter[str]], name: ApplicationId, amount: Resources) -> None:
-    for queue in partition.applications[name].queue.path_up():
+    for queue in partition.applications[name].queue.path_up:
         sums.setdefault(queue.path, Counter()).update(dict(amount.items()))
 
 
@@ -238,8 +243,6 @@ _LIVE = frozenset(ApplicationState) - {
     ApplicationState.EXPIRED,
 }
 
-_HOLDING = (ApplicationState.RUNNING, ApplicationState.COMPLETING)
-
 
 def check(scheduler_state: SchedulerState) -> list[str]:
     """Returns a text per broken invariant; empty = the state is consistent."""
@@ -255,7 +258,8 @@ def _partition(partition: Partition) -> Iterator[str]:
     for app in partition.applications.values():
         yield from _application(partition, app)
         yield from _links(app)
-        yield from _gang(partition, app)
+        yield from gang_invariants.broken(partition, app)
+    yield from _removed(partition)
     yield from _queue_sums(partition)
     yield from _tree(partition)
     yield from _users(partition)
@@ -264,6 +268,57 @@ def _partition(partition: Partition) -> Iterator[str]:
     yield from _indices(partition)
     yield from check_reservations(partition)
     yield from check_labels(partition)
+    yield from _demand(partition)
+
+
+def _demand(partition: Partition) -> Iterator[str]:
+    """Checks the requests that are reported as waiting for nodes, and what they count for each maximum."""
+    known, totals = partition.node_demand, dict[LimitSubject, Resources]()
+    for name, mine in known.by_app.items():
+        app = partition.applications.get(name)
+        for demand in mine.values() if app is not None else ():
+            yield from _one_demand(partition, demand)
+            for holder in demand.holders:
+                totals[holder] = totals.get(holder, NOTHING) + demand.total
+        if app is None:
+            yield f"demand for nodes of the removed application {name}"
+    if {holder: total for holder, total in totals.items() if total} != known.counted:
+        yield f"demand for nodes is recorded as {known.counted}, counted as {totals}"
+    queues = [known.undecided, *(queue for at in known.refusing.values() for queue in at.queues.values())]
+    found = [demand for queue in queues for of_app in queue.demands.values() for demand in of_app]
+    if {*found} != {one for mine in known.by_app.values() for one in mine.values() if one.refused}:
+        yield "the refused demands for nodes are not those that wait for a maximum"
+    if {*known.by_age} != {one for mine in known.by_app.values() for one in mine.values() if one.total and one.holders}:
+        yield "the demands for nodes that count are not those sorted by age"
+
+
+def _one_demand(partition: Partition, demand: Demand) -> Iterator[str]:
+    app, total = demand.app, NOTHING
+    for key in (*demand.admitted, *demand.refused):
+        ask = app.asks.get(key)
+        if ask is None or key not in app.waiting.get(ask.kind, {}) or demand_key(app, ask.kind) != demand.kind:
+            yield f"application {app.id}: request {key} has a demand for nodes, but is not waiting"
+        elif ask.left < demand.admitted.get(key, 0):
+            yield f"application {app.id}: request {key} demands nodes for too many allocations"
+        else:
+            total = total.plus(ask.spec.resources, demand.admitted.get(key, 0))
+    if demand.kind is None and demand.admitted and demand.queue not in (None, partition.node_demand.undecided):
+        yield f"application {app.id}: its gang is admitted in part"
+    if total != demand.total:
+        yield f"application {app.id}: its demand for nodes is recorded as {demand.total}, counted as {total}"
+    if demand.queue is not None and demand not in demand.queue.demands.get(app.id, {}):
+        yield f"application {app.id}: its demand for nodes is missing in its demand queue"
+    if demand.holders != tuple(bound.holder for bound in quota.bounds(partition, app)):
+        yield f"application {app.id}: its demand for nodes counts for maximums that do not apply to it"
+
+
+def _removed(partition: Partition) -> Iterator[str]:
+    found = {name: app for name, app in partition.applications.items() if app.removed}
+    if found != partition.removed or partition.removed_bytes != sum(app.kept_bytes for app in found.values()):
+        yield f"removed applications are recorded as {sorted(partition.removed)}, counted as {sorted(found)}"
+    for name, app in found.items():
+        if app.asks or app.allocations:
+            yield f"application {name} was removed and has requests or allocations"
 
 
 def _application(partition: Partition, app: Application) -> Iterator[str]:
@@ -338,61 +393,6 @@ def _ages(app: Application) -> Iterator[str]:
         yield f"application {app.id} is younger than its oldest request or allocation"
 
 
-def _gang(partition: Partition, app: Application) -> Iterator[str]:
-    yield from _virtual_placeholders(app)
-    yield from _outcome(app)
-    if not app.is_reserving:
-        if app.gang.quota_reservation:
-            yield f"application {app.id} has pledged {app.gang.quota_reservation} without reserving"
-        return
-    live = [identity for group in app.gang.live.values() for identity in group]
-    if app.spec.is_whole and any(identity not in app.gang.recovered for identity in live):
-        yield f"gang {app.id} has a part of its reservations and needs all or none"
-    is_holding = app.id in partition.contention.holding
-    if (app.gang.reserved or app.gang.quota_reservation) and not is_holding:
-        yield f"gang {app.id} has reservations and is missing in the contention state"
-    if is_holding and not (app.gang.allocated or app.gang.quota_reservation):
-        yield f"gang {app.id} has no reservations and is in the contention state"
-    if app.id in partition.contention.open and not app.placeholder_asks:
-        yield f"gang {app.id} takes over reservations and has no waiting request"
-
-
-def _outcome(app: Application) -> Iterator[str]:
-    """Checks that the result of a reservation was applied, because nothing would apply it later."""
-    if app.is_reserving and gangs.is_reserved(app):
-        yield f"gang {app.id} has all its members and is still reserving"
-    if app.gang.over and app.placeholder_asks:
-        yield f"gang {app.id} is not reserving and requests placeholders"
-    places = [one for one in app.allocations.values() if one.releasing is None and one.id not in app.gang.recovered]
-    if app.state is ApplicationState.ACCEPTED and not app.is_reserving and places:
-        yield f"application {app.id} has allocations and is {app.state}"
-
-
-def _virtual_placeholders(app: Application) -> Iterator[str]:
-    """Checks that only Direct gangs have virtual placeholders, only while they are needed, and all or none of them."""
-    asked = [ask for ask in app.asks.values() if ask.spec.is_virtual]
-    held = [one for one in app.allocations.values() if one.spec.is_virtual]
-    if not app.spec.uses_virtual_placeholders:
-        if asked or held:
-            yield f"application {app.id} has virtual placeholders"
-        return
-    if asked and held:
-        yield f"gang {app.id} has a part of its reservations"
-    if bool(asked) != app.is_reserving:
-        yield f"gang {app.id} {'has requests but does not reserve' if asked else 'reserves but has no requests'}"
-    if app.is_reserving and app.state is ApplicationState.RUNNING and not app.gang.timer:
-        yield f"gang {app.id} runs and waits for reservations without a timeout"
-    if any(one.releasing is not None or one.replaced_by is not None for one in held):
-        yield f"gang {app.id}: a virtual placeholder waits for a message that is never sent"
-    if held and (app.state not in _HOLDING or app.ending):
-        yield f"gang {app.id} is {app.state} and has reservations"
-    counts = Counter(one.spec.group for one in held)
-    for ask in asked:
-        counts[ask.spec.group] += ask.left
-    if any(counts[member.group] > member.count for member in app.spec.members):
-        yield f"gang {app.id} has more requests or reservations than members"
-
-
 def _queue_sums(partition: Partition) -> Iterator[str]:
     allocated: dict[QueuePath, Resources] = {}
     pending: dict[QueuePath, Resources] = {}
@@ -401,7 +401,7 @@ def _queue_sums(partition: Partition) -> Iterator[str]:
     for app in partition.applications.values():
         used = sum((a.spec.resources for a in app.allocations.values()), NOTHING)
         asked = sum((a.spec.resources.times(a.left) for a in app.asks.values()), NOTHING)
-        for queue in app.queue.path_up():
+        for queue in app.queue.path_up:
             allocated[queue.path] = allocated.get(queue.path, NOTHING) + used
             pending[queue.path] = pending.get(queue.path, NOTHING) + asked
             promised = reserved_quota if app.gang.granted else requested_quota
@@ -466,7 +466,7 @@ def _users(partition: Partition) -> Iterator[str]:
 
 
 def _holders(app: Application) -> Iterator[LimitSubject]:
-    for queue in app.queue.path_up():
+    for queue in app.queue.path_up:
         yield LimitSubject(LimitSubjectKind.USER, app.spec.user, queue.path)
         if app.group:
             yield LimitSubject(LimitSubjectKind.GROUP, app.group, queue.path)
@@ -480,7 +480,7 @@ def _scheduling_queue(partition: Partition) -> Iterator[str]:
     for app in partition.applications.values():
         yield from _listed(partition, app)
     yield from _shown(partition)
-    yield from _lines(partition)
+    yield from _scheduling_entries(partition)
 
 
 def _listed(partition: Partition, app: Application) -> Iterator[str]:
@@ -493,11 +493,11 @@ def _listed(partition: Partition, app: Application) -> Iterator[str]:
     is_active = scheduling.active.has(app)
     if not app.waiting and (is_active or blocked):
         yield f"application {app.id} waits for nothing and is in the scheduling queue"
-    if is_active != (app.id in scheduling.requeued or any(app.id in line.heads for line in blocked.values())):
+    if is_active != (app.id in scheduling.requeued or any(app.id in entry.heads for entry in blocked.values())):
         yield f"application {app.id} is {'active' if is_active else 'not active'} without a reason"
     if app.shown != max((kind.priority for kind in app.waiting), default=None):
         yield f"application {app.id} shows priority {app.shown}"
-    if any(not line.has(app) for line in blocked.values()):
+    if any(not entry.has(app) for entry in blocked.values()):
         yield f"application {app.id} is in a queue that does not contain it"
     if app.blocks != (app.id in app.queue.blockers):
         yield f"application {app.id}: its leaf's list of gangs that block is wrong"
@@ -507,7 +507,7 @@ def _listed(partition: Partition, app: Application) -> Iterator[str]:
 
 def _shown(partition: Partition) -> Iterator[str]:
     counted = Counter(
-        queue.path for app in partition.applications.values() if app.counted for queue in app.queue.path_up()
+        queue.path for app in partition.applications.values() if app.counted for queue in app.queue.path_up
     )
     for queue in partition.queues.by_path.values():
         below = [app.shown for name in queue.applications if (app := partition.applications[name]).shown is not None]
@@ -521,31 +521,31 @@ def _shown(partition: Partition) -> Iterator[str]:
             yield f"queue {path} has applications that wait and does not exist"
 
 
-def _lines(partition: Partition) -> Iterator[str]:
-    """Checks that each list of applications contains the right ones, from the leaves up to the root."""
+def _scheduling_entries(partition: Partition) -> Iterator[str]:
+    """Checks that each entry of the scheduling queue has its applications, from the leaves up to the root."""
     scheduling = partition.scheduling
     blocked = partition.blocking_reasons.blocked
     found: dict[LeafQueue, set[ApplicationId]] = {}
-    for name, lines in blocked.items():
-        for line in lines.values():
-            found.setdefault(line, set()).add(name)
-    active = {name for line, names in found.items() for name in line.heads if name in names}
+    for name, entries in blocked.items():
+        for entry in entries.values():
+            found.setdefault(entry, set()).add(name)
+    active = {name for entry, names in found.items() for name in entry.heads if name in names}
     found[scheduling.active] = active | set(scheduling.requeued)
-    for line, names in found.items():
+    for entry, names in found.items():
         apps = [partition.applications[name] for name in names]
         wanted: dict[QueuePath, set[str]] = {}
         for app in apps:
             wanted.setdefault(app.queue.path, set()).add(app.id)
-            for queue in app.queue.path_up():
+            for queue in app.queue.path_up:
                 if queue.parent is not None:
                     wanted.setdefault(queue.parent.path, set()).add(queue.path)
-        if {path: set(order) for path, order in line.orders.items()} != wanted:
-            yield f"a scheduling queue has {line.orders.keys()}, expected {wanted}"
-        if line.is_open and not line.heads and not scheduling.is_headless(line):
-            yield "a line is open and none of its applications is active"
-        if line.heads and not line.is_open:
-            yield "a line is closed and some of its applications are active"
-    if set(partition.blocking_reasons.lines.values()) != found.keys() - {scheduling.active}:
+        if {path: set(order) for path, order in entry.orders.items()} != wanted:
+            yield f"a scheduling queue has {entry.orders.keys()}, expected {wanted}"
+        if entry.is_open and not entry.heads and not scheduling.is_headless(entry):
+            yield "an entry is open and none of its applications is active"
+        if entry.heads and not entry.is_open:
+            yield "an entry is closed and some of its applications are active"
+    if set(partition.blocking_reasons.entries.values()) != found.keys() - {scheduling.active}:
         yield "the scheduling queue has an entry without applications"
 
 

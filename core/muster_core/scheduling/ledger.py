@@ -34,6 +34,7 @@ def reserve(partition: Partition, app: Application, ask: Ask, hold: NodeReservat
     A reservation of the resources of preemption victims also reserves quota in the queues of the application.
     """
     partition.reservations.add(hold)
+    partition.nodes.reserved.set(partition.nodes.rows.row(hold.node), value=True)
     partition.nodes.claim(hold.node, hold.resources, 1)
     if hold.preempted:
         claim(app, hold.resources, 1)
@@ -54,6 +55,8 @@ def unreserve(partition: Partition, name: AskId, *, used: bool = False) -> None:
     app = partition.applications[hold.application]
     ask = app.asks[hold.key]
     partition.reservations.remove(hold)
+    is_reserved = hold.node in partition.reservations.by_node
+    partition.nodes.reserved.set(partition.nodes.rows.row(hold.node), value=is_reserved)
     partition.nodes.claim(hold.node, hold.resources, -1, grows=not used)
     partition.preemptions.epoch += 1
     if hold.preempted:
@@ -70,7 +73,7 @@ def unreserve(partition: Partition, name: AskId, *, used: bool = False) -> None:
 def claim(app: Application, amount: Resources, times: int) -> None:
     """Adds reserved quota to the application and its queues. `times` = -1 removes it."""
     app.node_reserved = app.node_reserved.plus(amount, times)
-    for queue in app.queue.path_up():
+    for queue in app.queue.path_up:
         queue.node_reserved = queue.node_reserved.plus(amount, times)
 
 
@@ -149,7 +152,7 @@ def add_ask(partition: Partition, app: Application, ask: Ask) -> None:
     partition.note_ask(app, ask.spec, Change.ADD, Detail.APP_REQUEST)
     if is_first:  # the indices depend on the classes of the application only
         note_waiting(partition, app)
-    partition.requeue_one(app)
+    partition.scheduling.requeue(app)
 
 
 def note_age(partition: Partition, app: Application, spec: AskSpec) -> None:
@@ -169,6 +172,7 @@ def remove_ask(
     `repeated`: it is requested or reported again, so that its placeholders count again.
     """
     unreserve(partition, (app.id, ask.spec.key))
+    partition.node_demand.leave(app, ask)
     app.remove_ask(ask)
     if repeated:  # with the request, so that no exception comes between the two
         uncount_placeholder(app, ask.spec, ask.left)
@@ -196,7 +200,7 @@ def note_waiting(partition: Partition, app: Application) -> None:
         partition.scheduling.moved_in_leaf(app)
         partition.scheduling.moved(queue)
         if app.blocks:
-            requeue.turn_freed(partition, queue)
+            requeue.leaf_unblocked(partition, queue)
 
 
 def stop_waiting(partition: Partition, app: Application) -> None:
@@ -227,22 +231,24 @@ def count_made(partition: Partition, app: Application, ask: Ask) -> None:
     ask.made += 1
     ask.left -= 1
     if ask.left == 0:
+        partition.node_demand.leave(app, ask, placed=True)
         app.remove_ask(ask)  # its allocation has the same labels, so no selector changes
     else:
+        partition.node_demand.lower(app, ask, placed=True)
         selectors.join(partition, ask.spec)
 
 
 def count_pending(partition: Partition, app: Application, amount: Resources, times: int) -> None:
     """Adds an amount to the pending resources of the application and of each queue of the path."""
     app.waits.add(amount, times)
-    for queue in app.queue.path_up():
+    for queue in app.queue.path_up:
         queue.waits.add(amount, times)
     partition.scheduling.moved(app.queue)
 
 
 def charge(partition: Partition, app: Application, amount: Resources, times: int) -> None:
     """Adds an amount to the usage of each queue of the path, the user and the group."""
-    for queue in app.queue.path_up():
+    for queue in app.queue.path_up:
         queue.allocated = queue.allocated.plus(amount, times)
         if times < 0 and queue.tolerated:
             over = queue.max.excess(queue.allocated)
@@ -265,8 +271,11 @@ def tolerate(app: Application, amount: Resources, instead_of: Resources = NOTHIN
 
     The amount was counted already. `instead_of` is the amount that it replaces.
     """
-    for queue in app.queue.path_up():
-        over, before = queue.max.excess(queue.allocated), queue.max.excess(queue.allocated - amount + instead_of)
+    for queue in app.queue.path_up:
+        over = queue.max.excess(queue.allocated)
+        if not over:
+            continue
+        before = queue.max.excess(queue.allocated - amount + instead_of)
         more = {name: excess - before[name] for name, excess in over.items() if excess > before[name]}
         if more:
             queue.tolerated += Resources(more)
@@ -287,13 +296,13 @@ def set_counted(partition: Partition, app: Application, *, counts: bool) -> None
     if counts == app.counted:
         return
     app.counted = counts
-    for queue in app.queue.path_up():
+    for queue in app.queue.path_up:
         queue.running += 1 if counts else -1
     for _, account in partition.users.open(app):
         account.running += 1 if counts else -1
     if counts:
         return
-    for queue in app.queue.path_up():
+    for queue in app.queue.path_up:
         requeue.start_freed(partition, LimitSubject(LimitSubjectKind.QUEUE, "", queue.path))
     for holder, _ in partition.users.open(app):
         requeue.start_freed(partition, holder)
@@ -485,6 +494,7 @@ def assumed(partition: Partition, spec: AskSpec) -> Choice:
 def park(partition: Partition, app: Application, ask: Ask, replacement: PlaceholderReplacement) -> None:
     """Starts a replacement: the request waits until its placeholder has ended."""
     unreserve(partition, (app.id, ask.spec.key))
+    partition.node_demand.leave(app, ask)
     app.park(ask, replacement)
     placeholder = app.allocations[replacement.placeholder]
     leave(partition, placeholder.node, placeholder.spec)
@@ -528,6 +538,7 @@ def wait_again(partition: Partition, app: Application, ask: Ask, *, as_usual: bo
 
     `as_usual`: it is scheduled individually; otherwise it replaces a placeholder.
     """
+    partition.node_demand.leave(app, ask)
     app.wait_again(ask, as_usual=as_usual)
     note_waiting(partition, app)
     partition.requeue_one(app)
@@ -558,6 +569,8 @@ def set_quota_reservation(partition: Partition, app: Application, amount: Resour
         _promise(holder, before, -1, granted=was_backed)
         _promise(holder, amount, 1, granted=granted)
     gang.quota_reservation, gang.granted = amount, granted
+    if granted:
+        partition.node_demand.reserved(app)
     partition.users.close(app)
     count_running(partition, app)
     if (was_backed and not granted) or not amount.covers(before):
@@ -576,7 +589,7 @@ def shrink_quota_reservation(partition: Partition, app: Application, amount: Res
 
 def _holders(partition: Partition, app: Application) -> list[Queue | Account]:
     """Returns the queues and accounts that count a quota reservation of the application."""
-    return [*app.queue.path_up(), *(account for _, account in partition.users.open(app))]
+    return [*app.queue.path_up, *(account for _, account in partition.users.open(app))]
 
 
 def _promise(holder: Queue | Account, amount: Resources, times: int, *, granted: bool) -> None:

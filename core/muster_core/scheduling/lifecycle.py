@@ -23,7 +23,7 @@ from muster_core.model.ids import RECOVERY, ROOT, AllocationKey, ApplicationId, 
 from muster_core.model.specs import ApplicationSpec
 from muster_core.model.states import APPLICATION, ApplicationEvent, ApplicationState, follow
 from muster_core.queues.placement_rules import Chosen, GroupsNeeded, choose_queue, group_limit_on
-from muster_core.scheduling import ledger, queues, records, requeue, selectors
+from muster_core.scheduling import ledger, queues, records, reporting, requeue, selectors
 from muster_core.state import ordering
 from muster_core.state.applications import Application, enter_queue
 from muster_core.state.queues import Queue
@@ -49,21 +49,23 @@ def remember_application(partition: Partition, app: Application, now_ns: int) ->
     if not app.rejected_message:
         partition.outbox.put(_summary(partition, app))
     if not partition.expiring:
-        _set_clock(partition)
+        _set_expiry_timer(partition)
 
 
 def _store(partition: Partition, app: Application) -> None:
-    """Adds the application to the history, and removes the oldest ones above the limit.
-
-    What no view shows is dropped, because users determine its size.
-    """
-    app.spec = replace(app.spec, tags={}, members=(), topology=None)
+    """Adds the application to the history, and removes the oldest ones above the limit."""
+    _drop_unseen(app)
     app.kept_bytes = _size(app)
     partition.history.append(app)
     partition.ended_applications[app.id] = app
     partition.history_bytes += app.kept_bytes
     while partition.history_bytes > limits.HISTORY_BYTES:
         _pop_oldest(partition)
+
+
+def _drop_unseen(app: Application) -> None:
+    """Drops what no view shows of an ended application, because users determine its size."""
+    app.spec = replace(app.spec, tags={}, members=(), topology=None)
 
 
 def _pop_oldest(partition: Partition) -> Application:
@@ -124,18 +126,18 @@ def expire_history(partition: Partition, timer: Timer, now_ns: int) -> None:
     oldest_ns = now_ns - partition.timing.expiry_ns
     while partition.history and partition.history[0].ended_ns <= oldest_ns:
         app = _pop_oldest(partition)
-        if (app.state, ApplicationEvent.EXPIRE) in APPLICATION:  # a removed application may have no final state
+        if (app.state, ApplicationEvent.EXPIRE) in APPLICATION:
             app.state = follow(APPLICATION, app.state, ApplicationEvent.EXPIRE)
             records.app_moved(partition, app)
     partition.expiring = 0
     if partition.history:
-        _set_clock(partition)
+        _set_expiry_timer(partition)
 
 
-def _set_clock(partition: Partition) -> None:
+def _set_expiry_timer(partition: Partition) -> None:
     number = partition.next_number()
-    nobody, no_key = ApplicationId(""), AllocationKey("")
-    timer = Timer(TimerKind.EXPIRY, partition.rm, partition.id, nobody, no_key, number)
+    no_app, no_key = ApplicationId(""), AllocationKey("")
+    timer = Timer(TimerKind.EXPIRY, partition.rm, partition.id, no_app, no_key, number)
     partition.outbox.put(TimerSet(timer, partition.history[0].ended_ns + partition.timing.expiry_ns))
     partition.expiring = number
 
@@ -187,6 +189,7 @@ def update_groups(partition: Partition, app: Application) -> None:
     was_linked = app.linked
     before = app.group
     partition.users.regroup(app)
+    reporting.bounds_changed(partition, (app,))
     if app.group == before:
         return
     if was_linked:
@@ -201,12 +204,11 @@ def _waits(partition: Partition, name: ApplicationId) -> bool:
 
 _NO_KEY = AllocationKey("")
 
-#: Event per state for an application without allocations and requests.
+#: Event per state for a removed application, until it is Completing or Failed.
 _CONCLUDING: Final = {
     ApplicationState.NEW: ApplicationEvent.ACCEPT,
     ApplicationState.ACCEPTED: ApplicationEvent.COMPLETE,
     ApplicationState.RUNNING: ApplicationEvent.COMPLETE,
-    ApplicationState.COMPLETING: ApplicationEvent.COMPLETE,
     ApplicationState.RESUMING: ApplicationEvent.ACCEPT,
     ApplicationState.FAILING: ApplicationEvent.FAIL,
 }
@@ -219,7 +221,8 @@ def change_state(
 ) -> None:
     """Makes one transition of the application state table, and reports it."""
     app.state = follow(APPLICATION, app.state, event)
-    partition.outbox.put(ApplicationUpdated(partition.rm, app.id, app.state, now_ns, message))
+    if not app.removed:  # its resource manager may have submitted the same ID again
+        partition.outbox.put(ApplicationUpdated(partition.rm, app.id, app.state, now_ns, message))
     app.state_log.append((now_ns, app.state))
     ledger.count_running(partition, app)
     partition.requeue_one(app)
@@ -270,17 +273,21 @@ def complete_if_done(partition: Partition, app: Application, now_ns: int) -> Non
     """Makes the application Completing after its last real request or allocation has ended, and starts the timer.
 
     Remaining placeholders do not prevent that. A pending placeholder request or a reserving gang does
-    (docs/internals/semantics.md, rule 13), except in a Direct gang that is Running.
+    (docs/internals/semantics.md, rule 13), except in a Direct or Auto gang that is Running.
     """
     is_busy = bool(app.real_asks or app.real_allocations)
     if app.state is not ApplicationState.RUNNING or not app.spec.uses_virtual_placeholders:
         is_busy = is_busy or bool(app.placeholder_asks) or app.is_reserving
     if is_busy or app.state not in _ACTIVE:
         return
-    number = partition.next_number()
-    set_timer(partition, app, TimerKind.COMPLETING, number, now_ns + partition.timing.completing_timeout_ns)
-    app.completing = number
+    _start_completing(partition, app, now_ns)
     change_state(partition, app, ApplicationEvent.COMPLETE, now_ns)
+
+
+def _start_completing(partition: Partition, app: Application, now_ns: int) -> None:
+    app.completing = partition.next_number()
+    at_ns = now_ns + partition.timing.completing_timeout_ns
+    set_timer(partition, app, TimerKind.COMPLETING, app.completing, at_ns)
 
 
 def settle(partition: Partition, app: Application, now_ns: int) -> None:
@@ -326,34 +333,69 @@ def end_application(
 ) -> None:
     """Makes the last transition: the application leaves its queue, and its ID can be used again."""
     change_state(partition, app, event, now_ns, message)
-    leave(partition, app)
+    if not app.removed:
+        _withdraw(partition, app)
+    _leave(partition, app)
     remember_application(partition, app, now_ns)
 
 
-def conclude(partition: Partition, app: Application, now_ns: int) -> None:
-    """Sets the final state of an application that its resource manager removed.
+def retire(partition: Partition, app: Application, now_ns: int) -> None:
+    """Ends an application without allocations that its resource manager removed.
 
-    The state is not reported, because the resource manager may have submitted the same ID again.
+    It is readable as Completing in its queue until the completing timer fires, or until its ID is used again. An
+    application that failed, or that has been Completing for this time, ends at once.
     """
+    app.removed = True
+    _withdraw(partition, app)
+    was = app.state
     while (event := _CONCLUDING.get(app.state)) is not None:
-        app.state = follow(APPLICATION, app.state, event)
-        app.state_log.append((now_ns, app.state))
-        ledger.count_running(partition, app)
-        records.app_moved(partition, app)
+        change_state(partition, app, event, now_ns)
+    if app.state is ApplicationState.FAILED:
+        _leave(partition, app)
+        remember_application(partition, app, now_ns)
+    elif app.ending:
+        end_removed(partition, app, now_ns)
+    else:
+        if was is not ApplicationState.COMPLETING:
+            _start_completing(partition, app, now_ns)
+        _keep_completing(partition, app, now_ns)
 
 
-def leave(partition: Partition, app: Application) -> None:
-    """Removes an application without allocations from its queue and partition."""
+def end_removed(partition: Partition, app: Application, now_ns: int) -> None:
+    """Completes a removed application, because its time is over or its ID is used again."""
+    end_application(partition, app, ApplicationEvent.COMPLETE, now_ns)
+
+
+def _keep_completing(partition: Partition, app: Application, now_ns: int) -> None:
+    """Stores a removed application until it is completed, and completes the oldest ones above the limit."""
+    _drop_unseen(app)
+    dynamic_queues = sum(not queue.managed for queue in app.queue.path_up)
+    app.kept_bytes = _size(app) + dynamic_queues * limits.ENDED_APPLICATION_BYTES
+    partition.removed[app.id] = app
+    partition.removed_bytes += app.kept_bytes
+    while partition.removed_bytes > limits.REMOVED_BYTES:
+        end_removed(partition, next(iter(partition.removed.values())), now_ns)
+
+
+def _withdraw(partition: Partition, app: Application) -> None:
+    """Removes everything that an application without allocations requests or reserves."""
     for ask in list(app.asks.values()):
         ledger.unlink(partition, app, ask.spec.key)
         ledger.remove_ask(partition, app, ask)
+    app.gang.over = True
     ledger.clear_quota_reservation(partition, app)
     requeue.leave(partition, app)
     ledger.set_counted(partition, app, counts=False)
-    del app.queue.applications[app.id]
-    del partition.applications[app.id]
     forget_unresolved(partition, app.spec.user, app.id)
     selectors.withdraw(partition, app.spec.members)
+
+
+def _leave(partition: Partition, app: Application) -> None:
+    """Removes an application from its queue and partition."""
+    del app.queue.applications[app.id]
+    del partition.applications[app.id]
+    if partition.removed.pop(app.id, None) is not None:
+        partition.removed_bytes -= app.kept_bytes
     records.app_left(partition, app)
     queues.settle(partition, app.queue)
 
@@ -408,6 +450,7 @@ def _move(partition: Partition, app: Application, leaf: Queue) -> None:
     ledger.charge(partition, app, held, -1)
     ledger.set_counted(partition, app, counts=False)
     records.queue_left(partition, app)
+    partition.node_demand.suspend(app)
     enter_queue(app, leaf)
     records.queue_entered(partition, app)
     ledger.count_pending(partition, app, wanted, 1)
@@ -415,5 +458,6 @@ def _move(partition: Partition, app: Application, leaf: Queue) -> None:
     ledger.tolerate(app, held)
     requeue.path_shrank(partition, app)
     ledger.note_waiting(partition, app)
+    reporting.bounds_changed(partition, (app,))
     partition.requeue_one(app)
     queues.settle(partition, old)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
+from muster_core.model import messages
 from muster_core.model.effects import NodeAccepted, NodeRejected, Release
 from muster_core.model.events import ClusterObjectsReported, NodeAction, NodeActionReported, NodeAdded, NodeUpdated
 from muster_core.model.ids import ROOT, NodeId, Termination
@@ -51,16 +52,16 @@ def add_node(partition: Partition, event: NodeAdded, now_ns: int) -> None:
     """Adds a node (CREATE or CREATE_DRAIN), with the allocations that run there already."""
     spec = event.spec
     if partition.is_closing:
-        _reject(partition, spec.id, f"partition {partition.id} is being removed")
+        _reject(partition, spec.id, messages.partition_closing(partition.id))
         return
     if spec.id in partition.nodes:
-        _reject(partition, spec.id, "node already exists; UPDATE changes it")
+        _reject(partition, spec.id, messages.node_exists())
         return
     partition.nodes.add(spec, draining=event.draining)
     partition.outbox.put(NodeAccepted(partition.rm, spec.id))
     _note_schedulable(partition, spec.id, draining=event.draining)
     _note_total(partition)
-    text = "Node added to the scheduler"
+    text = messages.node_added()
     partition.note(Notice.NODE, spec.id, change=Change.ADD, resource=spec.capacity, message=text)
     for existing in event.existing:
         allocations.report_allocation(partition, existing, now_ns)
@@ -70,7 +71,7 @@ def update_node(partition: Partition, event: NodeUpdated, now_ns: int) -> None:
     """Updates a node. Allocations stay, even above the new capacity. Reported allocations are added."""
     spec = event.spec
     if spec.id not in partition.nodes:
-        _reject(partition, spec.id, "node is not known; CREATE it first")
+        _reject(partition, spec.id, messages.node_not_added())
         return
     old = partition.nodes.record(spec.id).spec
     partition.nodes.update(spec)
@@ -90,7 +91,7 @@ def update_node(partition: Partition, event: NodeUpdated, now_ns: int) -> None:
 def set_node_action(partition: Partition, event: NodeActionReported, now_ns: int) -> None:
     """Handles DRAIN_NODE, DRAIN_TO_SCHEDULABLE and DECOMISSION."""
     if event.node not in partition.nodes:
-        _reject(partition, event.node, f"node is not known: {event.action} has no meaning")
+        _reject(partition, event.node, messages.no_node_for_action(event.action))
         return
     state = partition.nodes.record(event.node).state
     match event.action:
@@ -101,7 +102,7 @@ def set_node_action(partition: Partition, event: NodeActionReported, now_ns: int
             if state is NodeState.DRAINING:
                 _set_draining(partition, event.node, draining=False)
             else:
-                _reject(partition, event.node, f"node is not draining, it is {state}")
+                _reject(partition, event.node, messages.node_not_draining(state))
         case NodeAction.DECOMMISSION:
             _decommission(partition, event.node, now_ns)
         case _:
@@ -118,7 +119,7 @@ def _set_draining(partition: Partition, node: NodeId, *, draining: bool) -> None
 
 
 def _note_schedulable(partition: Partition, node: NodeId, *, draining: bool) -> None:
-    text = f"schedulable: {str(not draining).lower()}"
+    text = messages.node_schedulable(str(not draining).lower())
     partition.note(Notice.NODE, node, change=Change.SET, detail=Detail.NODE_SCHEDULABLE, message=text)
 
 
@@ -147,7 +148,7 @@ def _decommission(partition: Partition, node: NodeId, now_ns: int) -> None:
     capacity = partition.nodes.record(node).spec.capacity
     partition.nodes.remove(node)
     _note_total(partition)
-    text, detail = "Node removed from the scheduler", Detail.NODE_DECOMISSION
+    text, detail = messages.node_left(), Detail.NODE_DECOMISSION
     partition.note(Notice.NODE, node, change=Change.REMOVE, detail=detail, resource=capacity, message=text)
 
 
@@ -164,9 +165,8 @@ def _abandon_targets(partition: Partition, node: NodeId, gone: list[Allocation])
 
 def _release_of(partition: Partition, allocation: Allocation, node: NodeId) -> Release:
     spec = allocation.spec
-    return Release(
-        partition.id, spec.application, spec.key, allocation.id, Termination.STOPPED_BY_RM, f"node {node} was removed"
-    )
+    why = messages.node_removed(node)
+    return Release(partition.id, spec.application, spec.key, allocation.id, Termination.STOPPED_BY_RM, why)
 
 
 def _reject(partition: Partition, node: NodeId, reason: str) -> None:

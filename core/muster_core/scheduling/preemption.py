@@ -17,6 +17,7 @@ from functools import partial
 from itertools import islice
 from typing import Final
 
+from muster_core.model import messages
 from muster_core.model.decisions import Preemption, ReasonKind
 from muster_core.model.errors import BrokenDecision, caught
 from muster_core.model.events import Timer, TimerKind
@@ -172,7 +173,7 @@ def watch_shrunk(partition: Partition, now_ns: int) -> None:
         queue.path: queue
         for path in shrunk
         if (leaf := partition.queues.get(path)) is not None
-        for queue in leaf.path_up()
+        for queue in leaf.path_up
         if queue.guaranteed and not usage(queue).covers(queue.guaranteed)
     }
     found = {leaf.path: leaf for queue in below.values() for leaf in leaves_below(queue)}
@@ -386,12 +387,15 @@ def _may(partition: Partition, ask: Ask) -> bool:
 
 
 def _due(partition: Partition, asks: list[Ask], leaf: Queue) -> int:
-    """Returns when preemption may be tried for all of the requests."""
+    """Returns when preemption may be tried for all of the requests. No delay applies to a pod of a DaemonSet."""
     at_ns = 0
     for ask in asks:
-        delay_ns = 0 if ask.spec.required_node else leaf.policies.preemption_delay_ns
         again_ns = ask.attempted_ns + _interval(partition, ask) if ask.attempted_ns else 0
-        at_ns = max(at_ns, ask.asked_ns + delay_ns, again_ns)
+        at_ns = max(at_ns, ask.asked_ns, again_ns)
+        if not ask.spec.required_node:
+            at_ns = max(at_ns, ask.asked_ns + leaf.policies.preemption_delay_ns)
+            if ask.unschedulable_ns:
+                at_ns = max(at_ns, ask.unschedulable_ns + partition.timing.scale_up_delay_ns)
     return at_ns
 
 
@@ -411,7 +415,7 @@ def attempt(partition: Partition, app: Application, asks: list[Ask], now_ns: int
     """
     answer = _answer(partition, app, asks, now_ns)
     callbacks = HOOKS.predicate_callbacks if partition.pending_callbacks.victims else None
-    if isinstance(answer, Preemption) and callbacks is not None and not asks[0].spec.is_virtual:
+    if isinstance(answer, Preemption) and callbacks is not None and not any(ask.spec.is_virtual for ask in asks):
         callbacks.propose_victims(partition, answer, now_ns)  # a virtual placeholder has no pod to evaluate
         return ""
     if isinstance(answer, Preemption):
@@ -430,7 +434,7 @@ def _answer(partition: Partition, app: Application, asks: list[Ask], now_ns: int
         return planning.plan_for_required_node(partition, app, asks[0], now_ns)
     if refused := planning.guarantee_refusal(partition, app, asks):
         return refused
-    if asks[0].spec.is_virtual:
+    if any(ask.spec.is_virtual for ask in asks):
         gangs.split_virtual_placeholders(partition, app)  # one node reservation per request
         asks[:] = _of_gang(app)
         for ask in asks:
@@ -489,10 +493,7 @@ def _stop(partition: Partition, leaf: QueuePath, rivalry: ThrashingGuard, now_ns
     rivalry.pauses += 1
     rivalry.paused_until_ns = now_ns + span_ns
     partition.preemptions.livelocks += 1
-    message = (
-        f"queues {leaf} and {rivalry.taker} preempt from each other repeatedly; preemption between them is paused for "
-        f"{span_ns // 1_000_000_000} s. Set a guarantee on each of them"
-    )
+    message = messages.preemption_paused(leaf, rivalry.taker, span_ns // 1_000_000_000)
     partition.note(Notice.QUEUE, leaf, reference=rivalry.taker, message=message)
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
+from muster_core.model import messages
 from muster_core.model.config import QueueConfig
 from muster_core.model.ids import RECOVERY, QueuePath, parent_path, queue_name
 from muster_core.model.records import Change, Detail, Notice
@@ -22,7 +23,7 @@ from muster_core.model.resources import Limit, Resources
 from muster_core.model.specs import NamespaceQuota
 from muster_core.model.states import QUEUE, QueueEvent, follow
 from muster_core.queues.placement_rules import Chosen
-from muster_core.scheduling import records
+from muster_core.scheduling import records, reporting
 from muster_core.state.queues import Queue, QueueTree
 from muster_core.state.scheduler_state import Partition
 
@@ -87,6 +88,7 @@ def apply_quota(partition: Partition, leaf: Queue, quota: NamespaceQuota) -> boo
         return False
     leaf.max_applications = count
     set_amounts(partition, leaf, most, least)
+    reporting.bounds_changed(partition, map(partition.applications.__getitem__, leaf.applications))
     partition.requeue_queue(leaf.path)
     return True
 
@@ -141,7 +143,7 @@ def set_leaf(partition: Partition, queue: Queue, *, is_leaf: bool) -> None:
     if queue.is_leaf is is_leaf:
         return
     queue.is_leaf = is_leaf
-    text = f"leaf queue: {str(is_leaf).lower()}"
+    text = messages.queue_type(str(is_leaf).lower())
     partition.note(Notice.QUEUE, queue.path, change=Change.SET, detail=Detail.QUEUE_TYPE, message=text)
 
 
@@ -168,7 +170,7 @@ def settle(partition: Partition, leaf: Queue) -> None:
 
     Removes empty queues that are draining or dynamic, and applies postponed changes.
     """
-    for queue in list(leaf.path_up()):
+    for queue in list(leaf.path_up):
         if not queue.is_empty or queue.parent is None:
             return
         if queue.managed and not queue.draining:

@@ -1,14 +1,10 @@
-"""Event records of changes to applications, requests and allocations, and reports of failure reasons.
+"""Event records of changes to applications, requests and allocations.
 
 The other modules of `scheduling` call it at each change, or a method of `Partition` such as `note_ask`. Records of
-requests and allocations are created only while event tracking is enabled. `report_unschedulable` sends the failure
-reason of a request to its resource manager.
+requests and allocations are created only while event tracking is enabled.
 
 Differs: an allocation is also recorded on its queue (QUEUE_ALLOC), and the end of its request too (REQUEST_ALLOC);
 YuniKorn defines numbers for both and never sends them.
-
-Differs: a failure reason is recorded on the oldest request of a class, with the number of requests; YuniKorn records it
-on each request.
 
 Differs: APP_STARTING and NODE_READY are never sent, because there is no state Starting, and NODE_SCHEDULABLE reports
 that a node is ready.
@@ -18,25 +14,19 @@ Differs: QUEUE_MAX of root has the new total of the nodes; YuniKorn's record has
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from muster_core.model import messages
 from muster_core.model.config import QuotaLimit
-from muster_core.model.decisions import ReasonKind, UnschedulableReason
-from muster_core.model.effects import SchedulingState, SchedulingStateChanged
 from muster_core.model.errors import BrokenDecision
-from muster_core.model.ids import AllocationKey, NodeId, QueuePath, Termination
+from muster_core.model.ids import NodeId, QueuePath, Termination
 from muster_core.model.records import Change, Detail, Notice
 from muster_core.model.resources import Resources
 from muster_core.model.specs import AskSpec
 from muster_core.model.states import ApplicationState
-from muster_core.scheduling import requeue
-from muster_core.state.applications import Allocation, Application, Ask
-from muster_core.state.request_classes import AskClass
+from muster_core.state.applications import Allocation, Application
 from muster_core.state.scheduler_state import Partition
-from muster_core.state.snapshot import Unplaced
 
 _STATES: Final[Mapping[ApplicationState, Detail]] = MappingProxyType(
     {
@@ -50,22 +40,6 @@ _STATES: Final[Mapping[ApplicationState, Detail]] = MappingProxyType(
         ApplicationState.FAILED: Detail.APP_FAILED,
         ApplicationState.REJECTED: Detail.APP_REJECT,
         ApplicationState.EXPIRED: Detail.APP_EXPIRED,
-    }
-)
-
-_QUOTAS: Final = (ReasonKind.QUOTA, ReasonKind.USER_QUOTA)
-
-#: Scheduling state that is sent for each kind of failure reason.
-SCHEDULING_STATES: Final[Mapping[ReasonKind, SchedulingState]] = MappingProxyType(
-    {
-        ReasonKind.QUOTA: SchedulingState.SKIPPED,
-        ReasonKind.USER_QUOTA: SchedulingState.SKIPPED,
-        ReasonKind.APPLICATIONS: SchedulingState.SKIPPED,
-        ReasonKind.QUEUE_ORDER: SchedulingState.SKIPPED,
-        ReasonKind.ADMISSION: SchedulingState.SKIPPED,
-        ReasonKind.NODES: SchedulingState.FAILED,
-        ReasonKind.RESERVED: SchedulingState.RESERVED,
-        ReasonKind.CLUSTER: SchedulingState.FAILED,
     }
 )
 
@@ -144,73 +118,6 @@ def runnable_changed(partition: Partition, app: Application, held: Detail) -> No
     detail = held if held is not Detail.NONE else _RUNNABLE[app.cannot_run]
     app.cannot_run = held
     partition.note(Notice.APPLICATION, app.id, detail=detail)
-
-
-def report_unschedulable(partition: Partition, app: Application, unplaced: list[Unplaced]) -> None:
-    """Sends a scheduling state for each request whose failure reason changed.
-
-    The requests of a class keep their order, and a reason is always reported for all of them. The walk therefore starts
-    at the newest request and ends at the first one that already has the reason. The requests in `to_report` are checked
-    as well.
-    """
-    for entry in unplaced:
-        kind = entry.why.kind
-        if entry.room is not None:
-            then = requeue.held_by_nodes(partition, app, entry.kind) if entry.room else None
-            partition.unschedulable_classes.put(entry.kind, entry.room, entry.why, then)
-        if entry.kind in app.waiting:
-            app.refusals[entry.kind] = entry.reported_reason
-        text = entry.reported_reason.text()
-        unreported = _unreported(app, entry.kind, kind)
-        if unreported:
-            _refused(partition, unreported, entry.reported_reason)
-        for ask in unreported:
-            ask.reported_kind = kind
-        shown = unreported[:1] if entry.kind.placeholder and app.spec.uses_virtual_placeholders else unreported
-        state = SCHEDULING_STATES[kind]
-        for one in shown:
-            partition.outbox.state(SchedulingStateChanged(partition.rm, app.id, one.spec.report_key, state, text, kind))
-
-
-def _unreported(app: Application, kind: AskClass, reason: ReasonKind) -> list[Ask]:
-    """Returns the requests of the class for which this reason was not reported yet."""
-    found: dict[AllocationKey, Ask] = {}
-    for key in reversed(app.waiting.get(kind, {})):
-        ask = app.asks[key]
-        if ask.reported_kind is reason:
-            break
-        if ask.reported_kind is not ReasonKind.RESERVED:
-            found[key] = ask
-    for key in app.to_report.pop(kind, {}):
-        if app.asks[key].reported_kind is None:
-            found[key] = app.asks[key]
-    return list(found.values())
-
-
-def for_all_classes(app: Application, why: UnschedulableReason) -> list[Unplaced]:
-    """Returns the reason for each class that cannot be scheduled because the application cannot.
-
-    For a Direct gang that reserves, these are its virtual placeholders; else all classes.
-    """
-    is_direct = app.spec.uses_virtual_placeholders and app.is_reserving
-    return [Unplaced(kind, why) for kind in app.waiting if kind.placeholder or not is_direct]
-
-
-def _refused(partition: Partition, asks: Sequence[Ask], why: UnschedulableReason) -> None:
-    """Records a changed failure reason of requests of one class, with the oldest request last.
-
-    The queue order is not recorded, because users cannot act on it. Placeholders are not recorded, because the gang
-    reports its own reason.
-    """
-    oldest = asks[-1]
-    if why.kind is ReasonKind.QUEUE_ORDER or oldest.spec.placeholder:
-        return
-    message = why.text()
-    if oldest.reported_kind in _QUOTAS and why.kind not in _QUOTAS:
-        message = messages.quota_fits_again(message)
-    if len(asks) > 1:
-        message = messages.same_for_others(message, len(asks) - 1)
-    partition.note(Notice.REQUEST, oldest.spec.key, reference=oldest.spec.application, message=message)
 
 
 def reserved(partition: Partition, node: NodeId, ask: AskSpec, change: Change) -> None:

@@ -36,7 +36,7 @@ def fix_key(app: Application, priority: int) -> None:
     """
     if app.gang.key is None and app.spec.is_gang:
         seen = priority
-        for queue in app.queue.path_up()[:-1]:
+        for queue in app.queue.path_up[:-1]:
             seen = ordering.risen(queue, seen)
         app.gang.key = (-seen, app.submitted_ns, app.id)
 
@@ -101,6 +101,8 @@ def reserved_on(partition: Partition, app: Application, node: NodeId) -> Resourc
 
 def _has_all(app: Application) -> bool:
     """Whether the pending placeholder requests cover all missing members of the gang."""
+    if app.spec.uses_virtual_placeholders:
+        return bool(app.placeholder_asks)  # their sum is what the gang is missing
     asked = sum((ask.spec.resources.times(ask.left) for ask in app.asks.values() if ask.spec.placeholder), NOTHING)
     return bool(asked) and asked.covers(lacking(app))
 
@@ -153,15 +155,15 @@ def absorb(partition: Partition) -> None:
         return
     if gains:
         _absorb_nodes(partition, gains)
-    lines = [line for node in gains for line in partition.blocking_reasons.by_node.get(node, {}).values()]
+    entries = [entry for node in gains for entry in partition.blocking_reasons.by_node.get(node, {}).values()]
     if inter_pod or claims:
         for kind in dict.fromkeys((*partition.unschedulable_classes, *partition.blocking_reasons.by_kind)):
             if (inter_pod and kind.depends_on_others) or _is_concerned(kind, claims):
                 _retry_unschedulable(partition, kind)
     if gains or inter_pod or claims:
-        lines += partition.blocking_reasons.together.values()
-    for line in lines:
-        partition.open(line)
+        entries += partition.blocking_reasons.together.values()
+    for entry in entries:
+        partition.open(entry)
 
 
 def room_grew(partition: Partition, holder: LimitSubject, limit: Limit, taken: Queue | Account) -> None:
@@ -169,13 +171,14 @@ def room_grew(partition: Partition, holder: LimitSubject, limit: Limit, taken: Q
 
     Quota reservations of others are ignored here; the plan checks them.
     """
-    lines = partition.blocking_reasons.by_holder.get(holder)
-    if not lines:
+    partition.node_demand.grew((holder,))
+    entries = partition.blocking_reasons.by_holder.get(holder)
+    if not entries:
         return
     left = limit.room(taken.allocated)
-    for blocking_reason, line in lines.items():
-        if not line.is_open and left.allows(blocking_reason.amount):
-            partition.open(line)
+    for blocking_reason, entry in entries.items():
+        if not entry.is_open and left.allows(blocking_reason.amount):
+            partition.open(entry)
 
 
 def path_grew(partition: Partition, app: Application) -> None:
@@ -184,9 +187,9 @@ def path_grew(partition: Partition, app: Application) -> None:
     Its queues, its user and its group have more available quota.
     """
     partition.contention.growths += 1
-    if not partition.blocking_reasons.by_holder:
+    if not partition.blocking_reasons.by_holder and not partition.node_demand.refusing:
         return
-    for queue in app.queue.path_up():
+    for queue in app.queue.path_up:
         room_grew(partition, LimitSubject(LimitSubjectKind.QUEUE, "", queue.path), queue.max, queue)
     for holder, limit, account in partition.users.limits(app):
         room_grew(partition, holder, limit.max, account)
@@ -197,7 +200,7 @@ def path_shrank(partition: Partition, app: Application) -> None:
 
     Such a growth is not checked against quotas, so the reservations may no longer be covered.
     """
-    if any(queue.reserved_quota for queue in app.queue.path_up()):
+    if any(queue.reserved_quota for queue in app.queue.path_up):
         for other in partition.applications.values():
             if other.gang.granted:
                 partition.requeue_one(other)
@@ -206,7 +209,7 @@ def path_shrank(partition: Partition, app: Application) -> None:
 def start_freed(partition: Partition, holder: LimitSubject) -> None:
     """Wakes up the applications that wait for `maxapplications`, because one application fewer counts as running."""
     partition.contention.growths += 1
-    partition.open(partition.blocking_reasons.lines.get(MaxApplicationsReached(holder)))
+    partition.open(partition.blocking_reasons.entries.get(MaxApplicationsReached(holder)))
 
 
 def set_blocking(partition: Partition, app: Application, *, blocks: bool) -> None:
@@ -220,12 +223,12 @@ def set_blocking(partition: Partition, app: Application, *, blocks: bool) -> Non
         blockers[app.id] = None
     elif app.id in blockers:
         del blockers[app.id]
-        turn_freed(partition, app.queue)
+        leaf_unblocked(partition, app.queue)
 
 
-def turn_freed(partition: Partition, leaf: Queue) -> None:
+def leaf_unblocked(partition: Partition, leaf: Queue) -> None:
     """Wakes up the applications that are queued behind a gang of the leaf."""
-    partition.open(partition.blocking_reasons.lines.get(QueuedBehindGang(leaf.path)))
+    partition.open(partition.blocking_reasons.entries.get(QueuedBehindGang(leaf.path)))
 
 
 def _absorb_nodes(partition: Partition, gains: list[NodeId]) -> None:
@@ -245,13 +248,13 @@ def _absorb_nodes(partition: Partition, gains: list[NodeId]) -> None:
         return 0 if column is None else int(column[rows].max())
 
     for kind in unschedulable_classes.within(most):
-        lines = partition.blocking_reasons.by_kind.get(kind)
-        if lines is None:  # no application waits for it, so the entry is not needed
+        entries = partition.blocking_reasons.by_kind.get(kind)
+        if entries is None:  # no application waits for it, so the entry is not needed
             unschedulable_classes.drop(kind)
         elif not kind.depends_on_others:
             unschedulable_classes.grow(kind)
-            for line in lines.values():
-                partition.open(line)
+            for entry in entries.values():
+                partition.open(entry)
         elif len(_possible(nodes, rows, kind)):  # its placement may satisfy the affinity of other classes
             _retry_unschedulable(partition, kind)
 
@@ -270,9 +273,9 @@ def count_again(partition: Partition, app: Application) -> None:
         unschedulable_class.room = unschedulable_class.known + more
         if not more:
             del unschedulable_classes.grown[kind]
-        for count, line in partition.blocking_reasons.by_kind.get(kind, {}).items():
+        for count, entry in partition.blocking_reasons.by_kind.get(kind, {}).items():
             if count > unschedulable_class.room:
-                partition.scheduling.close(line)
+                partition.scheduling.close(entry)
 
 
 def _is_concerned(kind: AskClass, claims: Container[str]) -> bool:
@@ -283,8 +286,8 @@ def _is_concerned(kind: AskClass, claims: Container[str]) -> bool:
 
 def _retry_unschedulable(partition: Partition, kind: AskClass) -> None:
     partition.unschedulable_classes.drop(kind)
-    for line in list(partition.blocking_reasons.by_kind.get(kind, {}).values()):
-        partition.open(line)
+    for entry in list(partition.blocking_reasons.by_kind.get(kind, {}).values()):
+        partition.open(entry)
 
 
 def _count_again(partition: Partition, kind: AskClass, unschedulable_class: UnschedulableClass) -> int:
@@ -330,5 +333,5 @@ def held_by_nodes(partition: Partition, app: Application, kind: AskClass) -> Int
 
 def _open_all(partition: Partition) -> None:
     partition.unschedulable_classes.clear()
-    for line in list(partition.blocking_reasons.before_nodes()):
-        partition.open(line)
+    for entry in list(partition.blocking_reasons.before_nodes()):
+        partition.open(entry)

@@ -6,16 +6,15 @@ fit next to the reservation.
 
 from __future__ import annotations
 
-from muster_core.model import messages
 from muster_core.model.decisions import NodeReservationDecision, ReasonKind
-from muster_core.model.effects import SchedulingState, SchedulingStateChanged, TimerSet
+from muster_core.model.effects import TimerSet
 from muster_core.model.errors import BrokenDecision
 from muster_core.model.events import Timer, TimerKind
 from muster_core.model.ids import AllocationKey, ApplicationId, NodeId
 from muster_core.model.resources import Resources
 from muster_core.model.states import NodeState
 from muster_core.placement import node_reservations
-from muster_core.scheduling import ledger, requeue
+from muster_core.scheduling import ledger, reporting, requeue
 from muster_core.state.applications import Application, Ask
 from muster_core.state.queues import Queue
 from muster_core.state.reservations import NodeReservation
@@ -130,8 +129,4 @@ def _report_reservation(partition: Partition, app: Application, ask: Ask, node: 
     if ask.reported_kind is ReasonKind.RESERVED:
         return
     ask.reported_kind = ReasonKind.RESERVED
-    if ask.spec.is_virtual:  # one of many members: reported for the task group when all are reserved
-        return
-    text = messages.node_reserved(node)
-    state = SchedulingState.RESERVED
-    partition.outbox.state(SchedulingStateChanged(partition.rm, app.id, ask.spec.key, state, text, ReasonKind.RESERVED))
+    reporting.report_reservation(partition, app, ask)

@@ -66,6 +66,7 @@ from muster_core.scheduling import (
     nodes,
     preemption,
     records,
+    reporting,
     requeue,
     reservations,
     selectors,
@@ -105,6 +106,11 @@ def step(scheduler_state: SchedulerState, event: Event, now_ns: int) -> list[Eff
 
     Raises CoreError only for a bug of the core. The effects of earlier changes then stay in the outbox.
     """
+    if isinstance(event, AskAdded):  # most events are new requests, and none of them empties a partition
+        partition = scheduler_state.partitions.get(event.spec.partition)
+        if partition is not None:
+            applications.add_ask(partition, event.spec, now_ns)
+            return scheduler_state.outbox.drain()
     _step(scheduler_state, event, now_ns)
     if scheduler_state.is_any_closing:
         configuration.drop_closed_partitions(scheduler_state)
@@ -298,13 +304,13 @@ class QueueAttempt:
             return True
         if app.is_reserving and (waits := requeue.is_waiting(self.partition, app)):
             why = UnschedulableReason(ReasonKind.QUEUE_ORDER, waits)
-            records.report_unschedulable(self.partition, app, records.for_all_classes(app, why))
+            reporting.report_unschedulable(self.partition, app, reporting.for_all_classes(app, why))
             self._mark_unschedulable(app, [])  # the end of the takeover requeues it
             return True
         gang = self._gang_before(app)
         if gang is not None:
             why = UnschedulableReason(ReasonKind.QUEUE_ORDER, messages.queued_behind_gang(gang.name, self.leaf.path))
-            records.report_unschedulable(self.partition, app, records.for_all_classes(app, why))
+            reporting.report_unschedulable(self.partition, app, reporting.for_all_classes(app, why))
             self._mark_unschedulable(app, [QueuedBehindGang(self.leaf.path)])
             return True
         held = quota.start_refusal(self.partition, app)
@@ -315,7 +321,7 @@ class QueueAttempt:
             return False
         requeue.note_short(self.partition, app)
         requeue.set_blocking(self.partition, app, blocks=False)
-        records.report_unschedulable(self.partition, app, records.for_all_classes(app, held.why))
+        reporting.report_unschedulable(self.partition, app, reporting.for_all_classes(app, held.why))
         self._mark_unschedulable(app, [held.blocking_reason])
         return True
 
@@ -390,8 +396,8 @@ class QueueAttempt:
         self._carry_out(app, replacements)
         requeue.set_blocking(partition, app, blocks=False)
         why = UnschedulableReason(ReasonKind.ADMISSION, app.withheld)
-        unplaced = [entry for entry in records.for_all_classes(app, why) if not app.has_placeholder(entry.kind)]
-        records.report_unschedulable(partition, app, unplaced)
+        unplaced = [entry for entry in reporting.for_all_classes(app, why) if not app.has_placeholder(entry.kind)]
+        reporting.report_unschedulable(partition, app, unplaced)
         self._settle(app, [replacements], more=replacements.more)
 
     def _budget(self, app: Application) -> pods.SearchBudget:
@@ -460,10 +466,6 @@ class QueueAttempt:
 
     def _carry_out(self, app: Application, allocation_plan: AllocationPlan) -> None:
         partition = self.partition
-        if allocation_plan.notice:
-            partition.note(
-                Notice.APPLICATION, app.id, reference=allocation_plan.short_of, message=allocation_plan.notice
-            )
         callbacks = HOOKS.predicate_callbacks if partition.pending_callbacks.places else None
         parked: list[Placement | PlaceholderReplacement] = []
         for decision in allocation_plan.decisions:
@@ -490,7 +492,10 @@ class QueueAttempt:
             [replace(entry, room=None) for entry in allocation_plan.unplaced] if parked else allocation_plan.unplaced
         )
         if unplaced:
-            records.report_unschedulable(partition, app, unplaced)
+            reporting.report_unschedulable(partition, app, unplaced)
+        if allocation_plan.notice:
+            short_of = "" if reporting.waits_for_quota(partition, app) else allocation_plan.short_of
+            partition.note(Notice.APPLICATION, app.id, reference=short_of, message=allocation_plan.notice)
         refused = [entry.kind for entry in allocation_plan.unplaced if entry.why.kind is ReasonKind.NODES]
         if refused:
             reservations.watch(partition, app, self.now_ns)
@@ -546,6 +551,8 @@ def cycle(
                 result.more |= partition.scheduling.is_due
             else:
                 failures.partition_failed(partition, error, now_ns)
+            if partition.node_demand.is_due or partition.node_demand.needs_timer:
+                result.more |= reporting.admit_demand(partition, now_ns)
             result.more |= partition.scheduling.resume()
     result.effects = scheduler_state.outbox.drain()
     return result
@@ -557,6 +564,7 @@ def _pass(
     if partition.nodes.pods_on_nodes.tags.labels.is_on:
         selectors.tidy(partition)
     _absorb(partition)
+    partition.node_demand.now_ns = now_ns
     is_first = True
     while partition.scheduling.is_due:
         if not is_first and not may_go_on():

@@ -129,6 +129,7 @@ def _classify(partition: Partition, app: Application) -> None:
     for ask in app.asks.values():
         kept = project(ask.spec.tags)
         if kept != ask.kind.pod_on_node.tags:
+            partition.node_demand.leave(app, ask)
             app.put_in_class(ask, kept)
             partition.requeue_one(app)
 

@@ -174,7 +174,7 @@ def _check(
     """
     amount, nodes = _amounts(app, decision)
     freed: dict[NodeId, Resources] = {}
-    balance = GuaranteeBalance(partition.queues.root, amount, frozenset(queue.path for queue in app.queue.path_up()))
+    balance = GuaranteeBalance(partition.queues.root, amount, frozenset(queue.path for queue in app.queue.path_up))
     for other, victim in gone:
         if not victim.spec.placeholder or not takeover.candidate(partition, app, other):
             raise BrokenDecision("take-over", f"nothing may be taken from gang {other.id}")

@@ -23,6 +23,7 @@ from muster_core.scheduling import (
     lifecycle,
     preemption,
     records,
+    reporting,
     reservations,
     takeovers,
     victims,
@@ -104,6 +105,8 @@ def on_timer(partition: Partition, timer: Timer, now_ns: int) -> None:
             lifecycle.expire_history(partition, timer, now_ns)
         case TimerKind.RESERVATION:
             on_reservation_delay(partition, timer, now_ns)
+        case TimerKind.NODE_DEMAND:
+            reporting.on_demand_timer(partition, timer, now_ns)
         case TimerKind.RESERVED:
             reservations.expire(partition, timer)
         case TimerKind.PREEMPTION:
@@ -196,7 +199,7 @@ def _allocation_run_time(partition: Partition, app: Application, timer: Timer, n
         return
     if now_ns < allocation.allocated_ns + allocation.spec.timeout_ns:
         return  # the timer of an earlier allocation of this ID (docs/internals/semantics.md, rule 5)
-    why = "the allocation exceeded its execution timeout"
+    why = messages.allocation_timed_out()
     answer = partition.outbox.answer(partition.rm)
     ledger.mark_releasing(partition, app, allocation, Termination.TIMEOUT, now_ns)
     key = allocation.spec.key

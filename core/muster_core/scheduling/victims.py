@@ -83,7 +83,7 @@ def enforce(partition: Partition, decision: QuotaPreemption, now_ns: int) -> Non
     victims = [victim_of(partition, name) for name in dict.fromkeys(decision.victims)]
     balance = GuaranteeBalance(queue)
     for owner, victim in victims:
-        if queue not in owner.queue.path_up() or not is_eligible(victim, over):
+        if queue not in owner.queue.path_up or not is_eligible(victim, over):
             raise BrokenDecision(
                 "quota preemption", f"preempting allocation {victim.id} does not help queue {queue.path}"
             )
@@ -112,9 +112,9 @@ def notify_victims(
     partition.preemptions.reports.append(
         PreemptionReport(running.since_ns, running.queue, running.asks, tuple(running.victims))
     )
-    nobody, no_key = ApplicationId(""), AllocationKey("")
-    owner = running.asks[0][0] if running.asks else nobody
-    timer = Timer(TimerKind.VICTIMS, partition.rm, partition.id, owner, no_key, running.number, running.queue)
+    no_app, no_key = ApplicationId(""), AllocationKey("")
+    app_id = running.asks[0][0] if running.asks else no_app
+    timer = Timer(TimerKind.VICTIMS, partition.rm, partition.id, app_id, no_key, running.number, running.queue)
     partition.outbox.put(TimerSet(timer, now_ns + partition.timing.release_timeout_ns))
     answer = partition.outbox.answer(partition.rm)
     freed = NOTHING
@@ -125,7 +125,7 @@ def notify_victims(
             answer.released.append(Release(partition.id, app.id, victim.spec.key, victim.id, _PREEMPTED, why))
         if app.is_reserving:
             partition.requeue_one(app)  # one more of its members is missing
-    detail, text = Detail.QUEUE_PREEMPTION, f"{len(victims)} allocations are preempted"
+    detail, text = Detail.QUEUE_PREEMPTION, messages.preempting(len(victims))
     partition.note(Notice.QUEUE, running.queue, change=Change.SET, detail=detail, resource=freed, message=text)
 
 
@@ -210,12 +210,12 @@ def _check_rights(
     leaves = list({owner.queue.path: owner.queue for owner, _ in victims}.values())
     pool = CandidatePool(
         partition,
-        [leaf for leaf in leaves if bound.root in leaf.path_up() and is_victim_leaf(leaf, amount)],
+        [leaf for leaf in leaves if bound.root in leaf.path_up and is_victim_leaf(leaf, amount)],
         app.queue,
         priority=min(ask.spec.priority for ask, _ in asks),
         amount=amount,
     )
-    balance = GuaranteeBalance(partition.queues.root, amount, frozenset(queue.path for queue in app.queue.path_up()))
+    balance = GuaranteeBalance(partition.queues.root, amount, frozenset(queue.path for queue in app.queue.path_up))
     for owner, victim in victims:
         if not pool.has(owner, victim):
             raise BrokenDecision("preemption", f"allocation {victim.id} may not be taken for queue {app.queue.path}")

@@ -51,6 +51,9 @@ _REMEMBERED: Final = 2048
 #: What is each ask's own, beside its key.
 OWN_TAGS: Final = (keys.TAG_POD_NAME, keys.TAG_CREATION_TIME)
 
+#: The same of an allocation that is there.
+_OWN_OF_EXISTING: Final = (*OWN_TAGS, keys.TAG_ALLOCATED_AT)
+
 #: What hangs on the name as well.
 _OF_THE_NAME: Final = frozenset({keys.TAG_VOLUMES, keys.TAG_PLACEMENT})
 
@@ -72,6 +75,10 @@ _TERMINATION_TYPES: Final[Mapping[Termination, si_pb2.TerminationType.ValueType]
     Termination.PLACEHOLDER_REPLACED: si_pb2.PLACEHOLDER_REPLACED,
 }
 _TERMINATIONS: Final[Mapping[int, Termination]] = {number: why for why, number in _TERMINATION_TYPES.items()}
+
+#: Maximum bytes of the messages in the cache of existing allocations. They are sorted by node, so those of many
+#: applications alternate.
+_EXISTING_BYTES: Final = 8 << 20
 
 #: Key: identity of the common tags. The tags are stored with the entry, so that no other object can get that identity.
 _LIKE: Final[dict[int, tuple[Mapping[str, str], si_pb2.Allocation]]] = {}
@@ -96,7 +103,8 @@ class Asks:
         """Decodes a request. The message is unchanged afterwards. Raises InvalidField."""
         tags, key = ask.tags, ask.allocationKey
         name, created = tags.get(keys.TAG_POD_NAME), tags.get(keys.TAG_CREATION_TIME)
-        if name is None or created is None or not 0 < len(key) <= NAME_LIMIT or not _is_plain_time(created):
+        created_ns = None if created is None or len(created) > _PLAIN_DIGITS else _plain_time_ns(created)
+        if name is None or created is None or created_ns is None or not 0 < len(key) <= NAME_LIMIT:
             return self._whole(ask)
         del tags[keys.TAG_POD_NAME], tags[keys.TAG_CREATION_TIME]
         ask.allocationKey = ""
@@ -106,7 +114,7 @@ class Asks:
         if like is None:
             found = self._whole(ask)
             return self._remembered(text, found) if _OF_THE_NAME.isdisjoint(found.tags) else found
-        return _alike(like, key, name, created)
+        return _alike(like, key, name, created, created_ns)
 
     def _remembered(self, text: bytes, found: AskSpec) -> AskSpec:
         """Adds the request to the cache of similar requests and returns it."""
@@ -152,12 +160,16 @@ class Asks:
         )
 
 
-def _is_plain_time(text: str) -> bool:
-    """Whether the text is a time in seconds that needs no further check. Others are checked by `moment_of`."""
-    return len(text) <= _PLAIN_DIGITS and text.isascii() and text.isdigit() and int(text) * _SECOND <= QUANTITY_LIMIT
+@lru_cache(maxsize=_REMEMBERED)
+def _plain_time_ns(text: str) -> int | None:
+    """Returns a short time in seconds that needs no further check; None = `moment_of` checks it. Pods share seconds."""
+    if not (text.isascii() and text.isdigit()):
+        return None
+    moment_ns = int(text) * _SECOND
+    return moment_ns if moment_ns <= QUANTITY_LIMIT else None
 
 
-def _alike(like: AskSpec, key: str, name: str, created: str) -> AskSpec:
+def _alike(like: AskSpec, key: str, name: str, created: str, created_ns: int) -> AskSpec:
     """Returns a request that differs from `like` only in these values, which are valid."""
     tags = {**like.common, keys.TAG_POD_NAME: name, keys.TAG_CREATION_TIME: created}
     return AskSpec(
@@ -181,7 +193,7 @@ def _alike(like: AskSpec, key: str, name: str, created: str) -> AskSpec:
         like.facts,
         like.allow_preempt_self,
         like.allow_preempt_other,
-        int(created) * _SECOND,
+        created_ns,
         like.common,
     )
 
@@ -194,6 +206,9 @@ class AllocationDecoder:
         #: Amounts of existing pods and of nodes, which have to count.
         self.counted = AmountReader(limits.QUANTITY, counts=True)
         self._asks = Asks(partitions, AmountReader(limits.QUANTITY))
+        #: Without its own tags, by the message without what is its own.
+        self._known: dict[bytes, AllocationSpec] = {}
+        self._known_bytes = 0
 
     def read(self, request: si_pb2.AllocationRequest) -> Intake:
         """Decodes requests, existing allocations, releases and confirmations."""
@@ -203,7 +218,8 @@ class AllocationDecoder:
         events = intake.events
         for number, ask in enumerate(request.asks):
             try:
-                check_count(number, "asks")
+                if number >= limits.ITEMS_PER_MESSAGE:
+                    raise too_many("asks")
                 events.append(AskAdded(self._asks.read(ask)))
             except InvalidField as unfit:
                 rejected_asks.append(rejection(ask, unfit))
@@ -231,9 +247,46 @@ class AllocationDecoder:
         return intake
 
     def existing(self, allocation: si_pb2.Allocation, intake: Intake, *, node: str) -> AllocationSpec:
-        """`node`: where it was reported; empty = it has to say so itself. It is there and counts: of what cannot be
-        taken of its tags only that is left out, and reported.
+        """Decodes an allocation that is there. The message is unchanged afterwards. Raises InvalidField.
+
+        `node`: where it was reported; empty = it has to say so itself. It counts: of what cannot be taken of its tags
+        only that is left out, and reported.
         """
+        tags, key, identity, at = (
+            allocation.allocationTags,
+            allocation.allocationKey,
+            allocation.allocationID,
+            allocation.nodeID,
+        )
+        is_long = len(identity) > NAME_LIMIT or len(tags) > limits.TAGS_PER_ITEM
+        own = {tag: tags[tag] for tag in _OWN_OF_EXISTING if tag in tags}
+        if not node or at not in ("", node) or not 0 < len(key) <= NAME_LIMIT or is_long or _is_long(own):
+            return self._whole(allocation, intake, node=node)
+        for tag in own:
+            del tags[tag]
+        allocation.allocationKey = allocation.allocationID = allocation.nodeID = ""
+        text = allocation.SerializeToString()
+        tags.update(own)
+        allocation.allocationKey, allocation.allocationID, allocation.nodeID = key, identity, at
+        like = self._known.get(text)
+        return (
+            self._first(text, allocation, intake, node) if like is None else _alike_on(like, key, identity, node, own)
+        )
+
+    def _first(self, text: bytes, allocation: si_pb2.Allocation, intake: Intake, node: str) -> AllocationSpec:
+        """Decodes the first allocation of its kind, which later ones may resemble."""
+        warnings = len(intake.answers)
+        found = self._whole(allocation, intake, node=node)
+        if len(text) <= _LONGEST and len(intake.answers) == warnings and _OF_THE_NAME.isdisjoint(found.tags):
+            if self._known_bytes + len(text) > _EXISTING_BYTES:
+                self._known.clear()
+                self._known_bytes = 0
+            self._known_bytes += len(text)
+            common = {tag: value for tag, value in found.tags.items() if tag not in _OWN_OF_EXISTING}
+            self._known[text] = replace(found, tags=common)
+        return found
+
+    def _whole(self, allocation: si_pb2.Allocation, intake: Intake, *, node: str) -> AllocationSpec:
         tags, pod = self._properties(allocation, intake)
         group = values.group(allocation.taskGroupName)
         key = values.allocation_key(allocation.allocationKey)
@@ -308,10 +361,39 @@ class AllocationDecoder:
         )
 
 
-def check_count(number: int, what: str) -> None:
-    """Checks the number of items of one kind in a message. Raises InvalidField."""
-    if number >= limits.ITEMS_PER_MESSAGE:
-        raise InvalidField("the message", f"has more than {limits.ITEMS_PER_MESSAGE} {what}: send several messages")
+def _is_long(own: Mapping[str, str]) -> bool:
+    return any(len(value) > NAME_LIMIT for value in own.values())
+
+
+def _alike_on(like: AllocationSpec, key: str, identity: str, node: str, own: Mapping[str, str]) -> AllocationSpec:
+    """Returns an allocation that differs from `like` only in these values. Raises InvalidField for its times."""
+    return AllocationSpec(
+        like.partition,
+        like.application,
+        AllocationKey(key),
+        AllocationId(identity) if identity else allocation_id(AllocationKey(key), 0),
+        NodeId(node),
+        like.resources,
+        like.group,
+        like.placeholder,
+        like.originator,
+        like.priority,
+        like.namespace,
+        {**like.tags, **own},
+        like.facts,
+        like.foreign,
+        like.required_node,
+        like.allow_preempt_self,
+        like.allow_preempt_other,
+        values.moment_of(own, keys.TAG_CREATION_TIME, _SECOND),
+        values.moment_of(own, keys.TAG_ALLOCATED_AT, _MILLISECOND),
+        like.unverified,
+    )
+
+
+def too_many(what: str) -> InvalidField:
+    """Returns the error of the items that exceed the maximum of one kind in a message."""
+    return InvalidField("the message", f"has more than {limits.ITEMS_PER_MESSAGE} {what}: send several messages")
 
 
 _Item = si_pb2.AllocationAsk | si_pb2.Allocation | si_pb2.AllocationRelease | si_pb2.AllocationAskRelease

@@ -15,7 +15,7 @@ from muster_core.model.records import EventRecorded, Notice
 from muster_core.model.resources import Limit, Resources
 from muster_core.model.specs import ApplicationSpec, GangStyle, NamespaceQuota
 from muster_core.si import pod_tags, values
-from muster_core.si.allocations import Intake, check_count
+from muster_core.si.allocations import Intake, too_many
 from muster_core.si.pod_tags import AmountReader, Partitions
 from muster_core.si.values import NAME_LIMIT, InvalidField
 from muster_si import keys, si_pb2
@@ -108,7 +108,8 @@ class ApplicationDecoder:
         intake = Intake()
         for number, new in enumerate(request.new):
             try:
-                check_count(number, "applications")
+                if number >= limits.ITEMS_PER_MESSAGE:
+                    raise too_many("applications")
                 intake.events.append(ApplicationAdded(self._application(new, intake)))
             except InvalidField as unfit:
                 intake.answers.append(ApplicationRejected(self._rm, values.shown(new.applicationID), str(unfit)))

@@ -234,7 +234,8 @@ class EventStore:
         self.stored = 0
         self._ring = Ring(capacity)
         self._lag = lag
-        self._streams: dict[Stream, str] = {}
+        #: Open streams with the host of the reader and the time at which it connected.
+        self._streams: dict[Stream, tuple[str, int]] = {}
         self._hosts: Counter[str] = Counter()
         self._most = MOST_STREAMS
         self._most_per_host = MOST_STREAMS_PER_HOST
@@ -261,7 +262,7 @@ class EventStore:
         records = self._ring.since(start, count) if lowest <= start < after else None
         return Batch(self.instance, lowest, after - 1, records)
 
-    def subscribe(self, host: str, count: int = 0) -> Stream:
+    def subscribe(self, host: str, count: int = 0, now_ns: int = 0) -> Stream:
         """Opens a stream that starts `count` records ago. The reader closes it. Raises TooManyStreams."""
         if len(self._streams) >= self._most:
             raise TooManyStreams(f"{self._most} streams of events are open, which is the most (event.maxStreams)")
@@ -271,7 +272,7 @@ class EventStore:
         first = max(self._ring.next_id - count, self._ring.lowest_id)
         # Requested past records do not count as lag.
         stream = Stream(self._ring, first, self._forget, self._lag + self._ring.next_id - first)
-        self._streams[stream] = host
+        self._streams[stream] = (host, now_ns)
         self._hosts[host] += 1
         return stream
 
@@ -280,13 +281,17 @@ class EventStore:
         for stream in list(self._streams):
             stream.close()
 
+    def readers(self) -> list[tuple[str, int]]:
+        """Returns the hosts of the open streams, and when they connected."""
+        return list(self._streams.values())
+
     @property
     def open_streams(self) -> int:
         """Number of open streams."""
         return len(self._streams)
 
     def _forget(self, stream: Stream) -> None:
-        host = self._streams.pop(stream)
+        host, _ = self._streams.pop(stream)
         self._hosts[host] -= 1
         if not self._hosts[host]:
             del self._hosts[host]

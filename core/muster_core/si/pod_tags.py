@@ -363,6 +363,7 @@ _PLACEMENTS: Final[Mapping[str, GangPlacement]] = {
     keys.PLACEMENT_RESERVE: GangPlacement.RESERVE,
     keys.PLACEMENT_ATOMIC: GangPlacement.ATOMIC,
     keys.PLACEMENT_DIRECT: GangPlacement.DIRECT,
+    keys.PLACEMENT_AUTO: GangPlacement.AUTO,
 }
 
 

@@ -210,7 +210,7 @@ def topology(text: str) -> Topology:
 def moment_ns(text: str, unit_ns: int) -> int:
     """Converts a time since the epoch, given as an integer of `unit_ns`."""
     if not text.isascii() or not text.isdigit() or len(text) > _DIGITS_OF_A_TIME:
-        raise InvalidField(text[:32] or "an empty text", "is not a time")
+        raise InvalidField(text[:32] or "an empty string", "is not a time")
     moment = int(text) * unit_ns
     if moment > QUANTITY_LIMIT:
         raise InvalidField(text, "is too far in the future")

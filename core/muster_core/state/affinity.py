@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Final, Generic, TypeVar
 
-from muster_core.model import limits
+from muster_core.model import limits, messages
 from muster_core.model.constraints import (
     ANY_NAMESPACE,
     LABEL_PREFIX,
@@ -97,10 +97,7 @@ class SelectorLabels:
         most = limits.SELECTOR_LABELS_PER_READING_NAMESPACE
         if charged + len(reads) <= most or charged + (new := len(self.unread(reads))) <= most or not new:
             return ""
-        return (
-            f"label selectors of pods in namespace {namespace!r} read {charged} different labels, this one {new} more,"
-            f" the limit is {most}: use fewer labels in selectors"
-        )
+        return messages.too_many_selector_labels(namespace, charged, new, most)
 
     def begin(self, reads: Iterable[Read], payer: str = "") -> None:
         """Stores these labels, without readers so far, for a pod of the namespace `payer`.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeVar
 
 from muster_core.model.constraints import Tags
 from muster_core.model.decisions import PlaceholderReplacement, ReasonKind, UnschedulableReason
@@ -20,6 +20,7 @@ from muster_core.state.reservations import GangKey
 #: Instance type of nodes without one.
 UNKNOWN_TYPE: Final = "UNKNOWN"
 _SECOND: Final = 1_000_000_000
+_Name = TypeVar("_Name", AllocationId, AllocationKey)
 
 
 @dataclass(slots=True, eq=False)
@@ -67,6 +68,11 @@ class Gang:
     granted: bool = False
     #: Live placeholders by task group, oldest first.
     live: dict[TaskGroup, dict[AllocationId, None]] = field(default_factory=dict)
+    #: The virtual placeholders among them, and the requests of virtual placeholders, by task group.
+    live_virtual: dict[TaskGroup, dict[AllocationId, None]] = field(default_factory=dict)
+    asked_virtual: dict[TaskGroup, dict[AllocationKey, None]] = field(default_factory=dict)
+    #: Requests of placeholder pods whose slot a member took that was bound by another client, by task group.
+    surplus: dict[TaskGroup, int] = field(default_factory=dict)
     groups: dict[TaskGroup, GroupCount] = field(default_factory=dict)
     over: bool = False
     #: The resource manager gave it up: what is released has not timed out.
@@ -120,6 +126,8 @@ class Ask:
     reported_kind: ReasonKind | None = None
     #: Time since when it waits.
     asked_ns: int = 0
+    #: Time since when it fits on no node; 0 = it waits for something else.
+    unschedulable_ns: int = 0
     #: Time of the last preemption attempt; 0 = never.
     attempted_ns: int = 0
     #: Preemption is releasing allocations for it (REST: triggeredPreemption).
@@ -186,8 +194,8 @@ class Application:  # long: every write to an application goes through here
     are_classes_unsorted: bool = False
     #: Why the last attempt did not schedule requests of a class.
     refusals: dict[AskClass, UnschedulableReason] = field(default_factory=dict)
-    #: Waiting requests, by class, whose reason must be reported although newer requests of their class have it: they
-    #: lost their node reservation, or were added before others.
+    #: Waiting requests, by class, that need a report although newer requests of their class have it: they lost their
+    #: node reservation, or were added before others.
     to_report: dict[AskClass, dict[AllocationKey, None]] = field(default_factory=dict)
     #: Some request needed more than one allocation.
     has_multiple: bool = False
@@ -239,6 +247,8 @@ class Application:  # long: every write to an application goes through here
     ending: bool = False
     #: Number of the completing timer.
     completing: int = 0
+    #: Its resource manager removed it: it is Completing, and unknown to its resource manager.
+    removed: bool = False
 
     id: ApplicationId = field(init=False)
     #: Application ID that users see.
@@ -271,6 +281,8 @@ class Application:  # long: every write to an application goes through here
         self.has_multiple = self.has_multiple or spec.max_allocations > 1
         self.asks[spec.key] = ask
         _let_wait(self, ask)
+        if spec.is_virtual:
+            self.gang.asked_virtual.setdefault(spec.group, {})[spec.key] = None
         if spec.placeholder:
             self.placeholder_asks += 1
         else:
@@ -282,6 +294,8 @@ class Application:  # long: every write to an application goes through here
         spec = ask.spec
         del self.asks[spec.key]
         self._stop_waiting(ask)
+        if spec.is_virtual:
+            _discard(self.gang.asked_virtual, spec.group, spec.key)
         if spec.placeholder:
             self.placeholder_asks -= 1
         else:
@@ -323,6 +337,8 @@ class Application:  # long: every write to an application goes through here
             self.ids[spec.key] = (*self.ids.get(spec.key, ()), allocation.id)
         if spec.placeholder:
             self.gang.live.setdefault(spec.group, {})[allocation.id] = None
+            if spec.is_virtual:
+                self.gang.live_virtual.setdefault(spec.group, {})[allocation.id] = None
         else:
             self.real_allocations += 1
             self.had_real = True
@@ -374,10 +390,9 @@ class Application:  # long: every write to an application goes through here
             _let_wait(self, ask)
 
     def _no_longer_live(self, allocation: Allocation) -> None:
-        group = self.gang.live[allocation.spec.group]
-        del group[allocation.id]
-        if not group:
-            del self.gang.live[allocation.spec.group]
+        _discard(self.gang.live, allocation.spec.group, allocation.id)
+        if allocation.spec.is_virtual:
+            _discard(self.gang.live_virtual, allocation.spec.group, allocation.id)
         self.gang.reserved = self.gang.reserved.plus(allocation.spec.resources, -1)
 
     def _stop_waiting(self, ask: Ask) -> None:
@@ -394,6 +409,13 @@ class Application:  # long: every write to an application goes through here
                 self.priorities.replace(ask.kind.priority, None)
                 self.refusals.pop(ask.kind, None)
                 self.to_report.pop(ask.kind, None)
+
+
+def _discard(by_group: dict[TaskGroup, dict[_Name, None]], group: TaskGroup, name: _Name) -> None:
+    names = by_group[group]
+    del names[name]
+    if not names:
+        del by_group[group]
 
 
 def _let_wait(app: Application, ask: Ask) -> None:

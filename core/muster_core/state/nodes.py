@@ -328,6 +328,7 @@ class NodeTable:  # long: every write to a node goes through here
         "points",
         "reciprocals",
         "refused",
+        "reserved",
         "rows",
         "score_cache",
         "taints",
@@ -359,6 +360,8 @@ class NodeTable:  # long: every write to a node goes through here
         self.reciprocals: dict[str, FloatColumn] = {}
         #: Cache of placement/node_search: node keys per request shape.
         self.score_cache = NodeScoreCache()
+        #: Nodes with a node reservation. `scheduling` maintains it; the table never reads it.
+        self.reserved = Flags()
         self._cordoned = Flags()
         #: Nodes that the predicate callback refused, with its reason, per request shape.
         self.refused: dict[Hashable, dict[NodeId, str]] = {}
@@ -398,6 +401,7 @@ class NodeTable:  # long: every write to a node goes through here
         self.images.add(row, spec.images)
         self.pods_on_nodes.attachments.node(row, spec.storage)
         self._open.set(row, value=not draining)
+        self.reserved.set(row, value=False)
         self._records[spec.id] = NodeRecord(spec, NodeState.DRAINING if draining else NodeState.SCHEDULABLE)
         self.reciprocals.clear()
         self.score_cache.forget()

@@ -73,7 +73,7 @@ def due(partition: OrderingContext, queue: Queue, name: str) -> int:
     guaranteed = queue.guaranteed[name]
     if guaranteed:
         return guaranteed
-    for above in queue.path_up():
+    for above in queue.path_up:
         bound = above.max.get(name)
         if bound is not None:
             return bound

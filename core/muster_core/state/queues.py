@@ -162,10 +162,13 @@ class Queue:
     shares: Shares = field(default_factory=Shares)
     #: Ancestors, root last. A queue never moves.
     above: tuple[Queue, ...] = field(init=False)
+    #: This queue and its ancestors.
+    path_up: tuple[Queue, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         """Stores the ancestors, because every request and decision walks up to root."""
-        self.above = (self.parent, *self.parent.above) if self.parent is not None else ()
+        self.above = self.parent.path_up if self.parent is not None else ()
+        self.path_up = (self, *self.above)
 
     @property
     def pending(self) -> Resources:
@@ -186,10 +189,6 @@ class Queue:
     def is_empty(self) -> bool:
         """Whether it has neither children nor applications."""
         return not self.children and not self.applications
-
-    def path_up(self) -> tuple[Queue, ...]:
-        """This queue and its ancestors up to root."""
-        return (self, *self.above)
 
 
 @dataclass(slots=True, eq=False)

@@ -26,6 +26,7 @@ from muster_core.model.resources import NOTHING, Resources
 from muster_core.model.specs import AllocationSpec, ApplicationSpec, AskSpec
 from muster_core.model.states import ApplicationState, ManagerState, QueueState
 from muster_core.state.applications import Allocation, Application
+from muster_core.state.node_demand import NodeDemand
 from muster_core.state.nodes import NodeTable
 from muster_core.state.queues import QueueTree, new_tree
 from muster_core.state.request_classes import UnschedulableClasses
@@ -166,6 +167,11 @@ class Partition:
     ended_applications: dict[ApplicationId, Application] = field(default_factory=dict)
     #: Estimated bytes of `history`.
     history_bytes: int = 0
+    #: Applications that their resource manager removed and that are still Completing, oldest first. They are part of
+    #: `applications`, too.
+    removed: dict[ApplicationId, Application] = field(default_factory=dict)
+    #: Estimated bytes of `removed`.
+    removed_bytes: int = 0
     #: Number of ended applications by queue and final state. Never decreases.
     ended: dict[tuple[QueuePath, ApplicationState], int] = field(default_factory=dict)
     #: Timer of the oldest ended application; 0 = none.
@@ -190,6 +196,8 @@ class Partition:
     unschedulable_classes: UnschedulableClasses = field(default_factory=UnschedulableClasses)
     #: Which application is tried next, and why the others wait.
     scheduling: SchedulingQueue = field(init=False)
+    #: Requests that wait for nodes, as far as they are reported as such.
+    node_demand: NodeDemand = field(init=False)
     #: Time of the last search for a node to empty.
     searched_ns: int = 0
     #: Number of consecutive failed cycles, and the end of the backoff; 0 = no backoff.
@@ -204,8 +212,9 @@ class Partition:
     outbox: Outbox = field(default_factory=Outbox)
 
     def __post_init__(self) -> None:
-        """Creates the scheduling queue."""
+        """Creates the scheduling queue and the demand for nodes."""
         self.scheduling = SchedulingQueue(self)
+        self.node_demand = NodeDemand(self)
 
     @property
     def blocking_reasons(self) -> UnschedulableApplications:
@@ -295,6 +304,10 @@ class Partition:
     def requeue_all(self) -> None:
         """Makes all waiting applications active. Rare, because most changes only affect some blocking reasons."""
         self.scheduling.requeue_all()
+
+    def demand_orders(self, app: Application | None) -> list[LeafQueue]:
+        """Returns the ordered sets of the demand for nodes with the application; None = all."""
+        return self.node_demand.orders(app)
 
     def open(self, line: LeafQueue | None) -> None:
         """Makes the first applications with this blocking reason active, until one of them is refused again."""

@@ -93,6 +93,10 @@ class SchedulingContext(ordering.OrderingContext, Protocol):
     queues: QueueTree
     waiting: dict[QueuePath, None]
 
+    def demand_orders(self, app: Application | None) -> list[LeafQueue]:
+        """Returns the ordered sets of the demand for nodes with the application; None = all."""
+        ...
+
 
 class ApplicationHeap:
     """Names ordered by their keys. Replaced and removed entries stay in the heap until they reach the top."""
@@ -321,7 +325,7 @@ class UnschedulableApplications:
     """Unschedulable applications of a partition by blocking reason."""
 
     cluster: SchedulingContext
-    lines: dict[BlockingReason, LeafQueue] = field(default_factory=dict)
+    entries: dict[BlockingReason, LeafQueue] = field(default_factory=dict)
     #: Those without a feasible node, by class and count.
     by_kind: dict[AskClass, dict[int, LeafQueue]] = field(default_factory=dict)
     #: Those over a quota, by its subject.
@@ -334,43 +338,43 @@ class UnschedulableApplications:
 
     def is_first(self, app: ApplicationId) -> bool:
         """Whether the application is active because one of its blocking reasons may no longer apply."""
-        return any(app in line.heads for line in self.blocked.get(app, {}).values())
+        return any(app in entry.heads for entry in self.blocked.get(app, {}).values())
 
     def before_nodes(self) -> Iterator[LeafQueue]:
         """Yields the sets that any additional resources of nodes may unblock."""
-        for lines in self.by_kind.values():
-            yield from lines.values()
+        for entries in self.by_kind.values():
+            yield from entries.values()
         for held in self.by_node.values():
             yield from held.values()
         yield from self.together.values()
 
-    def line(self, blocking_reason: BlockingReason) -> LeafQueue:
+    def entry(self, blocking_reason: BlockingReason) -> LeafQueue:
         """Returns the set of a blocking reason. Creates it if needed."""
-        line = self.lines.get(blocking_reason)
-        if line is not None:
-            return line
-        line = self.lines[blocking_reason] = LeafQueue(self.cluster)
+        entry = self.entries.get(blocking_reason)
+        if entry is not None:
+            return entry
+        entry = self.entries[blocking_reason] = LeafQueue(self.cluster)
         match blocking_reason:
             case NoNodeFits(kind, count):
-                self.by_kind.setdefault(kind, {})[count] = line
+                self.by_kind.setdefault(kind, {})[count] = entry
             case QuotaExceeded():
-                self.by_holder.setdefault(blocking_reason.holder, {})[blocking_reason] = line
+                self.by_holder.setdefault(blocking_reason.holder, {})[blocking_reason] = entry
             case MembersDoNotFit(app):
-                self.together[app] = line
+                self.together[app] = entry
             case NodeNotReserved(app, node):
-                self.by_node.setdefault(node, {})[app] = line
+                self.by_node.setdefault(node, {})[app] = entry
             case _:
                 pass
-        return line
+        return entry
 
     def forget(self, blocking_reason: BlockingReason) -> None:
         """Removes the set of a blocking reason after its last application has left."""
-        del self.lines[blocking_reason]
+        del self.entries[blocking_reason]
         match blocking_reason:
             case NoNodeFits(kind, count):
-                lines = self.by_kind[kind]
-                del lines[count]
-                if not lines:
+                entries = self.by_kind[kind]
+                del entries[count]
+                if not entries:
                     del self.by_kind[kind]
             case QuotaExceeded():
                 rooms = self.by_holder[blocking_reason.holder]
@@ -406,7 +410,7 @@ class SchedulingQueue:  # long: every way in which the order changes
         #: Queues with a changed key, latest last, with the number of the change.
         self._moved: dict[QueuePath, int] = {}
         self._moves = 0
-        #: The last change that a line has read.
+        #: The last change that an entry has read.
         self._caught_up = 0
         #: Leaves that are skipped for the rest of this cycle.
         self._paused: dict[QueuePath, None] = {}
@@ -452,64 +456,65 @@ class SchedulingQueue:  # long: every way in which the order changes
         """Sets the blocking reasons of the application. These reasons count as valid again."""
         self.leave(app)
         for blocking_reason in blocking_reasons:
-            line = self.blocking_reasons.line(blocking_reason)
-            self.close(line)
-            line.enter(app)
-            self.blocking_reasons.blocked.setdefault(app.id, {})[blocking_reason] = line
+            entry = self.blocking_reasons.entry(blocking_reason)
+            self.close(entry)
+            entry.enter(app)
+            self.blocking_reasons.blocked.setdefault(app.id, {})[blocking_reason] = entry
 
     def leave(self, app: Application) -> None:
-        """Remove the application from all lines."""
-        for blocking_reason, line in self.blocking_reasons.blocked.pop(app.id, {}).items():
-            line.remove(app)
-            line.heads.pop(app.id, None)
-            if line.is_open and line.orders:
-                self._headless[line] = None
-            elif not line.orders and self.blocking_reasons.lines.get(blocking_reason) is line:
-                self.close(line)
+        """Remove the application from all entries."""
+        for blocking_reason, entry in self.blocking_reasons.blocked.pop(app.id, {}).items():
+            entry.remove(app)
+            entry.heads.pop(app.id, None)
+            if entry.is_open and entry.orders:
+                self._headless[entry] = None
+            elif not entry.orders and self.blocking_reasons.entries.get(blocking_reason) is entry:
+                self.close(entry)
                 self.blocking_reasons.forget(blocking_reason)
 
-    def open(self, line: LeafQueue | None) -> None:
-        """Open the line: try its applications in order until one of them is unschedulable again."""
-        if line is not None and not line.is_open:
-            line.is_open = True
-            self._headless[line] = None
+    def open(self, entry: LeafQueue | None) -> None:
+        """Open the entry: try its applications in order until one of them is unschedulable again."""
+        if entry is not None and not entry.is_open:
+            entry.is_open = True
+            self._headless[entry] = None
 
-    def close(self, line: LeafQueue) -> None:
-        """Close the line: nothing has changed for its applications."""
-        if not line.is_open:
+    def close(self, entry: LeafQueue) -> None:
+        """Close the entry: nothing has changed for its applications."""
+        if not entry.is_open:
             return
-        line.is_open = False
-        self._headless.pop(line, None)
-        heads, line.heads = line.heads, {}
+        entry.is_open = False
+        self._headless.pop(entry, None)
+        heads, entry.heads = entry.heads, {}
         for name in heads:
             if name not in self.requeued and not self.blocking_reasons.is_first(name):
                 self.active.remove(self._cluster.applications[name])
 
-    def is_headless(self, line: LeafQueue) -> bool:
-        """Whether the first applications of an open line become active at the next attempt."""
-        return line in self._headless
+    def is_headless(self, entry: LeafQueue) -> bool:
+        """Whether the first applications of an open entry become active at the next attempt."""
+        return entry in self._headless
 
     # -- keys --
 
     def moved(self, queue: Queue) -> None:
         """The keys of a queue and of those above it may be others now."""
         moved = self._moved
-        if moved.get(queue.path) == self._moves > self._caught_up:
-            return  # it was the last change, and nobody has read it yet
+        if moved.get(queue.path, 0) > self._caught_up:
+            return  # no entry has read its last change yet, nor those of the queues above it
         self._moves += 1
-        for one in queue.path_up():
+        for one in queue.path_up:
             moved.pop(one.path, None)
             moved[one.path] = self._moves
 
     def moved_in_leaf(self, app: Application) -> None:
         """The key of an application may be another one now."""
-        for line in (self.active, *self.blocking_reasons.blocked.get(app.id, {}).values()):
-            line.moved(app)
+        blocked = self.blocking_reasons.blocked.get(app.id, {})
+        for entry in (self.active, *blocked.values(), *self._cluster.demand_orders(app)):
+            entry.moved(app)
 
     def renew_all(self) -> None:
         """All keys may be others now, and of another kind: compute them again."""
-        for line in (self.active, *self.blocking_reasons.lines.values()):
-            line.renew_all()
+        for entry in (self.active, *self.blocking_reasons.entries.values(), *self._cluster.demand_orders(None)):
+            entry.renew_all()
 
     def removed(self, queue: Queue) -> None:
         """The queue was removed; no application is in it."""
@@ -530,6 +535,18 @@ class SchedulingQueue:  # long: every way in which the order changes
                 return None
             queue = self._cluster.queues.by_path[QueuePath(path)]
         return queue
+
+    def first_of(self, entry: LeafQueue) -> Application | None:
+        """Returns the first application of an ordered set, or None."""
+        entry.catch_up(self._moved, self._moves)
+        self._caught_up = self._moves
+        queue = self._cluster.queues.root
+        while not queue.is_leaf:
+            path = entry.first(queue)
+            if path is None:
+                return None
+            queue = self._cluster.queues.by_path[QueuePath(path)]
+        return self._application(entry.first(queue))
 
     def next_application(self, leaf: Queue) -> Application | None:
         """The application of the leaf's next attempt."""
@@ -570,27 +587,27 @@ class SchedulingQueue:  # long: every way in which the order changes
     def _activate_heads(self) -> None:
         """Makes the first applications of blocking reasons that may no longer apply active, some reasons at a time."""
         while self._headless:
-            lines = list(islice(self._headless, _AT_ONCE))
-            for line in lines:
-                del self._headless[line]
-                line.catch_up(self._moved, self._moves)
+            entries = list(islice(self._headless, _AT_ONCE))
+            for entry in entries:
+                del self._headless[entry]
+                entry.catch_up(self._moved, self._moves)
                 self._caught_up = self._moves
-                self._activate(line, self._cluster.queues.root, is_first=True)
+                self._activate(entry, self._cluster.queues.root, is_first=True)
             if self.active.orders:
                 return
 
-    def _activate(self, line: LeafQueue, queue: Queue, *, is_first: bool) -> None:
+    def _activate(self, entry: LeafQueue, queue: Queue, *, is_first: bool) -> None:
         """Activates the first application below a queue, and on each level the first one of the second entry."""
-        names = [line.first(queue)]
+        names = [entry.first(queue)]
         if is_first and not (queue.is_leaf and queue.policies.order is ApplicationOrder.FIFO):
-            names.append(line.second(queue))
+            names.append(entry.second(queue))
         for index, name in enumerate(names):
             if name is None:
                 continue
             if queue.is_leaf:
                 app = self._cluster.applications[ApplicationId(name)]
-                line.heads[app.id] = None
+                entry.heads[app.id] = None
                 self.active.enter(app)
             else:
                 child = self._cluster.queues.by_path[QueuePath(name)]
-                self._activate(line, child, is_first=is_first and not index)
+                self._activate(entry, child, is_first=is_first and not index)

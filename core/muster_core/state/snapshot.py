@@ -22,7 +22,7 @@ from muster_core.model.constraints import (
     Target,
     matches,
 )
-from muster_core.model.decisions import Decision, UnschedulableReason
+from muster_core.model.decisions import Decision, ReasonKind, UnschedulableReason
 from muster_core.model.ids import NO_NODE, AllocationKey, NodeId
 from muster_core.model.resources import Resources
 from muster_core.model.specs import NO_POD, PodOnNode
@@ -330,7 +330,10 @@ def volumes_of(snapshot: Snapshot, *kinds: AskClass) -> Choice:
     return snapshot.assumptions.choice(claims)
 
 
+_WAITING_FOR_NODES: Final = (ReasonKind.NODES, ReasonKind.CLUSTER, ReasonKind.RESERVED)
+
+
 def has_unreported(app: Application, kind: AskClass) -> bool:
-    """Whether the reason of a request of the class must be reported. New requests are last, or in `to_report`."""
-    keys = app.waiting[kind]
-    return app.asks[next(reversed(keys))].reported_kind is None or bool(app.to_report.get(kind))
+    """Whether a request of the class is not reported as waiting for nodes. New requests are last, or in `to_report`."""
+    reported = app.asks[next(reversed(app.waiting[kind]))].reported_kind
+    return reported not in _WAITING_FOR_NODES or bool(app.to_report.get(kind))

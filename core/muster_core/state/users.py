@@ -88,16 +88,12 @@ class UserLedger:
         Selects the group of the application, which then stays the same, as in YuniKorn.
         """
         group = app.group = self.group_of(app)
-        for queue in app.queue.path_up():
+        user = app.spec.user
+        for queue in app.queue.path_up:
             path = queue.path
-            user = app.spec.user
-            yield (
-                LimitSubject(LimitSubjectKind.USER, user, path),
-                self.users.setdefault(user, {}).setdefault(path, Account()),
-            )
+            yield LimitSubject(LimitSubjectKind.USER, user, path), _opened(self.users, user, path)
             if group:
-                account = self.groups.setdefault(group, {}).setdefault(path, Account())
-                yield LimitSubject(LimitSubjectKind.GROUP, group, path), account
+                yield LimitSubject(LimitSubjectKind.GROUP, group, path), _opened(self.groups, group, path)
 
     def close(self, app: Application) -> None:
         """Removes accounts of the application without usage."""
@@ -105,7 +101,7 @@ class UserLedger:
             mine = accounts.get(name)
             if mine is None:
                 continue
-            for path in [queue.path for queue in app.queue.path_up()]:
+            for path in [queue.path for queue in app.queue.path_up]:
                 if path in mine and mine[path].is_idle:
                     del mine[path]
             if not mine:
@@ -122,7 +118,7 @@ class UserLedger:
         used, quota_reservation = app.allocated + app.gang.allocated, app.gang.quota_reservation
         preempting = sum((one.spec.resources for one in app.allocations.values() if one.preemption), NOTHING)
         for name, times in ((before, -1), (group, 1)):
-            for queue in app.queue.path_up() if name else ():
+            for queue in app.queue.path_up if name else ():
                 account = self.groups.setdefault(name, {}).setdefault(queue.path, Account())
                 account.allocated = account.allocated.plus(used, times)
                 account.preempting = account.preempting.plus(preempting, times)
@@ -143,7 +139,7 @@ class UserLedger:
         """
         if app.group is not None:
             return app.group
-        for queue in app.queue.path_up():
+        for queue in app.queue.path_up:
             if queue.limits:
                 named = self._index(queue).groups
                 mine = next((group for group in named if group != ANYONE and group in app.spec.groups), "")
@@ -153,7 +149,7 @@ class UserLedger:
 
     def limits(self, app: Application) -> Iterator[tuple[LimitSubject, QuotaLimit, Account]]:
         """Yields the limits of the application's user and group on its path, leaf first."""
-        for queue in app.queue.path_up():
+        for queue in app.queue.path_up:
             if not queue.limits:
                 continue
             index = self._index(queue)
@@ -175,3 +171,12 @@ class UserLedger:
             groups = {group: limit for limit in queue.limits for group in limit.groups}
             known = self._indices[queue.path] = _Index(queue.limits, users, groups)
         return known
+
+
+def _opened(accounts: Accounts, name: str, path: QueuePath) -> Account:
+    """Returns the account. Creates it if it is missing."""
+    mine = accounts.setdefault(name, {})
+    account = mine.get(path)
+    if account is None:
+        account = mine[path] = Account()
+    return account

@@ -222,11 +222,28 @@ def _at_start(key: str, default: str, meaning: str) -> Setting:
     return Setting(key, default, Takes.AT_START, meaning)
 
 
-CLOCKS: Final = (
+TIMEOUTS: Final = (
     _at_once(
         settings.GANG_PLACEMENT,
         "Reserve",
-        "placement mode of gangs without `gangPlacement`: `Reserve`, `Atomic` or `Direct`; changes apply to new gangs",
+        "placement mode of gangs without `gangPlacement`: `Reserve`, `Atomic`, `Direct` or `Auto`; changes apply to "
+        "new gangs",
+    ),
+    _at_start(
+        settings.MEMBER_QUIET_PERIOD,
+        "500ms",
+        "`Auto`: absent members get placeholder pods when no member has appeared or ended for this time",
+    ),
+    _at_start(
+        settings.MEMBER_WAIT,
+        "5s",
+        "`Auto`: absent members get placeholder pods after this time even if members still appear or end",
+    ),
+    _at_start(
+        settings.PROVISIONING_REQUEST,
+        "",
+        "a ProvisioningRequest of this class is created for each gang that waits for nodes: "
+        "`check-capacity.autoscaling.x-k8s.io` or `best-effort-atomic-scale-up.autoscaling.x-k8s.io`; empty = none",
     ),
     _at_once(
         keys.EXTRA_PLACEHOLDER_TIMEOUT,
@@ -268,6 +285,11 @@ CLOCKS: Final = (
     ),
     _at_once(keys.EXTRA_RESERVATION_TIMEOUT, "1h", "how long a node stays reserved for a pod"),
     _at_once(keys.EXTRA_PREEMPTION_INTERVAL, "15s", "minimum time between two preemption attempts of a pod"),
+    _at_once(
+        keys.EXTRA_SCALE_UP_DELAY,
+        "0s",
+        "how long preemption for a pod that fits on no node waits for a cluster autoscaler to add a node",
+    ),
     _at_once(
         keys.EXTRA_EMPTY_NODE_INTERVAL,
         "0s",
@@ -377,7 +399,7 @@ SUBSYSTEMS: Final = frozenset({"admission", "core", "deprecation", "kubernetes",
 #: Settings by heading, in the order of the documentation.
 CATALOGUE: Final[Mapping[str, tuple[Setting, ...]]] = MappingProxyType(
     {
-        "Gangs and timeouts": CLOCKS,
+        "Gangs and timeouts": TIMEOUTS,
         "Operator": OPERATOR,
         "Admission": ADMISSION,
         "Events, health and logs": TELLING,

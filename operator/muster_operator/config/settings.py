@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from muster_operator.kube.write_queue import Limits
-from muster_operator.model import names
+from muster_operator.model import names, provisioning
 from muster_operator.model.errors import BadSetting
 from muster_operator.model.pods import Placement
 from muster_operator.model.settings import Settings
@@ -33,6 +33,13 @@ SHARING_GROUPS: Final = "applications.sharingGroups"
 
 #: Muster only: placement mode of gangs that do not specify one (docs/internals/semantics.md, 16).
 GANG_PLACEMENT: Final = "gang.placement"
+
+#: Muster only: when absent members of a gang with the placement Auto get placeholder pods.
+MEMBER_QUIET_PERIOD: Final = "gang.memberQuietPeriod"
+MEMBER_WAIT: Final = "gang.memberWait"
+
+#: Muster only: class of the ProvisioningRequests of gangs that wait for nodes.
+PROVISIONING_REQUEST: Final = "autoscaling.provisioningRequest"
 PLACEHOLDER_IMAGE: Final = "service.placeholderImage"
 RUN_AS_USER: Final = "service.placeholderRunAsUser"
 RUN_AS_GROUP: Final = "service.placeholderRunAsGroup"
@@ -60,6 +67,7 @@ DURATIONS: Final = (
     keys.EXTRA_RESERVATION_DELAY,
     keys.EXTRA_RESERVATION_TIMEOUT,
     keys.EXTRA_PREEMPTION_INTERVAL,
+    keys.EXTRA_SCALE_UP_DELAY,
     keys.EXTRA_EXPIRY,
 )
 
@@ -157,6 +165,9 @@ def _settings(entries: Mapping[str, str]) -> Settings:
         placeholder_fs_group=_read(entries, FS_GROUP, 0, _count),
         disable_gang=_read(entries, DISABLE_GANG, False, _boolean),
         gang_placement=_read(entries, GANG_PLACEMENT, default.gang_placement, _placement),
+        member_quiet_s=_read(entries, MEMBER_QUIET_PERIOD, default.member_quiet_s, _seconds),
+        member_wait_s=_read(entries, MEMBER_WAIT, default.member_wait_s, _seconds),
+        provisioning_class=_read(entries, PROVISIONING_REQUEST, "", _provisioning_class),
         unique_app_ids=_read(entries, UNIQUE_APP_IDS, False, _boolean),
         sharing_groups=_read(entries, SHARING_GROUPS, default.sharing_groups, _sharing_groups),
         instance_type_label=label,
@@ -239,8 +250,13 @@ def _at_least_one(text: str) -> int | None:
 
 
 def _placement(text: str) -> Placement | None:
-    """Write Reserve, Atomic or Direct."""
+    """Write Reserve, Atomic, Direct or Auto."""
     return next((placement for placement in Placement if placement.value == text), None)
+
+
+def _provisioning_class(text: str) -> str | None:
+    """Write check-capacity.autoscaling.x-k8s.io or best-effort-atomic-scale-up.autoscaling.x-k8s.io, or nothing."""
+    return text if text in provisioning.CLASSES else None
 
 
 def _text(text: str) -> str | None:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from heapq import heappop, heappush
 from typing import Final
 
-from muster_operator.controller import placeholders, rejections, reporting, state, tasks, trust
+from muster_operator.controller import absent_members, placeholders, rejections, reporting, state, tasks, trust
 from muster_operator.controller.state import Application, Deadline, Ledger, Phase, Task, TimerKind, set_timer
 from muster_operator.controller.tasks import application_spec, can_announce, given_up_spec, renewal_spec
 from muster_operator.model import messages, names, problems
@@ -148,7 +148,7 @@ def create(ledger: Ledger, out: Outcome, pod: Pod) -> Application:
         namespace=pod.ref.namespace,
     )
     ledger.applications[app.id] = app
-    if gang is not None and gang.is_direct and not can_announce(ledger, app, gang):
+    if gang is not None and gang.uses_virtual_placeholders and not can_announce(ledger, app, gang):
         _use_placeholder_pods(out, app, gang)
     return app
 
@@ -157,7 +157,7 @@ def _use_placeholder_pods(out: Outcome, app: Application, gang: GangDefinition) 
     """Uses placeholder pods, because the definition of the members is too large for a tag of the application."""
     app.gang = replace(gang, placement=Placement.RESERVE)
     if app.originator.node is None:
-        reporting.post(out, app.originator.ref, messages.direct_impossible())
+        reporting.post(out, app.originator.ref, messages.task_groups_too_large(gang.placement))
 
 
 def start(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
@@ -211,9 +211,9 @@ def namespace_timed_out(ledger: Ledger, out: Outcome, app_id: AppId, now: float)
 
 
 def may_ask(app: Application) -> bool:
-    """Whether the members can be requested: the application runs, or the core reserves without placeholder pods."""
-    is_direct = app.gang is not None and app.gang.is_direct
-    return app.state is AppState.RUNNING or (is_direct and app.state is AppState.RESERVING)
+    """Whether the members can be requested: the application runs, or the core reserves without waiting for pods."""
+    is_virtual = app.gang is not None and app.gang.uses_virtual_placeholders
+    return app.state is AppState.RUNNING or (is_virtual and app.state is AppState.RESERVING)
 
 
 def submit(ledger: Ledger, out: Outcome, app: Application) -> None:
@@ -246,6 +246,7 @@ def attach(ledger: Ledger, app: Application, pod: Pod) -> Task:
     if pod.node is not None:
         task.node = pod.node
         tasks.step(task, TaskEvent.BIND)
+        tasks.count_node(ledger, task, 1)
     return task
 
 
@@ -271,6 +272,8 @@ def join(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> None:
     task = attach(ledger, app, pod)
     if app.refusals:
         rejections.inherit(ledger, app, task, now)
+    if app.gang is not None and app.gang.is_auto:
+        absent_members.changed(ledger, app, now)
     report_mismatches(ledger, out, app, task)
     if is_new:
         start(ledger, out, app, now)
@@ -330,11 +333,13 @@ def proceed(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
     )
     if app.gang is None or not app.gang.size or has_started:
         run(ledger, out, app, now)
+        absent_members.begin(ledger, out, app, now)
         return
     step(app, AppEvent.RESERVE)
     reporting.watch_progress(ledger, app, now)
-    if app.gang.is_direct:
+    if app.gang.uses_virtual_placeholders:
         submit_waiting(ledger, out, app, now)
+        absent_members.begin(ledger, out, app, now)
     else:
         _reserve_by_pods(ledger, out, app, app.gang, now)
     if app.core_is_running:
@@ -344,7 +349,7 @@ def proceed(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
 def _reserve_by_pods(ledger: Ledger, out: Outcome, app: Application, gang: GangDefinition, now: float) -> None:
     """Creates the missing placeholders and submits requests for the existing ones."""
     for task in placeholders.adopt(app, gang):
-        tasks.kill(ledger, out, task, now, "more placeholders than members")
+        tasks.kill(ledger, out, task, now, problems.surplus_placeholder())
     app.reached = reporting.count_placeholders(app)  # the operator that led before has reported these placeholders
     ordered = placeholders.order_missing(ledger, out, app, gang, now)
     if ordered:
@@ -357,12 +362,12 @@ def _reserve_by_pods(ledger: Ledger, out: Outcome, app: Application, gang: GangD
 def check_reserved(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
     """Runs the application if all placeholders are bound and the core reports the gang as reserved.
 
-    Without placeholder pods the core's report is enough, and the members' requests have been sent already. See
-    docs/internals/semantics.md, 9.
+    If the core does not wait for placeholder pods, its report is enough, and the members' requests have been sent
+    already. See docs/internals/semantics.md, 9.
     """
     if app.state is not AppState.RESERVING or not app.core_is_running:
         return
-    if not app.open_slots:
+    if not app.open_slots or absent_members.gang_of(ledger, app) is not None:
         reporting.progress(out, app, reporting.reservation_note(app))
         reporting.reservation_over(app)
         run(ledger, out, app, now)
@@ -370,17 +375,22 @@ def check_reserved(ledger: Ledger, out: Outcome, app: Application, now: float) -
 
 def core_runs(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
     """The core has all reservations: stops waiting for placeholders that have not been seen yet."""
-    placeholders.forget_unseen(ledger, out, app)
+    if absent_members.gang_of(ledger, app) is None:
+        placeholders.forget_unseen(ledger, out, app)
     check_reserved(ledger, out, app, now)
 
 
 def run(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
-    """Runs the application: deletes placeholders without a node and submits the members."""
+    """Runs the application: deletes placeholders without a node and submits the members.
+
+    In an Auto gang, placeholders without a node get the nodes of reserved slots.
+    """
     step(app, AppEvent.RUN)
-    placeholders.forget_all(ledger, out, app)
-    for task in list(app.placeholders.values()):
-        if task.state in {TaskState.PENDING, TaskState.SCHEDULING}:
-            tasks.kill(ledger, out, task, now, "the application runs")
+    if absent_members.gang_of(ledger, app) is None:
+        placeholders.forget_all(ledger, out, app)
+        for task in list(app.placeholders.values()):
+            if task.state in {TaskState.PENDING, TaskState.SCHEDULING}:
+                tasks.kill(ledger, out, task, now, problems.application_runs())
     submit_waiting(ledger, out, app, now)
 
 
@@ -429,7 +439,7 @@ def resume(ledger: Ledger, out: Outcome, app: Application, now: float, why: str)
     step(app, AppEvent.RESUME)
     reporting.post(out, app.originator.ref, messages.gang_resumed(why))
     mark_resumed(ledger, out, app)
-    placeholders.kill_all(ledger, out, app, now, "the gang's reservation ended")
+    placeholders.kill_all(ledger, out, app, now, problems.reservation_ended())
     settle(ledger, out, app, now)
 
 
@@ -438,7 +448,7 @@ def fail(ledger: Ledger, out: Outcome, app: Application, now: float, failure: No
     app.failure = failure
     step(app, AppEvent.FAIL)
     reporting.post(out, app.originator.ref, failure)
-    placeholders.kill_all(ledger, out, app, now, "the application failed")
+    placeholders.kill_all(ledger, out, app, now, problems.application_failed())
     for task in list(app.members.values()):
         join_failed(ledger, out, task, failure)
     settle(ledger, out, app, now)
@@ -461,7 +471,7 @@ SUBMIT_AGAIN_S: Final = 60.0
 
 def _submit_later(ledger: Ledger, out: Outcome, app: Application, now: float, note: Note) -> None:
     """Counts bound pods on their nodes, and sets a condition on the others with the reason of the rejection."""
-    placeholders.kill_all(ledger, out, app, now, "the application was rejected")
+    placeholders.kill_all(ledger, out, app, now, problems.application_rejected())
     condition = Condition(note.kind.reason, note.text)
     for task in app.members.values():
         if task.node is not None:
@@ -488,6 +498,9 @@ def give_up_gang(ledger: Ledger, out: Outcome, app: Application, now: float, pro
 
     See docs/internals/semantics.md, 8.
     """
+    if absent_members.gang_of(ledger, app) is not None:
+        absent_members.stop_pods(ledger, out, app, problem, now)
+        return
     if app.gang is None or app.state is not AppState.RESERVING:
         return
     reporting.post(out, app.originator.ref, messages.placeholders_impossible(problem))
@@ -511,7 +524,7 @@ def kill(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
         if task.asked and not task.held:
             task.asked = False
             out.news.append(AskReleased(task.app, task.uid))
-    placeholders.kill_all(ledger, out, app, now, "the application ended")
+    placeholders.kill_all(ledger, out, app, now, problems.application_ended())
     settle(ledger, out, app, now)
 
 
@@ -519,7 +532,7 @@ def complete(ledger: Ledger, out: Outcome, app: Application, now: float) -> None
     """The core completed the application. Its ID can be used again, also by members that arrived in the meantime."""
     step(app, AppEvent.COMPLETE)
     app.is_over = True
-    placeholders.kill_all(ledger, out, app, now, "the application completed")
+    placeholders.kill_all(ledger, out, app, now, problems.application_completed())
     _forget_completed(ledger, out, app, now)
 
 
@@ -604,7 +617,9 @@ def _placeholder_ended(ledger: Ledger, out: Outcome, app: Application, task: Tas
     app.placeholders.pop(task.uid, None)
     app.placeholder_names.discard(task.pod.ref.name)
     slot = placeholders.close_slot(app, task.pod.ref.name)
-    if app.state is AppState.RESERVING and slot is not None:
+    if absent_members.gang_of(ledger, app) is not None:
+        absent_members.placeholder_ended(ledger, app, task, now)
+    elif app.state is AppState.RESERVING and slot is not None:
         is_missed = task.release in _REPLACEABLE and not app.core_is_running
         if is_missed and not state.is_namespace_terminating(ledger, app.namespace):
             placeholders.replace(ledger, out, app, slot, task, now)
@@ -615,6 +630,7 @@ def _placeholder_ended(ledger: Ledger, out: Outcome, app: Application, task: Tas
 
 def _member_ended(ledger: Ledger, out: Outcome, app: Application, uid: PodUid, now: float) -> None:
     app.members.pop(uid, None)
+    absent_members.changed(ledger, app, now)
     if app.state is AppState.COMPLETED:
         _forget_completed(ledger, out, app, now)
     elif _is_idle(app) and oldest(app) is None:
@@ -646,4 +662,4 @@ def _change_originator(ledger: Ledger, out: Outcome, app: Application, old: PodU
     if app.state is AppState.RESERVING:
         for task in list(app.placeholders.values()):
             if task.state is not TaskState.KILLING:
-                tasks.kill(ledger, out, task, now, "the originator was deleted")
+                tasks.kill(ledger, out, task, now, problems.originator_deleted())

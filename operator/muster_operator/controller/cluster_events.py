@@ -13,6 +13,7 @@ from typing import Final
 from msgspec import structs
 
 from muster_operator.controller import (
+    absent_members,
     applications,
     placeholders,
     rejections,
@@ -377,7 +378,7 @@ def _ended(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> None:
         applications.task_ended(ledger, out, task, now)
     tasks.untracked_gone(ledger, out, pod.ref.uid)
     if pod.membership.placeholder:
-        tasks.order_delete(ledger, out, pod.ref, now, "the placeholder ended")
+        tasks.order_delete(ledger, out, pod.ref, now, problems.placeholder_ended())
 
 
 def is_held_back(ledger: Ledger, out: Outcome, pod: Pod) -> bool:
@@ -435,13 +436,14 @@ def _placeholder_appeared(ledger: Ledger, out: Outcome, pod: Pod, now: float) ->
         delete_orphan(ledger, out, pod, now)
         applications.give_up_gang(ledger, out, app, now, note)
         return
-    if note or app is None or app.state is not AppState.RESERVING or pod.terminating:
+    is_needed = app is not None and (app.state is AppState.RESERVING or absent_members.gang_of(ledger, app))
+    if note or app is None or not is_needed or pod.terminating:
         delete_orphan(ledger, out, pod, now)
         return
     task = applications.attach(ledger, app, pod)
     if not placeholders.take_slot(ledger, app, task, now):
         tasks.report_bound(ledger, out, task)
-        tasks.kill(ledger, out, task, now, "more placeholders than members")
+        tasks.kill(ledger, out, task, now, problems.surplus_placeholder())
     elif task.state is TaskState.BOUND:
         tasks.report_bound(ledger, out, task)
         applications.placeholder_bound(ledger, out, task, now)
@@ -461,4 +463,4 @@ def delete_orphan(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> None:
     """Deletes a placeholder that no gang needs. It counts on its node until it is gone."""
     if pod.node is not None:
         tasks.track_foreign(ledger, out, pod)
-    tasks.order_delete(ledger, out, pod.ref, now, "no gang waits for this placeholder")
+    tasks.order_delete(ledger, out, pod.ref, now, problems.placeholder_not_needed())

@@ -14,6 +14,7 @@ from muster_operator.controller import (
     applications,
     nodes,
     placeholders,
+    provisioning,
     rejections,
     reporting,
     state,
@@ -34,6 +35,7 @@ from muster_operator.model.commands import (
     FailPod,
     MarkResumed,
     Outcome,
+    RequestNodes,
     Result,
     SelectNode,
     SetCondition,
@@ -87,6 +89,8 @@ def handle_command_result(ledger: Ledger, out: Outcome, result: Result, now: flo
             _bind(ledger, out, result, result.command, now)
         case CreatePlaceholder():
             _create(ledger, out, result, result.command, now)
+        case RequestNodes() as command:
+            provisioning.answered(ledger, out, result, command)
         case ClaimVolume() | SelectNode() as command:
             volume_binding.binding_answered(ledger, out, result, command, now)
         case FailPod() | MarkResumed() | SetCondition() as command:
@@ -210,6 +214,8 @@ def _states(ledger: Ledger, out: Outcome, response: SchedulingStates, now: float
         if change.key in ledger.tasks:
             reporting.state_changed(ledger, out, change, now)
     reporting.states_changed(ledger, out, (one for one in response.changes if one.key not in ledger.tasks), now)
+    if ledger.settings.provisioning_class:
+        provisioning.states_changed(ledger, out, dict.fromkeys(change.app for change in response.changes))
 
 
 def _nodes(ledger: Ledger, out: Outcome, response: NodeResponse) -> None:
@@ -264,7 +270,7 @@ def _ask_cancelled(ledger: Ledger, out: Outcome, order: AskCancelled, key: PodUi
     if task.pod.membership.placeholder:
         task.release = order.termination
         state.recount(task)
-        tasks.kill(ledger, out, task, now, order.message or "the core cancelled the request")
+        tasks.kill(ledger, out, task, now, _reason(order))
         return
     task.asked = False
     task.shortage = None
@@ -287,14 +293,21 @@ def _released(ledger: Ledger, out: Outcome, order: Released, key: PodUid, now: f
         rejections.slot_taken(ledger, key)
         out.news.append(AllocationReleased(order.app, key, order.termination, order.allocation_id))
         if task is not None and task.state is TaskState.BOUND and task.pod.membership.placeholder:
-            tasks.kill(ledger, out, task, now, order.message)  # its node is gone, and the allocation with it
+            tasks.kill(ledger, out, task, now, _reason(order))  # its node is gone, and the allocation with it
         return
     if order.termination is TerminationType.PREEMPTED_BY_SCHEDULER and task.release is None:
         tasks.mark_disrupted(out, task, order.message)
     task.release = order.termination
     state.recount(task)
     task.allocation_id = order.allocation_id or task.allocation_id
-    tasks.kill(ledger, out, task, now, order.message or order.termination.name)
+    tasks.kill(ledger, out, task, now, _reason(order))
+
+
+def _reason(order: AskCancelled | Released) -> str:
+    """Returns why the core releases a pod. The message of a replacement is the key of the new request."""
+    if order.termination is TerminationType.PLACEHOLDER_REPLACED:
+        return problems.placeholder_replaced()
+    return order.message or problems.released_by_core()
 
 
 def _allocated(ledger: Ledger, out: Outcome, response: Allocated, now: float) -> None:
@@ -329,7 +342,7 @@ def _place(ledger: Ledger, out: Outcome, task: Task, response: Allocated, now: f
         else:
             tasks.order_bind(ledger, out, task)
         return
-    tasks.roll_back(ledger, out, task, now, f"node {response.node} does not exist")
+    tasks.roll_back(ledger, out, task, now, problems.unknown_node(response.node))
 
 
 def _ask_rejected(ledger: Ledger, out: Outcome, response: AskRejected, now: float) -> None:

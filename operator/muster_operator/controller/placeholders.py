@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import replace as dataclasses_replace
+from types import MappingProxyType
 from typing import Final
 
-from muster_operator.controller import reporting, tasks, trust
+from muster_operator.controller import provisioning, reporting, tasks, trust
 from muster_operator.controller.state import (
     Application,
     CompletedMembers,
@@ -38,7 +39,8 @@ _BATCH: Final = 50
 
 def add_creations(ledger: Ledger, out: Outcome, app: Application, missing: Mapping[str, int]) -> None:
     """Adds creations: so many placeholders of each task group."""
-    app.creations.missing.update(missing)
+    for group, count in missing.items():
+        app.creations.missing[group] = app.creations.missing.get(group, 0) + count
     _start_creations(ledger, out, app)
 
 
@@ -169,6 +171,7 @@ def _is_taken(ledger: Ledger, app: Application, name: str) -> bool:
 
 def _spec(ledger: Ledger, app: Application, group: TaskGroup, slot: Slot) -> PlaceholderSpec:
     pod = app.originator
+    nodes_request = provisioning.request_name(ledger, app)
     return PlaceholderSpec(
         name=slot.name,
         app=app.id,
@@ -181,6 +184,8 @@ def _spec(ledger: Ledger, app: Application, group: TaskGroup, slot: Slot) -> Pla
         source=app.source,
         ordinal=slot.ordinal,
         signature=trust.sign_placeholder(ledger, app, group, slot.name, slot.ordinal),
+        nodes_request=nodes_request,
+        provisioning_class=ledger.settings.provisioning_class if nodes_request else "",
     )
 
 
@@ -188,9 +193,12 @@ def _spec(ledger: Ledger, app: Application, group: TaskGroup, slot: Slot) -> Pla
 MAX_CREATES: Final = 5
 
 
-def adopt(app: Application, gang: GangDefinition) -> list[Task]:
-    """Gives each existing placeholder a slot, bound ones first. Returns surplus placeholders."""
-    room = {group.name: group.min_member for group in gang.groups}
+def adopt(app: Application, gang: GangDefinition, used: Mapping[str, int] = MappingProxyType({})) -> list[Task]:
+    """Gives each existing placeholder a slot, bound ones first. Returns surplus placeholders.
+
+    ``used``: slots that placeholders cannot have, by task group.
+    """
+    room = {group.name: max(group.min_member - used.get(group.name, 0), 0) for group in gang.groups}
     surplus: list[Task] = []
     for task in sorted(app.placeholders.values(), key=lambda task: (task.node is None, task.pod.ref.name)):
         group, name = task.pod.membership.task_group, task.pod.ref.name
@@ -216,8 +224,10 @@ def order_missing(ledger: Ledger, out: Outcome, app: Application, gang: GangDefi
 
 
 def watch_creations(ledger: Ledger, app: Application, now: float) -> None:
-    """Sets a timer to check whether all created placeholders have been seen."""
-    set_timer(ledger, Deadline(now + ledger.settings.create_retry_s, TimerKind.CREATIONS, app.id))
+    """Sets a timer to check whether all created placeholders have been seen, unless it is set already."""
+    if app.creations_checked_at <= now:
+        app.creations_checked_at = now + ledger.settings.create_retry_s
+        set_timer(ledger, Deadline(app.creations_checked_at, TimerKind.CREATIONS, app.id))
 
 
 def take_slot(ledger: Ledger, app: Application, task: Task, now: float) -> bool:
@@ -282,7 +292,8 @@ def forget_unseen(ledger: Ledger, out: Outcome, app: Application) -> None:
 
 
 def forget_all(ledger: Ledger, out: Outcome, app: Application) -> None:
-    """Cancels all creations and removes all slots."""
+    """Cancels all creations and removes all slots, because the reservation has ended."""
+    provisioning.withdraw(ledger, out, app)
     cancel_creations(ledger, out, app)
     app.slots.clear()
     app.open_slots.clear()

@@ -27,7 +27,7 @@ from muster_operator.controller.core_responses import handle_core_response, was_
 from muster_operator.controller.nodes import existing_allocation, existing_places
 from muster_operator.controller.state import Application, Ledger, Phase
 from muster_operator.controller.volume_binding import as_reported
-from muster_operator.model import messages
+from muster_operator.model import messages, problems
 from muster_operator.model.cluster_events import ClusterEvent, PodSeen
 from muster_operator.model.commands import Failure, Outcome, Result
 from muster_operator.model.core_requests import AllocationSpec, AskSubmitted, CoreRequest, NodeCreated, NodeOpened
@@ -184,15 +184,15 @@ def _rejoin_placeholder(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> N
     """Adds a placeholder to its gang, or deletes it if the gang does not need it.
 
     Terminating placeholders do not count (docs/internals/semantics.md, 17). A gang with placeholder pods keeps using
-    placeholder pods, whatever its placement is now.
+    placeholder pods, even if its placement is Direct now.
     """
     app = ledger.applications.get(pod.membership.app)
     if pod.has_ended:
-        tasks.order_delete(ledger, out, pod.ref, now, "the placeholder ended")
+        tasks.order_delete(ledger, out, pod.ref, now, problems.placeholder_ended())
     elif app is None or app.gang is None or not app.gang.size or pod.terminating or cluster_events.other_requests(pod):
         cluster_events.delete_orphan(ledger, out, pod, now)
     else:
-        if app.gang.is_direct:
+        if app.gang.placement is Placement.DIRECT:
             app.gang = replace(app.gang, placement=Placement.RESERVE)
         applications.attach(ledger, app, pod)
 

@@ -61,6 +61,8 @@ def keep_place(ledger: Ledger, out: Outcome, task: Task, now: float) -> bool:
     app, node = ledger.applications.get(task.app), task.node
     if app is None or node is None or task.release is not None or not _is_short_without(ledger, app, task):
         return False
+    if app.gang is not None and app.gang.is_auto and task.pod.membership.placeholder:
+        return False  # the core keeps the slot itself
     key = _free_key(ledger, task)
     # The allocation has no time of the lost pod: an old time would make the placeholder timeout expire immediately.
     place = AllocationSpec(replace(ask_of(ledger, task), key=key, placeholder=True, originator=False), node)

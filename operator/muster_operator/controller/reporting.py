@@ -19,7 +19,7 @@ from muster_operator.model.commands import Outcome, SetCondition
 from muster_operator.model.core_responses import CoreEvent, EventKind, SchedulingState, SchedulingStateChanged
 from muster_operator.model.ids import AppId, NodeName, PodUid
 from muster_operator.model.messages import Note
-from muster_operator.model.pods import Condition, PodRef
+from muster_operator.model.pods import Condition, Placement, PodRef
 from muster_operator.model.states import AppState, TaskState
 
 
@@ -128,7 +128,9 @@ def update_pod_condition(ledger: Ledger, out: Outcome, task: Task, now: float) -
 def _reports_originator(ledger: Ledger, task: Task) -> bool:
     """Whether the event why the pod waits is on another pod: it is a placeholder, or waits for its gang."""
     app = ledger.applications.get(task.app)
-    is_waiting = app is not None and app.gang is not None and (app.state is AppState.RESERVING or _is_direct(app))
+    is_waiting = (
+        app is not None and app.gang is not None and (app.state is AppState.RESERVING or _is_reserving_in_core(app))
+    )
     return task.pod.membership.placeholder or (is_waiting and app is not None and task.uid != app.originator.ref.uid)
 
 
@@ -169,7 +171,7 @@ def check_progress(ledger: Ledger, out: Outcome, app_id: AppId, now: float) -> N
     app = ledger.applications.get(app_id)
     if app is None or app.state is not AppState.RESERVING or state.is_namespace_terminating(ledger, app.namespace):
         return
-    if app.gang is not None and not app.gang.is_direct:
+    if app.gang is not None and app.gang.placement is not Placement.DIRECT and not app.shortages:
         blocked = _blocked_placeholder(app)
         app.shortage = blocked.shortage if blocked is not None else app.impossible
         app.shortage_kind = blocked.reason_kind if blocked is not None else ""
@@ -207,6 +209,8 @@ def _blocked_placeholder(app: Application) -> Task | None:
 
 def _waits_for_own_writes(app: Application) -> bool:
     """Whether the gang waits only for writes of the operator: placeholders to be created, seen or bound."""
+    if app.shortages:
+        return False
     if any(task.state is TaskState.SCHEDULING and task.shortage is not None for task in app.placeholders.values()):
         return False
     seen, _ = count_placeholders(app)
@@ -215,7 +219,7 @@ def _waits_for_own_writes(app: Application) -> bool:
 
 def reservation_note(app: Application) -> Note:
     """The event of a complete reservation."""
-    if _is_direct(app) and app.gang is not None:
+    if _is_reserving_in_core(app) and app.gang is not None:
         return messages.all_members_reserved(app.gang.size)
     return messages.all_placeholders_bound(len(app.slots))
 
@@ -261,14 +265,14 @@ def _first_shortage(app: Application) -> tuple[Condition, str] | None:
 
 def joined(ledger: Ledger, out: Outcome, app: Application, task: Task, now: float) -> None:
     """A member joined a gang without placeholder pods that waits: gives the pod the condition of the gang."""
-    if _is_direct(app) and app.check_pause != FIRST_CHECK_S:
+    if _is_reserving_in_core(app) and app.check_pause != FIRST_CHECK_S:
         task.shortage = _direct_condition(app, task)
         update_pod_condition(ledger, out, task, now)
 
 
 def reservation_over(app: Application) -> None:
     """The gang does not wait for a reservation without placeholder pods any more. Each member waits for itself."""
-    if _is_direct(app):
+    if _is_reserving_in_core(app):
         _clear_conditions(app, _gang_conditions(app))
         app.shortages.clear()
 
@@ -284,10 +288,10 @@ def _clear_conditions(app: Application, gang_conditions: set[Condition | None]) 
             task.shortage = None
 
 
-def _is_direct(app: Application) -> bool:
-    """Whether the core is reserving for the application without placeholder pods."""
+def _is_reserving_in_core(app: Application) -> bool:
+    """Whether the core is reserving for the application without waiting for placeholder pods."""
     is_looked_for = app.state is AppState.RESERVING or (app.state is AppState.RUNNING and bool(app.shortages))
-    return is_looked_for and app.gang is not None and app.gang.is_direct
+    return is_looked_for and app.gang is not None and app.gang.uses_virtual_placeholders
 
 
 def cannot_fit(ledger: Ledger, out: Outcome, app: Application, message: str, now: float) -> None:
@@ -304,7 +308,7 @@ def cannot_fit(ledger: Ledger, out: Outcome, app: Application, message: str, now
 
 def _impossible_condition(app: Application, message: str) -> Condition:
     """The condition of the originator. An autoscaler must not add a node for it and for its placeholder."""
-    return Condition(messages.UNSCHEDULABLE if _is_direct(app) else messages.SKIPPED, message)
+    return Condition(messages.UNSCHEDULABLE if _is_reserving_in_core(app) else messages.SKIPPED, message)
 
 
 def may_fit(ledger: Ledger) -> None:
@@ -320,7 +324,7 @@ def _write_gang_conditions(
     ledger: Ledger, out: Outcome, app: Application, now: float, *, all_members: bool = True
 ) -> None:
     """Writes the reason why the gang waits as conditions of all its pods, or only of the originator."""
-    if _is_direct(app):
+    if _is_reserving_in_core(app):
         for task in app.members.values():
             if task.state in _WAITING_STATES:
                 _wait(ledger, out, task, _direct_condition(app, task), now)

@@ -231,6 +231,18 @@ class Creations:
 
 
 @dataclass(slots=True)
+class MemberWait:
+    """A wait for members of an Auto gang.
+
+    ``first``, ``last``: times of its first and last change. ``due``: when its timer expires.
+    """
+
+    first: float
+    last: float
+    due: float
+
+
+@dataclass(slots=True)
 class NamespaceCreations:
     """Creations of a namespace: the number of unanswered ones, and applications with more, in round-robin order."""
 
@@ -270,6 +282,16 @@ class Application:
     open_slots: set[str] = field(default_factory=set)
     creations: Creations = field(default_factory=Creations)
     placeholder_names: set[str] = field(default_factory=set)
+    #: Of an Auto gang (`absent_members`): by task group, the slots that members or timeouts have used; the current wait
+    #: for members; whether placeholder pods cannot be created.
+    used_slots: dict[str, int] = field(default_factory=dict)
+    member_wait: MemberWait | None = None
+    has_virtual_slots_only: bool = False
+    #: When placeholder pods are tried again after that, and how often they could not be created.
+    pods_again_at: float = 0.0
+    pod_failures: int = 0
+    #: When created placeholders that were not seen are created again; the time of the last timer.
+    creations_checked_at: float = 0.0
     #: Pods that hold a member's slot, by task group (see `recount`).
     member_counts: dict[str, int] = field(default_factory=dict)
     core_has_begun: bool = False
@@ -277,6 +299,9 @@ class Application:
     is_over: bool = False
     is_our_end: bool = False
     is_missing_gang_reported: bool = False
+    #: Whether the gang has a ProvisioningRequest, None = unknown; the problem that was posted last (`provisioning`).
+    has_nodes_request: bool | None = None
+    nodes_problem: str = ""
     failure: Note | None = None
     user: UserInfo = field(default_factory=UserInfo)
     namespace: str = ""
@@ -352,13 +377,15 @@ class TimerKind(Enum):
     REJECTED = "a rejected application with bound pods"
     PLACE = "a slot that is reserved for the replacement of a rejected pod"
     VOLUMES = "the claims of a pod with a chosen node"
+    MEMBERS = "the members of an Auto gang that are still absent"
 
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
     """A timer.
 
-    ``subject``: UID of a pod; application ID for CREATIONS, GANG, NAMESPACE and REJECTED; allocation key for PLACE.
+    ``subject``: UID of a pod; application ID for CREATIONS, GANG, MEMBERS, NAMESPACE and REJECTED; allocation key for
+    PLACE.
     """
 
     due: float

@@ -27,7 +27,7 @@ from muster_operator.controller.state import (
     VolumeWait,
     set_timer,
 )
-from muster_operator.model import limits, messages
+from muster_operator.model import limits, messages, problems
 from muster_operator.model.commands import (
     BindPod,
     ClaimVolume,
@@ -132,9 +132,15 @@ def _member(app: Application, group: TaskGroup) -> dict[str, Any]:
     }
 
 
-def _virtual_placeholder(ledger: Ledger, app: Application, group: TaskGroup) -> dict[str, Any]:
-    """The properties of a placeholder of the group, for a gang without placeholder pods."""
-    pod, preferences = app.originator, preferences_tag(json.loads(group.pod_fields))
+def _virtual_placeholder(ledger: Ledger, app: Application, gang: GangDefinition, group: TaskGroup) -> dict[str, Any]:
+    """The properties of a placeholder of the group, for a gang without placeholder pods.
+
+    In an Auto gang it includes the image of placeholder pods, so that the core plans both as one class.
+    """
+    pod_fields = json.loads(group.pod_fields)
+    if gang.is_auto:
+        pod_fields["containers"] = [{"image": ledger.settings.placeholder_image}]
+    pod, preferences = app.originator, preferences_tag(pod_fields)
     facts = {
         "priority": pod.priority,
         "allowPreemptSelf": ledger.priority_classes.get(pod.priority_class, True),
@@ -146,9 +152,9 @@ def _virtual_placeholder(ledger: Ledger, app: Application, group: TaskGroup) -> 
 def _members_tag(ledger: Ledger, app: Application, gang: GangDefinition) -> str:
     groups = [group for group in gang.groups if group.min_member]
     members = [_member(app, group) for group in groups]
-    if gang.is_direct:
+    if gang.uses_virtual_placeholders:
         for member, group in zip(members, groups, strict=True):
-            member.update(_virtual_placeholder(ledger, app, group))
+            member.update(_virtual_placeholder(ledger, app, gang, group))
     return json.dumps(members, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
@@ -304,9 +310,23 @@ def submit(ledger: Ledger, out: Outcome, task: Task, now: float) -> None:
     out.news.append(AskSubmitted(ask_of(ledger, task)))
 
 
+def count_used_slot(ledger: Ledger, task: Task, number: int) -> None:
+    """Counts slots that members or timeouts of an Auto gang have used. Negative: slots that are available again."""
+    app, group = ledger.applications.get(task.app), task.pod.membership.task_group
+    if number and app is not None and app.gang is not None and app.gang.is_auto and app.gang.group(group) is not None:
+        app.used_slots[group] = max(app.used_slots.get(group, 0) + number, 0)
+
+
+def count_node(ledger: Ledger, task: Task, number: int) -> None:
+    """Counts the slot of a member that got a node, or (negative) lost its node before it was bound."""
+    if not task.pod.membership.placeholder and not is_unverified(task.pod):
+        count_used_slot(ledger, task, number)
+
+
 def allocate(ledger: Ledger, task: Task, node: NodeName) -> None:
     """Records the node that the core chose. ``order_bind`` binds the pod after its claims are bound."""
     step(task, TaskEvent.ALLOCATE)
+    count_node(ledger, task, 1)
     task.asked, task.held, task.node = False, True, node
     task.shortage = None
     state.recount(task)
@@ -337,12 +357,13 @@ def adopt_bound(ledger: Ledger, out: Outcome, task: Task, node: NodeName) -> Non
     allocation too.
     """
     abandon_volumes(ledger, out, task)
-    was_asked, why = task.asked, "the pod was bound by another client"
+    was_asked, why = task.asked, problems.bound_by_another_client()
     release_from_core(out, task, TerminationType.STOPPED_BY_RM, why)
     if was_asked:
         out.news.append(AllocationReleased(task.app, task.uid, TerminationType.STOPPED_BY_RM, message=why))
     ledger.tasks_by_node.remove(task.uid, task.node)
     ledger.tasks_by_node.add(task.uid, node)
+    count_node(ledger, task, int(task.node is None))
     task.node = node
     task.allocation_id = NO_ALLOCATION_ID
     step(task, TaskEvent.BIND)
@@ -419,6 +440,7 @@ def roll_back(ledger: Ledger, out: Outcome, task: Task, now: float, message: str
     if task.node is not None:
         avoid_node(ledger, task, (task.node,), now + ledger.settings.avoid_node_s)
     step(task, TaskEvent.ROLL_BACK)
+    count_node(ledger, task, -1)
     await_no_node(ledger, task.uid, task.node)
     ledger.tasks_by_node.remove(task.uid, task.node)
     task.node, task.asked, task.allocation_id = None, True, NO_ALLOCATION_ID

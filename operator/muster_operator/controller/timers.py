@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from muster_operator.controller import applications, placeholders, rejections, reporting, volume_binding
+from muster_operator.controller import (
+    absent_members,
+    applications,
+    placeholders,
+    provisioning,
+    rejections,
+    reporting,
+    volume_binding,
+)
 from muster_operator.controller.state import Deadline, Deletion, Ledger, Phase, SlotState, TimerKind, due, set_timer
 from muster_operator.controller.tasks import ask_of
 from muster_operator.model import messages, problems
@@ -42,6 +50,7 @@ def _on_timer(ledger: Ledger, out: Outcome, deadline: Deadline, now: float) -> N
             _check_creations(ledger, out, AppId(deadline.subject), now)
         case TimerKind.GANG:
             reporting.check_progress(ledger, out, AppId(deadline.subject), now)
+            provisioning.check(ledger, out, AppId(deadline.subject))
         case TimerKind.NAMESPACE:
             applications.namespace_timed_out(ledger, out, AppId(deadline.subject), now)
         case TimerKind.REJECTED:
@@ -50,6 +59,8 @@ def _on_timer(ledger: Ledger, out: Outcome, deadline: Deadline, now: float) -> N
             rejections.give_up(ledger, out, PodUid(deadline.subject), now)
         case TimerKind.VOLUMES:
             volume_binding.too_late(ledger, out, PodUid(deadline.subject), now)
+        case TimerKind.MEMBERS:
+            absent_members.on_timer(ledger, out, AppId(deadline.subject), now)
 
 
 def _check_waiting(ledger: Ledger, out: Outcome, uid: PodUid, now: float) -> None:
@@ -106,8 +117,10 @@ def _end_avoidance(ledger: Ledger, out: Outcome, uid: PodUid) -> None:
 def _check_creations(ledger: Ledger, out: Outcome, app_id: AppId, now: float) -> None:
     """Creates placeholders again that were created and not seen, under the same name."""
     app = ledger.applications.get(app_id)
-    if app is None or app.state is not AppState.RESERVING:
+    if app is None or not (app.state is AppState.RESERVING or absent_members.gang_of(ledger, app)):
         return
+    if now < app.creations_checked_at:
+        return  # it is the timer of an earlier application with this ID
     lost = placeholders.retry_placeholder(ledger, out, app)
     if lost is not None:
         applications.give_up_gang(ledger, out, app, now, problems.placeholder_not_seen(lost.name, lost.tries))

@@ -19,6 +19,7 @@ from typing import Any, Final, Protocol
 import orjson
 import structlog
 
+from muster_operator.kube import provisioning
 from muster_operator.kube.http import RETRY_AFTER_LIMIT_S, THROTTLED, UNAVAILABLE, Policies, Retry
 from muster_operator.kube.session import MERGE_PATCH, STRATEGIC_PATCH, KubeSession, Reply, Request
 from muster_operator.kube.write_queue import Cancellation, Throttle, WritePriority, named_command, write_priority_of
@@ -36,11 +37,13 @@ from muster_operator.model.commands import (
     MarkDisrupted,
     MarkResumed,
     PostEvent,
+    RequestNodes,
     Result,
     SelectNode,
     SetCondition,
     StorageCommand,
     Subject,
+    WithdrawNodes,
 )
 from muster_operator.model.errors import Unreachable
 from muster_operator.model.messages import PREEMPTION
@@ -55,6 +58,7 @@ from muster_operator.model.names import (
 )
 from muster_operator.model.pods import PlaceholderSpec, PodRef
 from muster_operator.model.storage import ClaimRef
+from muster_operator.translate.provisioning import request_problem
 from muster_operator.translate.storage import SELECTED_NODE, version_of
 from muster_operator.translate.values import Raw, mapping, strings, text
 
@@ -231,7 +235,7 @@ def shortened(note: str) -> str:
 
 def micro_time(now: datetime) -> str:
     """A time in the format of Kubernetes' MicroTime."""
-    return f"{now.astimezone(UTC).replace(tzinfo=None).isoformat(timespec='microseconds')}Z"
+    return now.astimezone(UTC).isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"
 
 
 def _condition(pod: PodRef, fields: tuple[str, str, str, str], now: datetime) -> Request:
@@ -442,6 +446,11 @@ class Kube:
             case ClaimVolume() | SelectNode():
                 reply = await retry_on_conflict(command, self._with_retries, self._policies)
                 return CommandSucceeded(command, version_of(reply.json())) if reply.ok else _failed(command, reply)
+            case RequestNodes():
+                return await self._request_nodes(command)
+            case WithdrawNodes():
+                reply = await provisioning.withdraw(command, self._with_retries, self._policies)
+                return CommandSucceeded(command) if reply.ok or reply.status == 404 else _failed(command, reply)
             case PostEvent():
                 return await self._post_event(command)
 
@@ -504,6 +513,13 @@ class Kube:
             self._handler.read_pod(pod.json())
             return CommandSucceeded(command)
         return _failed(command, reply)
+
+    async def _request_nodes(self, command: RequestNodes) -> Result:
+        """Creates or reads the request. A created one has no conditions yet, so the reply need not be read again."""
+        manifest = self._placeholders.manifest
+        reply = await provisioning.request(command, manifest, self._with_retries, self._policies)
+        problem = request_problem(reply.json()) if reply.ok else ""
+        return CommandSucceeded(command, problem=problem) if reply.ok else _failed(command, reply)
 
     async def _patch(self, command: FailPod | SetCondition | MarkResumed | MarkDisrupted, request: Request) -> Result:
         reply = await self._with_retries(command, request, self._policies.patch)

@@ -34,8 +34,10 @@ from muster_operator.model.commands import (
     MarkResumed,
     Order,
     PostEvent,
+    RequestNodes,
     SelectNode,
     SetCondition,
+    WithdrawNodes,
 )
 from muster_operator.model.ids import AppId, NumberEnum
 from muster_operator.model.limits import Shares
@@ -56,14 +58,16 @@ def write_priority_of(command: Command) -> WritePriority:
     match command:
         case BindPod() | ClaimVolume(undo=False) | SelectNode(undo=False):
             return WritePriority.BIND
+        case PostEvent():
+            return WritePriority.EVENT
         case DeletePod():
             return WritePriority.DELETE
         case CreatePlaceholder():
             return WritePriority.CREATE
         case FailPod() | SetCondition() | MarkResumed() | MarkDisrupted() | ClaimVolume() | SelectNode():
             return WritePriority.PATCH
-        case PostEvent():
-            return WritePriority.EVENT
+        case RequestNodes() | WithdrawNodes():
+            return WritePriority.PATCH
 
 
 def is_of_session(command: Command) -> bool:
@@ -78,18 +82,20 @@ def is_of_session(command: Command) -> bool:
 def namespace_of(command: Command) -> str:
     """Namespace of a write; empty for cluster-scoped objects."""
     match command:
-        case CreatePlaceholder(spec=spec):
-            return spec.namespace
-        case MarkResumed(originator=pod):
+        case BindPod(pod=pod) | MarkResumed(originator=pod) | WithdrawNodes(originator=pod):
             return pod.namespace
+        case RequestNodes(request=request):
+            return request.originator.namespace
         case PostEvent(namespace=namespace):
             return namespace
+        case CreatePlaceholder(spec=spec):
+            return spec.namespace
         case _:
             return command.pod.namespace
 
 
 def key_of(command: Command) -> str:
-    """The pod (`namespace/name`), volume or claim that a command changes; empty for events."""
+    """The pod (`namespace/name`), volume, claim or request that a command changes; empty for events."""
     match command:
         case BindPod(pod=pod) | DeletePod(pod=pod) | FailPod(pod=pod) | SetCondition(pod=pod) | MarkDisrupted(pod=pod):
             return f"{pod.namespace}/{pod.name}"
@@ -101,6 +107,10 @@ def key_of(command: Command) -> str:
             return f"volume {name}"
         case SelectNode(claim=claim):
             return f"claim {claim.key}"
+        case RequestNodes(request=request):
+            return f"provisioningrequest {request.originator.namespace}/{request.name}"
+        case WithdrawNodes(originator=pod, name=name):
+            return f"provisioningrequest {pod.namespace}/{name}"
         case PostEvent():
             return ""
 
@@ -274,8 +284,8 @@ class EventBuffer:
         """
         key = _key(event)
         for level in self._levels.values():
-            if key in level.entries:
-                level.entries[key] = (event, at, level.entries[key][2])
+            if (known := level.entries.get(key)) is not None:
+                level.entries[key] = (event, at, known[2])
                 return
         self._levels[event.importance].add(key, event, at)
         self._count += 1
@@ -507,14 +517,16 @@ class Pool:  # long: queueing, execution and cancellation share the same queues
         """Returns the next job that may start: a write, else an event. None if there is none."""
         is_full = False
         for kind, queue in self._queues.items():
-            while queue and (queue.first().started or queue.first().write_priority is not kind):
+            while queue and ((first := queue.first()).started or first.write_priority is not kind):
                 queue.drop_first()
-            if queue and self._may_start(kind):
+            if not queue:
+                continue
+            if self._may_start(kind):
                 job = queue.take()
                 job.started = True
                 self._forget_creation(job)
                 return job
-            is_full = is_full or (bool(queue) and not self._is_held(kind))
+            is_full = is_full or not self._is_held(kind)
         if is_full or not self._may_start(WritePriority.EVENT) or self._events_wait_s() != 0:
             return None
         event = self._events.take()
@@ -529,9 +541,11 @@ class Pool:  # long: queueing, execution and cancellation share the same queues
 
     def _events_wait_s(self) -> float:
         """Seconds until events may start, with regard to other writes."""
+        if not len(self._events):
+            return 0.0
         are_alone = self._in_flight.total() == self._in_flight[WritePriority.EVENT]
         idle_in_s = self._wrote + self._limits.quiet_s - time.monotonic()
-        if not len(self._events) or (are_alone and idle_in_s <= 0):
+        if are_alone and idle_in_s <= 0:
             return 0.0
         patience_s = max(0.0, self._events.oldest() + self._limits.patience_s - time.time())
         return min(patience_s, idle_in_s) if are_alone else patience_s

@@ -10,6 +10,7 @@ from msgspec.structs import astuple
 from muster_operator.model.core_requests import CoreRequest
 from muster_operator.model.ids import AppId, NodeName, NumberEnum
 from muster_operator.model.pods import PlaceholderSpec, PodRef
+from muster_operator.model.provisioning import NodesRequest
 from muster_operator.model.storage import ClaimRef
 
 
@@ -32,7 +33,9 @@ class BindPod(Struct, frozen=True, gc=False):
 
 
 class DeletePod(Struct, frozen=True, gc=False):
-    """Delete a pod with its UID as precondition. 404 and a UID conflict are success. ``reason`` is for the log.
+    """Delete a pod with its UID as precondition. 404 and a UID conflict are success.
+
+    ``reason``: for the log, and for the event of a pod that still exists. The texts are in ``model/problems.py``.
 
     ``force``: with grace period 0, so that the object is removed before the kubelet has confirmed the end of the
     containers. Otherwise the pod's own grace period applies.
@@ -97,6 +100,24 @@ class SelectNode(Struct, frozen=True, gc=False):
     undo: bool = False
 
 
+class RequestNodes(Struct, frozen=True, gc=False):
+    """Create the ProvisioningRequest of a gang and the PodTemplates of its task groups, or read it.
+
+    ``is_created``: only read it. The result has the problem that the autoscaler reports.
+    """
+
+    request: NodesRequest
+    is_created: bool = False
+
+
+class WithdrawNodes(Struct, frozen=True, gc=False):
+    """Delete the ProvisioningRequest of a gang, and then the PodTemplates of this number of task groups."""
+
+    originator: PodRef
+    name: str
+    groups: int
+
+
 class Subject(StrEnum):
     """The kind of object that an event is about."""
 
@@ -155,7 +176,8 @@ class PostEvent(Struct, frozen=True, gc=False):
 
 PodCommand = BindPod | DeletePod | FailPod | SetCondition | MarkResumed | MarkDisrupted
 StorageCommand = ClaimVolume | SelectNode
-Command = CreatePlaceholder | PodCommand | StorageCommand | PostEvent
+ProvisioningCommand = RequestNodes | WithdrawNodes
+Command = CreatePlaceholder | PodCommand | StorageCommand | ProvisioningCommand | PostEvent
 
 
 class CancelCreations(Struct, frozen=True, gc=False):
@@ -173,11 +195,13 @@ Order = Command | CancelCreations
 class CommandSucceeded(Struct, frozen=True, gc=False):
     """The API server carried out the command, or there was nothing to do.
 
-    ``version`` is the resource version of a written claim or volume, 0 if it is not known.
+    ``version`` is the resource version of a written claim or volume, 0 if it is not known. ``problem``: why the nodes
+    of a request are not provided; empty = no problem.
     """
 
     command: Command
     version: int = 0
+    problem: str = ""
 
 
 class CommandFailed(Struct, frozen=True, gc=False):

@@ -65,6 +65,19 @@ NAMESPACE_OPEN_CREATIONS: Final = 1_000
 #: Digits of a resource version that is compared as a number: 64 bits.
 VERSION_DIGITS: Final = 20
 
+#: Characters of a W3C trace context (`00-<trace>-<span>-<flags>`).
+TRACEPARENT_CHARACTERS: Final = 55
+
+# -- traces -------------------------------------------------------------------
+#: Applications with an open trace. If there are more, a trace of the namespace with most of them is dropped.
+OPEN_TRACES: Final = 10_000
+
+#: Spans of an application, without its root span. Further ones are dropped and counted.
+TRACE_SPANS: Final = 1_000
+
+#: A text in an attribute of a span.
+SPAN_TEXT_BYTES: Final = 1 * _KIB
+
 # -- messages to the core -----------------------------------------------------
 #: Items of a message. 100 allow 90,000 requests a second; larger messages are hardly faster.
 MESSAGE_ITEMS: Final = 100

@@ -474,13 +474,13 @@ def missing_groups(annotation: str, app: str, originator: str) -> str:
 
 
 @_gang("TaskGroupsError")
-def direct_impossible() -> str:
-    """The task groups are too large for the placement `Direct`.
+def task_groups_too_large(placement: str) -> str:
+    """The task groups are too large for the placement `Direct` or `Auto`.
 
     Define fewer or smaller task groups, or use `Reserve`.
     """
     return (
-        "gangPlacement: Direct is not possible with task groups of this size; Reserve is used, define fewer or "
+        f"gangPlacement: {placement} is not possible with task groups of this size; Reserve is used, define fewer or "
         "smaller groups"
     )
 
@@ -492,6 +492,33 @@ def placeholders_impossible(problem: str) -> str:
     Fix what the message names. Placeholders count in the ResourceQuota of the namespace in addition to the pods.
     """
     return problem
+
+
+@_gang("PlaceholderCreateFailed")
+def slots_without_pods(problem: str) -> str:
+    """A placeholder of an `Auto` gang cannot be created. The gang continues, but autoscalers do not see absent members.
+
+    Fix what the message names. Placeholders count in the ResourceQuota of the namespace in addition to the pods.
+    """
+    return f"{problem}; the gang continues without placeholder pods for absent members"
+
+
+@_gang("NodesNotProvided")
+def nodes_not_provided(problem: str) -> str:
+    """The autoscaler reports a problem with the ProvisioningRequest of the gang. The gang waits as before.
+
+    Follow the message of the autoscaler. To request the nodes again, create the gang again.
+    """
+    return f"the autoscaler does not provide the nodes of the gang: {problem}"
+
+
+@_gang("NodesNotRequested")
+def nodes_not_requested(name: str, problem: str) -> str:
+    """The ProvisioningRequest of a gang or one of its PodTemplates cannot be created or read. Muster tries it again.
+
+    Fix what the message names. See `deploy/provisioning-requests.yaml` for the permissions.
+    """
+    return f"ProvisioningRequest {name} cannot be created or read: {problem}"
 
 
 @_gang("PlaceholderCreateFailed")

@@ -49,6 +49,14 @@ ANNOTATION_OUTCOME_SIGNATURE: Final = "internal.yunikorn.apache.org/gang-outcome
 
 #: Muster only, on a bound pod: the signature of the binding, which proves that Muster bound the pod to its node.
 ANNOTATION_BINDING_SIGNATURE: Final = "internal.yunikorn.apache.org/binding-signature"
+
+#: Trace context of W3C, as propagators of OpenTelemetry write it if annotations are the carrier. Kubernetes has no key
+#: of its own.
+ANNOTATION_TRACEPARENT: Final = "traceparent"
+
+#: Cluster Autoscaler: the ProvisioningRequest whose nodes a pod uses, and its class. It adds no nodes for such a pod.
+ANNOTATION_CONSUME_REQUEST: Final = "autoscaling.x-k8s.io/consume-provisioning-request"
+ANNOTATION_PROVISIONING_CLASS: Final = "autoscaling.x-k8s.io/provisioning-class-name"
 ANNOTATION_NAMESPACE_QUOTA: Final = "yunikorn.apache.org/namespace.quota"
 ANNOTATION_NAMESPACE_GUARANTEED: Final = "yunikorn.apache.org/namespace.guaranteed"
 ANNOTATION_NAMESPACE_MAX_APPS: Final = "yunikorn.apache.org/namespace.maxApps"

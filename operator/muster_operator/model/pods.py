@@ -120,7 +120,8 @@ class Pod(Struct, frozen=True, gc=False):
     names of its resource claims (DRA), which are not supported. ``kubelet_refusal``: why the kubelet rejected the pod;
     empty if it did not. ``common``: the tags of the pod's class, as one shared object; empty if it has tags that no
     other pod has. ``seal`` and ``ordinal``: signature and ordinal of a placeholder, or the signature of a gang's
-    outcome. ``binding``: signature of the binding. The signatures are not verified.
+    outcome. ``binding``: signature of the binding. The signatures are not verified. ``traceparent``: trace context of
+    the pod, not parsed; empty if its length is wrong.
     """
 
     ref: PodRef
@@ -146,6 +147,7 @@ class Pod(Struct, frozen=True, gc=False):
     seal: str = ""
     ordinal: str = ""
     binding: str = ""
+    traceparent: str = ""
 
     @property
     def has_ended(self) -> bool:
@@ -213,6 +215,10 @@ class Placement(StrEnum):
     RESERVE = keys.PLACEMENT_RESERVE
     ATOMIC = keys.PLACEMENT_ATOMIC
     DIRECT = keys.PLACEMENT_DIRECT
+    AUTO = keys.PLACEMENT_AUTO
+
+
+_WITH_VIRTUAL: Final = frozenset({Placement.DIRECT, Placement.AUTO})
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,9 +239,14 @@ class GangDefinition:
     warnings: tuple[str, ...] = ()
 
     @property
-    def is_direct(self) -> bool:
-        """Whether the core reserves without placeholder pods."""
-        return self.placement is Placement.DIRECT
+    def uses_virtual_placeholders(self) -> bool:
+        """Whether the core reserves without waiting for placeholder pods."""
+        return self.placement in _WITH_VIRTUAL
+
+    @property
+    def is_auto(self) -> bool:
+        """Whether absent members get placeholder pods."""
+        return self.placement is Placement.AUTO
 
     @property
     def size(self) -> int:
@@ -249,7 +260,11 @@ class GangDefinition:
 
 @dataclass(frozen=True, slots=True)
 class PlaceholderSpec:
-    """A placeholder pod to create, as in YuniKorn. Equal specs have equal names, so that no duplicate is created."""
+    """A placeholder pod to create, as in YuniKorn. Equal specs have equal names, so that no duplicate is created.
+
+    ``nodes_request``: name of the ProvisioningRequest whose nodes the pod uses, empty = none; ``provisioning_class``:
+    its class.
+    """
 
     name: str
     app: AppId
@@ -262,6 +277,8 @@ class PlaceholderSpec:
     source: GangSource
     ordinal: int = 0
     signature: str = ""
+    nodes_request: str = ""
+    provisioning_class: str = ""
 
     @property
     def namespace(self) -> str:

@@ -1,4 +1,4 @@
-"""Problems of labels, annotations, volumes and placeholders, each worded by one function.
+"""Problems of labels, annotations, volumes and placeholders, and reasons of deletes, each worded by one function.
 
 Events insert these texts (``model/messages.py``). The first paragraph of a docstring says when the text is written, the
 second one what to do. An invalid field has its problem and fix in ``BadInputError``.
@@ -324,3 +324,84 @@ def placeholder_not_seen(placeholder: str, tries: int) -> str:
     Check what deletes the placeholder.
     """
     return f"placeholder {placeholder} was created {tries} times and never appeared on the watch"
+
+
+# -- why Muster deletes a pod: in the event `DeleteUnconfirmed`, and in the log ---------------------------------------
+
+
+def surplus_placeholder() -> str:
+    """The gang has more placeholders than members."""
+    return "more placeholders than members"
+
+
+def member_appeared() -> str:
+    """The member of a placeholder without a node has appeared."""
+    return "the member appeared before the placeholder had a node"
+
+
+def application_runs() -> str:
+    """The application runs, and the placeholder had no node yet."""
+    return "the application runs"
+
+
+def reservation_ended() -> str:
+    """The core gave up the reservation of a `Soft` gang."""
+    return "the gang's reservation ended"
+
+
+def application_failed() -> str:
+    """The application failed."""
+    return "the application failed"
+
+
+def application_rejected() -> str:
+    """The core rejected the application."""
+    return "the application was rejected"
+
+
+def application_ended() -> str:
+    """The pods of the application have ended."""
+    return "the application ended"
+
+
+def application_completed() -> str:
+    """The core completed the application."""
+    return "the application completed"
+
+
+def originator_deleted() -> str:
+    """The first pod of the application, which owned the placeholders, was deleted. The operator creates new ones."""
+    return "the originator was deleted"
+
+
+def placeholder_ended() -> str:
+    """The container of the placeholder ended, so the placeholder no longer reserves resources."""
+    return "the placeholder ended"
+
+
+def placeholder_not_needed() -> str:
+    """The gang of the placeholder has ended, or does not wait."""
+    return "no gang waits for this placeholder"
+
+
+def placeholder_replaced() -> str:
+    """A member of the gang takes the resources of the placeholder."""
+    return "a member of the gang replaces the placeholder"
+
+
+def released_by_core() -> str:
+    """The core released the pod, and gave no reason."""
+    return "the core released the pod"
+
+
+# -- why an allocation is returned to the core: in its log ------------------------------------------------------------
+
+
+def bound_by_another_client() -> str:
+    """Another client bound the pod."""
+    return "the pod was bound by another client"
+
+
+def unknown_node(node: str) -> str:
+    """The core chose a node that was deleted. The core chooses another node."""
+    return f"node {node} does not exist"

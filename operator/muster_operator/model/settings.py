@@ -43,7 +43,20 @@ class Settings:
 
     A change applies to new gangs.
 
-    ``Reserve`` is YuniKorn's, and best for autoscalers; ``Direct`` needs the fewest writes."""
+    ``Reserve`` is YuniKorn's, and best for autoscalers; ``Direct`` needs the fewest writes; ``Auto`` needs as few for
+    members that exist, and creates placeholder pods for the others."""
+
+    member_quiet_s: float = 0.5
+    """``gang.memberQuietPeriod``: an absent member of an ``Auto`` gang gets a placeholder pod if no member of the gang
+    has appeared or ended for this number of seconds."""
+
+    member_wait_s: float = 5.0
+    """``gang.memberWait``: maximum seconds of that wait, even if members still appear or end."""
+
+    provisioning_class: str = ""
+    """``autoscaling.provisioningRequest``: class of the ProvisioningRequests of gangs that wait for nodes.
+
+    Empty = none; also if the API server does not serve them."""
 
     unique_app_ids: bool = False
     """``admissionController.filtering.generateUniqueAppId``: each pod without an ID gets an application of its own."""

@@ -102,5 +102,9 @@ def _prepared(key: bytes, instance: str) -> hmac.HMAC:
 
 def _message(parts: Iterable[str]) -> bytes:
     """The texts with their lengths, so that different lists of texts never have the same bytes."""
+    parts = tuple(parts)
+    text = "".join([f"{len(part)}:{part}" for part in parts])
+    if text.isascii():  # names are ASCII, and this is faster
+        return text.encode()
     encoded = [part.encode("utf-8", "replace") for part in parts]
     return b"".join([b"%d:%b" % (len(part), part) for part in encoded])

@@ -50,6 +50,7 @@ from muster_operator.runtime.inputs import (
 )
 from muster_operator.runtime.metrics import Metrics
 from muster_operator.runtime.session import PAUSE_S, Binds, Comparing, Current, Stage
+from muster_operator.runtime.tracing import ApplicationTracer
 from muster_operator.si.codec import decoded, decoded_callback
 from muster_operator.si.session import FromCore, Session, is_state_dump
 from muster_operator.translate.objects import read_deletion, read_object
@@ -332,11 +333,15 @@ class Inbox:  # long: implements four listener protocols, most methods are one l
         self._also |= dict.fromkeys(plurals, observer)
 
     async def watched(self, plural: str, kind: str | None, raw: Raw | PartialPod) -> None:
-        """Adds an object. A list waits while the inbox is full. A watch never waits; its updates are coalesced."""
-        self._metrics.count_watched(plural, kind or "LIST")
+        """Adds an object. A list (None) waits while the inbox is full."""
         if kind is None and len(self) >= self._limit:
             self._room.clear()
             await self._room.wait()
+        self.changed(plural, kind, raw)
+
+    def changed(self, plural: str, kind: str | None, raw: Raw | PartialPod) -> None:
+        """Adds an object without waiting. Updates that are not taken in time are coalesced."""
+        self._metrics.count_watched(plural, kind or "LIST")
         if plural in self._also and not isinstance(raw, PartialPod):  # pods have no other receiver
             self._also[plural].watched(plural, kind, raw)
         self._take_in(plural, kind, raw)
@@ -485,7 +490,7 @@ class Inbox:  # long: implements four listener protocols, most methods are one l
 class Loop:
     """Owns the controller's state. `submit` receives commands for Kubernetes; `binds` ends those of a lost session.
 
-    `recovered` is set once a core has the whole state.
+    `recovered` is set once a core has the whole state. `tracer` follows the applications; None = no tracing.
     """
 
     def __init__(
@@ -502,6 +507,7 @@ class Loop:
         self._current = Current(ledger, inbox.put, comparing, binds)
         self.recovered = self._current.recovered
         self._freezer, self._events = GarbageCollectorFreezer(), 0
+        self.tracer: ApplicationTracer | None = None
 
     @property
     def missing(self) -> str:
@@ -590,6 +596,7 @@ class Loop:
             case CoreMessage():
                 self._said(item, out, now)
             case CommandEnded():
+                self._trace(lambda tracer: tracer.result(item.result))
                 core_responses.handle_command_result(self._ledger, out, item.result, now)
             case Listed():
                 self._current.listed(item.plural)
@@ -630,11 +637,23 @@ class Loop:
             response = decoded(message)
         if response is not None:
             out.add(core_responses.handle_core_response(self._ledger, response, now))
+            self._trace(lambda tracer: tracer.received(response))
         comparing = self._current.comparing
         if isinstance(message, si_pb2.AllocationResponse | si_pb2.ApplicationResponse):
             comparing.words += words(message)
         if comparing.touched is not None and response is not None:
             comparing.record_received(response)
+
+    def _trace(self, record: Callable[[ApplicationTracer], None]) -> None:
+        """Lets the tracer record something. If it fails, scheduling continues without it."""
+        if self.tracer is None:
+            return
+        try:
+            record(self.tracer)
+        except Exception:
+            self.tracer = None
+            self._metrics.failures.labels("Trace").inc()
+            log.exception("tracing failed and is off until the operator restarts")
 
     def _hand_out(self, out: Outcome) -> None:
         """Sends requests to the core and commands for Kubernetes, logs failures, and clears `out`."""
@@ -642,6 +661,7 @@ class Loop:
             self._current.session.send(out.news)
             if self._current.comparing.touched is not None:
                 self._current.comparing.record_sent(out.news)
+        self._trace(lambda tracer: tracer.sent(out.news))
         for command in out.commands:
             self._submit(command)
         for failure in out.failures:

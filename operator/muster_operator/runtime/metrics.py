@@ -122,6 +122,11 @@ class Metrics:
             registry=self.registry,
         )
         self.fenced = self._counter("blocked_writes", "Writes blocked because this operator does not hold the Lease")
+        self.trace_spans = self._counter(
+            "trace_spans",
+            "Spans of applications: created, exported, failed; the rest waits in the queue or was dropped",
+            "result",
+        )
         self._depths = Gauge(
             "muster_operator_queue_depth", "Waiting items, by queue", ("queue",), registry=self.registry
         )

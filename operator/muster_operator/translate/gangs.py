@@ -21,6 +21,7 @@ from muster_operator.model.pods import (
     GangSource,
     PlaceholderSpec,
     Placement,
+    PodRef,
     TaskGroup,
     Topology,
 )
@@ -84,7 +85,7 @@ def _style(value: str, warnings: list[str]) -> str:
 def _placement(value: str, default: Placement, warnings: list[str]) -> Placement | None:
     if value not in _PLACEMENTS:
         used = f"{default}, the default,"
-        warnings.append(problems.unknown_value(_PLACEMENT, value, used, "Reserve, Atomic or Direct"))
+        warnings.append(problems.unknown_value(_PLACEMENT, value, used, "Reserve, Atomic, Direct or Auto"))
     return _PLACEMENTS.get(value)
 
 
@@ -415,6 +416,11 @@ def placeholder_name(owner: PodUid, app: str, group: str, ordinal: int) -> str:
     return f"{PLACEHOLDER_PREFIX}{app_part}-{group_part}-{_name_suffix(owner, app, group, ordinal)}"
 
 
+def nodes_request_name(owner: PodUid, app: str) -> str:
+    """Name of the gang's ProvisioningRequest, which depends on the gang only."""
+    return f"{PLACEHOLDER_PREFIX}{_name_part(app, _APP_PART)}-{_name_suffix(owner, app, '', 0)}"
+
+
 def _name_part(text: str, length: int) -> str:
     """The start of a text as part of a pod name. It is cut again at the end, because lower case can be longer."""
     return _NOT_IN_NAMES.sub("-", text[:length].lower())[:length]
@@ -457,25 +463,32 @@ def _labels_and_annotations(spec: PlaceholderSpec) -> tuple[dict[str, str], dict
     annotations[names.ANNOTATION_PLACEHOLDER_SIGNATURE] = spec.signature
     if spec.source.parameters:
         annotations[names.ANNOTATION_PARAMETERS] = spec.source.parameters
+    if spec.nodes_request:
+        annotations[names.ANNOTATION_CONSUME_REQUEST] = spec.nodes_request
+        annotations[names.ANNOTATION_PROVISIONING_CLASS] = spec.provisioning_class
     return labels, annotations
 
 
 def _metadata(spec: PlaceholderSpec) -> Raw:
     labels, annotations = _labels_and_annotations(spec)
-    owner = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "name": spec.owner.name,
-        "uid": spec.owner.uid,
-        "controller": False,
-        "blockOwnerDeletion": True,
-    }
     return {
         "name": spec.name,
         "namespace": spec.namespace,
         "labels": labels,
         "annotations": annotations,
-        "ownerReferences": [owner],
+        "ownerReferences": [owner_reference(spec.owner)],
+    }
+
+
+def owner_reference(pod: PodRef) -> Raw:
+    """The originator as owner of an object, so that the garbage collector deletes the object with it."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "name": pod.name,
+        "uid": pod.uid,
+        "controller": False,
+        "blockOwnerDeletion": True,
     }
 
 

@@ -22,7 +22,7 @@ from muster_operator.model.limits import Shares
 from muster_operator.model.pods import Condition, ForeignPod, Pod, PodPhase, PodRef
 from muster_operator.model.settings import Settings
 from muster_operator.model.signing import SIGNATURE_CHARACTERS
-from muster_operator.translate.pods import ORDINAL_CHARACTERS, read_pod
+from muster_operator.translate.pods import ORDINAL_CHARACTERS, read_pod, traceparent
 from muster_operator.translate.values import epoch_ms, text_bytes
 from muster_si import keys
 
@@ -43,6 +43,7 @@ _ANNOTATIONS: Final = {
     "placeholder_signature": names.ANNOTATION_PLACEHOLDER_SIGNATURE,
     "outcome_signature": names.ANNOTATION_OUTCOME_SIGNATURE,
     "binding_signature": names.ANNOTATION_BINDING_SIGNATURE,
+    "traceparent": names.ANNOTATION_TRACEPARENT,
 }
 
 
@@ -63,6 +64,7 @@ class Annotations(Struct, omit_defaults=True, gc=False, rename=_ANNOTATIONS):
     placeholder_signature: str | UnsetType = UNSET
     outcome_signature: str | UnsetType = UNSET
     binding_signature: str | UnsetType = UNSET
+    traceparent: str | UnsetType = UNSET
 
 
 class Owner(Struct, omit_defaults=True, gc=False, rename="camel"):
@@ -268,7 +270,7 @@ class _Key(Struct, gc=False, rename="camel"):
     status: _Amounts
 
 
-_NO_POD_ANNOTATIONS: Final = (UNSET, UNSET, UNSET, UNSET)
+_NO_POD_ANNOTATIONS: Final = (UNSET, UNSET, UNSET, UNSET, UNSET)
 _NO_AMOUNTS: Final = _Amounts()
 _ENCODER: Final = Encoder()
 
@@ -381,7 +383,9 @@ class PodClasses:
             since = epoch_ms(scheduled.last_transition_time)
         elif scheduled is not None:
             why = Condition(scheduled.reason or "", scheduled.message or "")
-        seal, ordinal, binding = _signatures(metadata.annotations, is_claim=pod.membership.claim is not None)
+        annotations = metadata.annotations
+        seal, ordinal, binding = _signatures(annotations, is_claim=pod.membership.claim is not None)
+        context = "" if annotations is UNSET or annotations.traceparent is UNSET else annotations.traceparent
         # Positional arguments take 0.2 us here, keyword arguments 1.3 us.
         return Pod(
             ref,
@@ -407,6 +411,7 @@ class PodClasses:
             seal,
             ordinal,
             binding,
+            traceparent(context) if context else "",
         )
 
     def _node(self, name: str) -> NodeName | None:
@@ -528,6 +533,7 @@ def _key(incoming: PartialPod) -> bytes:
             annotations.placeholder_signature,
             annotations.outcome_signature,
             annotations.binding_signature,
+            annotations.traceparent,
         ) = pod_annotations
     return key
 
@@ -541,11 +547,12 @@ def _take_pod_annotations(annotations: Annotations | UnsetType) -> tuple[str | U
         annotations.placeholder_signature,
         annotations.outcome_signature,
         annotations.binding_signature,
+        annotations.traceparent,
     )
     if pod_annotations == _NO_POD_ANNOTATIONS:
         return None
     annotations.ordinal = annotations.placeholder_signature = UNSET
-    annotations.outcome_signature = annotations.binding_signature = UNSET
+    annotations.outcome_signature = annotations.binding_signature = annotations.traceparent = UNSET
     return pod_annotations
 
 

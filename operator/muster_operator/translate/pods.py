@@ -391,6 +391,11 @@ def signature(annotations: Mapping[str, str], key: str) -> str:
     return found if len(found) <= SIGNATURE_CHARACTERS else ""
 
 
+def traceparent(written: str) -> str:
+    """The trace context as written; empty if its length is wrong."""
+    return written if len(written) == limits.TRACEPARENT_CHARACTERS else ""
+
+
 def membership(metadata: Raw, ref: PodRef, settings: Settings, spec: Raw | None = None) -> Membership:
     """Application, queue, user and gang of the pod, from its labels and annotations."""
     written = _written(metadata)
@@ -634,6 +639,7 @@ def _own(raw: Raw, ref: PodRef, settings: Settings) -> Pod:
         seal=signature(annotations, seal_key),
         ordinal=ordinal[:ORDINAL_CHARACTERS],
         binding=signature(annotations, names.ANNOTATION_BINDING_SIGNATURE),
+        traceparent=traceparent(annotations.get(names.ANNOTATION_TRACEPARENT, "")),
     )
 
 

@@ -369,7 +369,7 @@ def _names(description: str, identity: Identity) -> str:
 
 
 def _annotation(description: str, key: str) -> str:
-    """Expression: the value of the annotation, or an empty text."""
+    """Expression: the value of the annotation, or an empty string."""
     way = f"{description}.metadata.annotations"
     return f"({_has(way)} && '{key}' in {way} ? {way}['{key}'] : '')"
 

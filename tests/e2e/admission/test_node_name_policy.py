@@ -53,7 +53,7 @@ def placed(scheduler: str = "muster", annotations: Json | None = None) -> Json:
 
 
 async def rejection(account: Api, pod: Json) -> str:
-    """Return the error message of the policy, or an empty text. The pod is not stored."""
+    """Return the error message of the policy, or an empty string. The pod is not stored."""
     try:
         await account.request("POST", f"/api/v1/namespaces/{SPACE}/pods", pod, {"dryRun": "All"})
     except ApiError as error:

@@ -83,7 +83,7 @@ async def operator(home: Cluster) -> AsyncIterator[Api]:
 async def rejection(
     account: Api, method: str, path: str, body: Json | None, content_type: str = "application/json"
 ) -> str:
-    """Return the error message of the policy, or an empty text. Nothing is stored."""
+    """Return the error message of the policy, or an empty string. Nothing is stored."""
     try:
         await account.request(method, f"/api/v1/namespaces/{TENANT}/{path}", body, {"dryRun": "All"}, content_type)
     except ApiError as error:

@@ -1,4 +1,4 @@
-"""An application whose last pod is deleted is completed, also if it never ran, and stays readable."""
+"""An application whose last pod is deleted is completed, even if it never ran, and stays readable."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from devcluster.api import Json
 from devcluster.nodes import FakeNode
 from tests.e2e.conftest import OpenScenario
 from tests.e2e.manifests import Group, a_gang, a_pod
-from tests.e2e.rest import get_json
+from tests.e2e.rest import get_json, queue_exists
 from tests.e2e.scenario import Scenario
 
 SOON = {"service.completingTimeout": "1s"}
@@ -51,7 +51,7 @@ def reserving_gang(placement: str) -> list[Json]:
 async def test_an_application_completes_after_its_last_pod_is_deleted_and_stays_readable(
     open_scenario: OpenScenario, pods: list[Json]
 ) -> None:
-    scenario = await open_scenario([NODE], SOON)
+    scenario = await open_scenario([NODE], {"service.completingTimeout": "5s"})
     await scenario.occupy("node-0", "2")
     await scenario.create(pods)
 
@@ -62,11 +62,23 @@ async def test_an_application_completes_after_its_last_pod_is_deleted_and_stays_
     for pod in pods:
         await scenario.api.delete("pods", pod["metadata"]["name"], scenario.namespace, grace_s=0)
 
+    path = f"root.{scenario.namespace}"
+
+    async def is_completing() -> bool:
+        return (await states(scenario, "job"))[-1:] == ["Completing"]
+
+    await scenario.eventually("it is Completing", is_completing)
+    app = await get_json(scenario, f"partition/default/queue/{path}/application/job")
+    assert (app["applicationState"], app["allocations"] or [], app["requests"] or []) == ("Completing", [], [])
+    [listed] = await get_json(scenario, f"partition/default/queue/{path}/applications")
+    assert listed["applicationID"] == "job"
+
     async def is_completed() -> bool:
         return (await states(scenario, "job"))[-2:] == ["Completing", "Completed"]
 
     await scenario.eventually("it went through Completing to Completed", is_completed)
     assert "job" in await completed(scenario)
+    assert not await queue_exists(scenario, path)
 
     async def is_empty() -> bool:
         return not await scenario.pods() and not await scenario.pods(placeholders=True)

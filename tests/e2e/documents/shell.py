@@ -21,8 +21,8 @@ class Shell:
 
     home: Path
     kubeconfig: Path
-    server: str
-    """URL of the core's REST API, because there is no pod for a port-forward."""
+    server: str = ""
+    """URL of the core's REST API where no pod of Muster exists for a port-forward."""
 
     async def type(self, command: str, folder: Path) -> tuple[int, list[str]]:
         """Return the exit code and the lines of both output streams."""
@@ -33,7 +33,7 @@ class Shell:
                 "PATH": f"{self.home}{os.pathsep}{os.environ['PATH']}",
                 "HOME": str(self.home),  # where kubectl remembers what the API server has
                 "KUBECONFIG": str(self.kubeconfig),
-                "MUSTER_SERVER": self.server,
+                **({"MUSTER_SERVER": self.server} if self.server else {}),
             },
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,

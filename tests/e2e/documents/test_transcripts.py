@@ -11,7 +11,7 @@ import pytest_asyncio
 from devcluster.cluster import Cluster
 from devcluster.demo import NODES
 from devcluster.errors import ApiError
-from devcluster.ledgers import leftovers
+from devcluster.leftovers import leftovers
 from devcluster.muster import NAMESPACE
 from tests.e2e.configuration import QUICK_PREEMPTION
 from tests.e2e.conftest import QUICK, OpenScenario, placement_of_run

@@ -21,10 +21,13 @@ STABLE_S = 3.5
 """How long an output must stay unchanged before it is written: pods report why they wait after two seconds."""
 
 
-async def follow(shell: Shell, document: Path, folder: Path) -> str:
-    """Run all commands. Returns the first one whose output differs from the document, or an empty text."""
+async def follow(shell: Shell, document: Path, folder: Path, *, containers: bool = False) -> str:
+    """Run all commands. Returns the first one whose output differs from the document, or an empty string.
+
+    ``containers``: the pods have real containers, so that commands that read their logs are run too.
+    """
     printed: dict[Step, list[str]] = {}
-    for step in _steps(document):
+    for step in _steps(document, containers=containers):
         code, lines, differs = await _ran(shell, step, folder)
         if (code != 0) != step.fails or differs:
             output = "\n".join(lines)
@@ -35,8 +38,8 @@ async def follow(shell: Shell, document: Path, folder: Path) -> str:
     return ""
 
 
-def _steps(document: Path) -> list[Step]:
-    return [step for step in steps(document.read_text()) if step.is_typed]
+def _steps(document: Path, *, containers: bool) -> list[Step]:
+    return [step for step in steps(document.read_text()) if step.is_typed or (containers and step.reads_logs)]
 
 
 def _write(document: Path, printed: Mapping[Step, list[str]]) -> None:

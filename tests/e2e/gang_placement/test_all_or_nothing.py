@@ -1,4 +1,4 @@
-"""Atomic and Direct gangs reserve nothing until the complete gang fits, and report what is missing."""
+"""Atomic, Direct and Auto gangs reserve nothing until the complete gang fits, and report what is missing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NODE_FOR_TWO = FakeNode("node-0", cpu="2500m")
 WAITS = "gangWaitTimeoutInSeconds=3"
 NODE_REASON = "0/1 nodes are available: 1 Insufficient cpu."
 
-all_or_nothing = pytest.mark.parametrize("placement", ["Atomic", "Direct"])
+all_or_nothing = pytest.mark.parametrize("placement", ["Atomic", "Direct", "Auto"])
 
 
 def an_all_or_nothing_gang(placement: str, parameter: str = "") -> list[Json]:
@@ -34,7 +34,7 @@ async def reason(scenario: Scenario, pod: str) -> str:
 
 def _reason_of_originator(placement: str) -> str:
     """An autoscaler must see the originator or its placeholder, not both."""
-    return "Unschedulable" if placement == "Direct" else "SchedulingSkipped"
+    return "SchedulingSkipped" if placement == "Atomic" else "Unschedulable"
 
 
 @all_or_nothing
@@ -125,7 +125,7 @@ async def test_a_changed_default_placement_applies_to_new_gangs(
     await wait_for_reason(scenario, "first-workers-0", "Unschedulable")
     assert await scenario.pods(placeholders=True) == []
     await push(scenario, {"gang.placement": "reserve"})
-    await reported_on_config_map(scenario, "gang.placement", "Write Reserve, Atomic or Direct")
+    await reported_on_config_map(scenario, "gang.placement", "Write Reserve, Atomic, Direct or Auto")
     await push(scenario, {"gang.placement": "Atomic"})
 
     async def is_in_force() -> bool:

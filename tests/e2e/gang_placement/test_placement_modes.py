@@ -1,4 +1,4 @@
-"""All three placement modes: complete gangs, in order, through every kill."""
+"""All placement modes: complete gangs, in order, through every kill."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tests.e2e.scenario import Scenario
 
 MEMBERS = 5
 WORKERS = [Group("workers", MEMBERS)]
-PLACEMENTS = ["Reserve", "Atomic", "Direct"]
+PLACEMENTS = ["Reserve", "Atomic", "Direct", "Auto"]
 #: Number of writes for a member and its placeholder.
 OWN = {"create pods/binding": 1, "create events": 1}
 WITH_PLACEHOLDER = {"create pods": 1, "create pods/binding": 2, "delete pods": 1, "create events": 1}
-COSTS = {"Reserve": WITH_PLACEHOLDER, "Atomic": WITH_PLACEHOLDER, "Direct": OWN}
+COSTS = {"Reserve": WITH_PLACEHOLDER, "Atomic": WITH_PLACEHOLDER, "Direct": OWN, "Auto": OWN}
 #: Resources for a part of the gang only.
 TIGHT = FakeNode("node-0", cpu="2500m")
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from devcluster.api import Json
-from devcluster.audit import Right
+from devcluster.audit import Permission
 from devcluster.muster import ACCOUNT, Muster
 from devcluster.muster import NAMESPACE as MUSTER
 from devcluster.nodes import FakeNode
@@ -53,7 +53,7 @@ async def another_muster(scenario: Scenario) -> AsyncIterator[None]:
     await scenario.api.delete("leases", NAME, NAMESPACE)
     await scenario.api.create(lease, NAMESPACE)
 
-    mark, read = scenario.cluster.audit.mark(), Right("coordination.k8s.io", "leases", "get", NAME)
+    mark, read = scenario.cluster.audit.mark(), Permission("coordination.k8s.io", "leases", "get", NAME)
 
     async def renew() -> None:
         for count in itertools.count(1):
@@ -143,16 +143,16 @@ async def test_a_yunikorn_keeps_its_scheduler_name_only_if_it_may_bind(open_scen
     await scenario.muster.start()
     await scenario.create([a_pod("ours", scheduler="yunikorn")])
     await scenario.all_bound(1)
-    rights = permission_to_bind(scenario)
+    permissions = permission_to_bind(scenario)
     try:
-        for manifest in rights:
+        for manifest in permissions:
             await scenario.api.create(manifest)
         await scenario.muster.operator.kill()
         await scenario.muster.start()
         await scenario.create([a_pod("theirs", scheduler="yunikorn"), a_pod("ours-too", scheduler="muster")])
         bound = {pod["metadata"]["name"] for pod in await scenario.all_bound(2)}
     finally:
-        await scenario.api.delete("clusterrolebindings", rights[1]["metadata"]["name"])
-        await scenario.api.delete("clusterroles", rights[0]["metadata"]["name"])
+        await scenario.api.delete("clusterrolebindings", permissions[1]["metadata"]["name"])
+        await scenario.api.delete("clusterroles", permissions[0]["metadata"]["name"])
     assert bound == {"ours", "ours-too"}
     assert f"pod {scenario.namespace}/yunikorn-scheduler-0" in scenario.muster.operator.tail(1000)

@@ -144,7 +144,7 @@ async def test_a_suspended_core_or_operator_continues(open_scenario: OpenScenari
     for process, gang in ((scenario.muster.operator, "second"), (scenario.muster.core, "third")):
         process.signal(signal.SIGSTOP)
         await scenario.create(a_gang(gang, [Group("g", 2)], timeout_s=LONG_S))
-        await asyncio.sleep(5)
+        await asyncio.sleep(5)  # longer than the lease; no event shows it
         process.signal(signal.SIGCONT)
         await is_so(scenario, 2, gang, placeholders=False)
     await scenario.all_bound(6)

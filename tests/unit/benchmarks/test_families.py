@@ -23,7 +23,9 @@ def test_a_complete_name_selects_only_that_benchmark() -> None:
 
 
 def test_a_part_of_names_means_all_of_them_the_optional_ones_too() -> None:
-    assert chosen(["gang-1000-"]) == {"cluster": ["cluster/gang-1000-direct", "cluster/gang-1000-atomic"]}
+    assert chosen(["gang-1000-"]) == {
+        "cluster": ["cluster/gang-1000-direct", "cluster/gang-1000-atomic", "cluster/gang-1000-auto"]
+    }
 
 
 def test_an_unknown_word_means_nothing() -> None:

@@ -4,10 +4,10 @@ import asyncio
 
 import orjson
 
-from benchmarks.cluster.benches import Who
+from benchmarks.cluster.benches import Contender
 from benchmarks.cluster.load import PREFIX, Load, Progress, completes
 
-GANG = {who: Load("load", 100, 5, who) for who in Who}
+GANG = {contender: Load("load", 100, 5, contender) for contender in Contender}
 
 
 def test_pods_request_the_same_resources_for_every_scheduler() -> None:
@@ -16,19 +16,19 @@ def test_pods_request_the_same_resources_for_every_scheduler() -> None:
 
 
 def test_a_muster_gang_is_defined_by_annotations() -> None:
-    annotations = GANG[Who.RESERVE].pod(7)["metadata"]["annotations"]
+    annotations = GANG[Contender.RESERVE].pod(7)["metadata"]["annotations"]
     [group] = orjson.loads(annotations[f"{PREFIX}task-groups"])
     assert (group["name"], group["minMember"]) == (annotations[f"{PREFIX}task-group-name"], 20)
 
 
 def test_the_placement_is_set_unless_it_is_the_default() -> None:
     key = f"{PREFIX}schedulingPolicyParameters"
-    assert GANG[Who.DIRECT].pod(0)["metadata"]["annotations"][key] == "gangPlacement=Direct"
-    assert key not in GANG[Who.RESERVE].pod(0)["metadata"]["annotations"]
+    assert GANG[Contender.DIRECT].pod(0)["metadata"]["annotations"][key] == "gangPlacement=Direct"
+    assert key not in GANG[Contender.RESERVE].pod(0)["metadata"]["annotations"]
 
 
 def test_a_kube_scheduler_gang_is_defined_by_a_pod_group() -> None:
-    load = GANG[Who.KUBE]
+    load = GANG[Contender.KUBE]
     names = {
         group["metadata"]["name"]: group["spec"]["schedulingPolicy"]["gang"]["minCount"] for group in load.groups()
     }
@@ -37,14 +37,14 @@ def test_a_kube_scheduler_gang_is_defined_by_a_pod_group() -> None:
 
 
 def test_single_pods_belong_to_no_group() -> None:
-    load = Load("load", 100, 0, Who.KUBE)
+    load = Load("load", 100, 0, Contender.KUBE)
     assert load.groups() == []
     assert "schedulingGroup" not in load.pod(0)["spec"]
     assert "annotations" not in Load("load", 100).pod(0)["metadata"]
 
 
 def test_applications_are_as_many_as_gangs() -> None:
-    load = GANG[Who.DIRECT]
+    load = GANG[Contender.DIRECT]
     assert len({load.pod(number)["metadata"]["labels"]["applicationId"] for number in range(load.pods)}) == 5
 
 

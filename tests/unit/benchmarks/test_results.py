@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from benchmarks.cluster.benches import BENCHES, Who
+from benchmarks.cluster.benches import BENCHES, Contender
 from benchmarks.cluster.results import Results
 from benchmarks.figures import KUBE
 from devcluster.api import Json
@@ -20,9 +20,9 @@ def a_run(seconds: float, **writes: int) -> Json:
 def figures_of(name: str, ours: list[Json], theirs: list[Json]) -> dict[str, list[float]]:
     results, bench = Results(), BENCHES[name]
     for run in ours:
-        results.add(bench.work, bench.who, run)
+        results.add(bench.work, bench.contender, run)
     for run in theirs:
-        results.add(bench.work, Who.KUBE, run)
+        results.add(bench.work, Contender.KUBE, run)
     found = results.figures(name, bench)
     return {figure.name: [*figure.values, *figure.rivals.get(KUBE, ())] for figure in found}
 

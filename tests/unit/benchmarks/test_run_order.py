@@ -2,51 +2,52 @@
 
 from itertools import pairwise
 
-from benchmarks.cluster.benches import BENCHES, WORKS, Run, Who, turns
+from benchmarks.cluster.benches import BENCHES, WORKS, Contender, Run, ordered_runs
 
 GANG = [BENCHES["cluster/gang-1000"], BENCHES["cluster/gang-1000-direct"]]
 LONG = [BENCHES["cluster/gang-5000"]]
 
 
 def test_all_schedulers_run_a_workload_consecutively_in_a_round() -> None:
-    some = list(turns(list(BENCHES.values()), 3, peers=True))
-    blocks = [(turn.number, turn.work) for turn in some]
+    some = list(ordered_runs(list(BENCHES.values()), 3, peers=True))
+    blocks = [(run.number, run.work) for run in some]
     changes = [before for before, after in pairwise(blocks) if before != after]
     assert len(changes) == len(set(changes))
 
 
 def test_the_peer_runs_once_for_both_placements() -> None:
-    assert [turn.who for turn in turns(GANG, 1, peers=True)] == [Who.RESERVE, Who.DIRECT, Who.KUBE]
+    some = [run.contender for run in ordered_runs(GANG, 1, peers=True)]
+    assert some == [Contender.RESERVE, Contender.DIRECT, Contender.KUBE]
 
 
 def test_the_first_scheduler_alternates_between_rounds() -> None:
-    assert [(turn.who, turn.number) for turn in turns(GANG[:1], 2, peers=True)] == [
-        (Who.RESERVE, 0), (Who.KUBE, 0), (Who.KUBE, 1), (Who.RESERVE, 1),
+    assert [(run.contender, run.number) for run in ordered_runs(GANG[:1], 2, peers=True)] == [
+        (Contender.RESERVE, 0), (Contender.KUBE, 0), (Contender.KUBE, 1), (Contender.RESERVE, 1),
     ]  # fmt: skip
 
 
 def test_the_last_scheduler_of_a_workload_starts_the_next() -> None:
     single = BENCHES["cluster/single-5000"]
-    some = list(turns([single, GANG[0]], 1, peers=True))
-    assert [turn.who for turn in some] == [Who.RESERVE, Who.KUBE, Who.KUBE, Who.RESERVE]
+    some = list(ordered_runs([single, GANG[0]], 1, peers=True))
+    assert [run.contender for run in some] == [Contender.RESERVE, Contender.KUBE, Contender.KUBE, Contender.RESERVE]
 
 
 def test_without_peers_only_muster_runs() -> None:
-    assert {turn.who for turn in turns(GANG, 2, peers=False)} == {Who.RESERVE, Who.DIRECT}
+    assert {run.contender for run in ordered_runs(GANG, 2, peers=False)} == {Contender.RESERVE, Contender.DIRECT}
 
 
 def test_a_peer_that_takes_minutes_runs_half_as_often() -> None:
-    some = list(turns(LONG, 5, peers=True))
-    assert sum(turn.who is Who.KUBE for turn in some) == 2
-    assert sum(turn.who is Who.RESERVE for turn in some) == 5
+    some = list(ordered_runs(LONG, 5, peers=True))
+    assert sum(run.contender is Contender.KUBE for run in some) == 2
+    assert sum(run.contender is Contender.RESERVE for run in some) == 5
 
 
 def test_a_single_round_includes_every_scheduler() -> None:
-    assert [turn.who for turn in turns(LONG, 1, peers=True)] == [Who.RESERVE, Who.KUBE]
+    assert [run.contender for run in ordered_runs(LONG, 1, peers=True)] == [Contender.RESERVE, Contender.KUBE]
 
 
 def test_the_floor_has_no_peer() -> None:
-    assert list(turns([BENCHES["cluster/floor-5000"]], 1, peers=True)) == [Run("floor-5000", Who.NOBODY, 0)]
+    assert list(ordered_runs([BENCHES["cluster/floor-5000"]], 1, peers=True)) == [Run("floor-5000", Contender.NONE, 0)]
 
 
 def test_pods_are_distributed_evenly_over_gangs() -> None:

@@ -19,7 +19,7 @@ def _lines(feed: Feed) -> AsyncGenerator[bytes, None]:
 def test_a_watch_of_the_stub_is_read_by_kopf() -> None:
     async def first_line() -> bytes:
         feed = Feed(event=lambda name, node, version: f'{{"name":"{name}","version":{version}}}\n'.encode())
-        feed.tell("pod-1")
+        feed.add("pod-1")
         async with asyncio.timeout(10), aclosing(_lines(feed)) as lines:
             async for line in lines:
                 return line

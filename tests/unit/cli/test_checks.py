@@ -122,9 +122,14 @@ def test_pods_of_a_rejected_application_are_reported_with_their_queue() -> None:
 # -- webhook ------------------------------------------------------------------
 
 
-def a_configuration(bundle: Iterable[bytes], url: str = "") -> Json:
-    door = registration.WebhookClientConfig("muster", "" if url else "muster-webhook", url=url)
-    return registration.mutating(door, Identity(BOTH, "system:serviceaccount:muster:muster-operator", "muster"), bundle)
+def a_configuration(bundle: Iterable[bytes], url: str = "", home: str = "muster") -> Json:
+    client = registration.WebhookClientConfig(home, "" if url else "muster-webhook", url=url)
+    return registration.mutating(client, Identity(BOTH, f"system:serviceaccount:{home}:muster-operator", home), bundle)
+
+
+def webhook_findings(*configurations: Json, endpoints: Any) -> list[Finding]:
+    own = permissions.admission_name("muster")
+    return list(checks.check_webhooks(checks.webhook_endpoints(configurations, own), endpoints, NOW))
 
 
 def a_bundle(ends: datetime) -> bytes:
@@ -148,14 +153,14 @@ LATER = NOW + timedelta(days=300)
 def test_the_webhook_needs_an_endpoint_and_a_valid_certificate(
     ends: datetime, endpoints: Any, level: Level, expected: str
 ) -> None:
-    found = only(checks.check_webhooks(checks.webhook_endpoints([a_configuration([a_bundle(ends)])]), endpoints, NOW))
+    found = only(webhook_findings(a_configuration([a_bundle(ends)]), endpoints=endpoints))
     assert found.level is level
     assert found.message.startswith(expected)
 
 
 def test_a_webhook_registration_without_its_service_is_a_problem_with_a_remedy() -> None:
     for bundle in ([a_bundle(LATER)], [a_bundle(NOW - timedelta(days=1))]):
-        found = only(checks.check_webhooks(checks.webhook_endpoints([a_configuration(bundle)]), {}, NOW))
+        found = only(webhook_findings(a_configuration(bundle), endpoints={}))
         assert found.level is Level.PROBLEM
         assert found.message == (
             "muster-admission is registered, but service muster/muster-webhook does not exist, so the API server "
@@ -169,9 +174,7 @@ def test_a_webhook_registration_without_its_service_is_a_problem_with_a_remedy()
 
 def test_one_valid_authority_of_two_is_sufficient() -> None:
     both = [a_bundle(NOW - timedelta(days=1)), a_bundle(LATER)]
-    assert levels(checks.check_webhooks(checks.webhook_endpoints([a_configuration(both)]), LISTENING, NOW)) == [
-        Level.FINE
-    ]
+    assert levels(webhook_findings(a_configuration(both), endpoints=LISTENING)) == [Level.FINE]
 
 
 def test_a_missing_or_broken_ca_bundle_is_a_problem() -> None:
@@ -179,22 +182,35 @@ def test_a_missing_or_broken_ca_bundle_is_a_problem() -> None:
     for hook in broken["webhooks"]:
         hook["clientConfig"]["caBundle"] = base64.b64encode(b"nonsense").decode()
     for configuration in (none, broken):
-        assert levels(checks.check_webhooks(checks.webhook_endpoints([configuration]), LISTENING, NOW)) == [
-            Level.PROBLEM
-        ]
+        assert levels(webhook_findings(configuration, endpoints=LISTENING)) == [Level.PROBLEM]
 
 
 def test_foreign_webhooks_are_ignored() -> None:
     other = {"metadata": {"name": "x"}, "webhooks": [{"name": "a.example.org", "clientConfig": {"url": "https://x"}}]}
-    found = only(checks.check_webhooks(checks.webhook_endpoints([other]), {}, NOW))
+    found = only(webhook_findings(other, endpoints={}))
     assert (found.level, found.message) == (Level.FINE, "not registered")
 
 
 def test_a_webhook_with_a_url_needs_no_service() -> None:
-    found = checks.check_webhooks(
-        checks.webhook_endpoints([a_configuration([a_bundle(LATER)], "https://muster:9089")]), {}, NOW
-    )
+    found = webhook_findings(a_configuration([a_bundle(LATER)], "https://muster:9089"), endpoints={})
     assert levels(found) == [Level.FINE]
+
+
+def test_the_webhook_of_another_installation_is_ignored() -> None:
+    other = a_configuration([a_bundle(NOW - timedelta(hours=1))], home="gangs")
+    both = LISTENING | {("gangs", "muster-webhook"): []}
+    alone = only(webhook_findings(other, endpoints=both))
+    assert (alone.level, alone.message) == (Level.FINE, "not registered")
+    own = only(webhook_findings(other, a_configuration([a_bundle(LATER)]), endpoints=both))
+    assert own.message.startswith("muster-admission: service muster/muster-webhook is ready")
+
+
+def test_a_registration_that_another_installation_left_behind_is_a_problem() -> None:
+    found, none = webhook_findings(a_configuration([a_bundle(LATER)], home="gangs"), endpoints={})
+    assert found.level is Level.PROBLEM
+    assert "muster-admission-gangs is registered, but service gangs/muster-webhook does not exist" in found.message
+    assert found.remedy.endswith("validatingwebhookconfigurations muster-admission-gangs")
+    assert none.message == "not registered"
 
 
 # -- user identity ------------------------------------------------------------

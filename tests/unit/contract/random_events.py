@@ -11,7 +11,7 @@ from tests.unit.operator.controller.kubernetes import SETTINGS
 from tests.unit.operator.controller.objects import Raw, a_container, a_group, a_node, a_pod, gang_annotations
 from tests.unit.operator.controller.simulation import Choose
 
-PLACEMENTS = ("Reserve", "Atomic", "Direct")
+PLACEMENTS = ("Reserve", "Atomic", "Direct", "Auto")
 #: Few IDs, so that they are reused, also by gangs with another placement mode.
 IDS = ("red", "green", "blue")
 TIMES_S = (1, 10, 40, 400)
@@ -48,7 +48,10 @@ class RandomActions:  # long: one method per action
 
     def a_gang(self) -> None:
         """Create all or some pods of a gang, which is sometimes larger than the cluster."""
-        words = [f"gangPlacement={PLACEMENTS[self.pick(3)]}", f"gangSchedulingStyle={('Soft', 'Hard')[self.pick(2)]}"]
+        words = [
+            f"gangPlacement={PLACEMENTS[self.pick(len(PLACEMENTS))]}",
+            f"gangSchedulingStyle={('Soft', 'Hard')[self.pick(2)]}",
+        ]
         words += [f"placeholderTimeoutInSeconds={(5, 60)[self.pick(2)]}"]
         words += [f"gangWaitTimeoutInSeconds={(5, 60)[self.pick(2)]}"] if self.pick(2) else []
         cpu = ("1", "3")[self.pick(2)]

@@ -97,6 +97,20 @@ async def test_the_reason_why_a_direct_gang_waits_is_reported_for_its_task_group
     await talk.rm.callbacks.until(lambda _: ("app/workers", scheduled) in scheduling_states(talk))
 
 
+async def test_placeholder_pods_of_an_auto_gang_get_the_nodes_of_their_slots(talk: Talk) -> None:
+    await talk.node("n1", vcore=4000)
+    await submit(talk, 3, keys.PLACEMENT_AUTO)
+    await wait_for_state(talk, keys.APP_RUNNING)
+    await talk.ask("driver", **WORKERS)
+    await talk.allocated("driver")
+    await talk.ask("p1", "p2", placeholder=True, **WORKERS)
+    found = {one.allocationKey: (one.placeholder, one.nodeID) for one in await talk.allocated("driver", "p1", "p2")}
+    assert found == {"driver": (False, "n1"), "p1": (True, "n1"), "p2": (True, "n1")}
+    await talk.ask("surplus", placeholder=True, **WORKERS)
+    await talk.rm.allocations.until(lambda items: any(answer.releasedAsks for answer in items))
+    assert sorted(held.allocationKey for held in (await inventory(talk)).allocations) == ["driver", "p1", "p2"]
+
+
 async def test_a_removed_direct_gang_releases_only_its_members(talk: Talk) -> None:
     await talk.node("n1", vcore=4000)
     await submit(talk, 3, keys.PLACEMENT_DIRECT)
@@ -148,4 +162,4 @@ async def test_an_unknown_placement_is_rejected_with_the_valid_names(talk: Talk)
     await submit(talk, 3, "Sideways")
     await talk.rm.applications.until(lambda items: any(response.rejected for response in items))
     [refused] = [one for response in talk.rm.applications.items for one in response.rejected]
-    assert "'Sideways', not one of Reserve, Atomic, Direct" in refused.reason
+    assert "'Sideways', not one of Reserve, Atomic, Direct, Auto" in refused.reason

@@ -87,6 +87,16 @@ async def test_parts_are_ordered_by_name(talk: Talk) -> None:
     assert seen == ["a", "app", "b", "c", "d"]
 
 
+async def test_a_removed_application_is_not_listed(talk: Talk) -> None:
+    """It is Completing in REST, and unknown to its resource manager, which would remove it again."""
+    await talk.application("other")
+    await talk.accepted("other")
+    await talk.remove_application()
+    after = muster_pb2.FenceRequest(rmID=RM, applicationRequests=3)
+    found = await talk.client.take_inventory(muster_pb2.InventoryRequest(after=after))
+    assert [app.applicationID for app in found.applications] == ["other"]
+
+
 async def test_nodes_are_listed_with_their_foreign_allocations(talk: Talk) -> None:
     foreign = si_pb2.Allocation(allocationKey="dns", nodeID="n1", partitionName="default")
     await talk.node("n0", "CREATE_DRAIN", existingAllocations=[])

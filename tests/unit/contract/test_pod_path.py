@@ -103,7 +103,7 @@ class Both:
 
     async def bind_pod(self, number: int) -> None:
         """Create a pod of the application and wait until the watch has confirmed its bind."""
-        self.server.pods.tell(f"load-0-{number:012d}")
+        self.server.pods.add(f"load-0-{number:012d}")
         await self.until(lambda: self.server.pods.read == 2 * (number + 1) and self.is_idle)
 
     @property

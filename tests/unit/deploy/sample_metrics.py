@@ -21,6 +21,8 @@ def busy_operator() -> CollectorRegistry:
     metrics.ended("BindPod", 500)
     metrics.retries.labels("BindPod", "500").inc()
     metrics.failures.labels("Ended").inc()
+    for result in ("created", "exported", "failed"):
+        metrics.trace_spans.labels(result).inc()
     admission = ReviewMetrics(metrics)
     for result in ("allowed", "changed", "rejected", "failed", "invalid"):
         admission.reviews.labels("/mutate", result).inc()

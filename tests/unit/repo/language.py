@@ -14,7 +14,10 @@ from functools import cache
 
 from tests.unit.repo.tree import PRODUCT, files, modules, name, parsed
 
-# Classes, modules and folders with these names, in product code and tests. Leading underscores do not count.
+# Folders with code of developers, which the check covers like the product.
+DEVELOPMENT = ("devcluster", "benchmarks", "tools")
+
+# Classes, modules and folders with these names, in all code. Leading underscores do not count.
 OLD_NAMES = {
     "Agenda": "SchedulingQueue",
     "Alarm": "Timer",
@@ -87,7 +90,7 @@ OLD_NAMES = {
     "World": "SchedulerState or Scenario",
 }
 
-# Functions, methods, fields, parameters and attributes of product code, and texts that are one of them (JSON keys).
+# Functions, methods, fields, parameters and attributes outside tests, and texts that are one of them (JSON keys).
 OLD_WORDS = {
     "amending": "retry_on_conflict",
     "books": "state",
@@ -140,7 +143,7 @@ OLD_WORDS = {
     "world": "state",
 }
 
-# Phrases of text for people: Markdown, docstrings, and texts with a space in product code.
+# Phrases of text for people: Markdown, docstrings, and texts with a space outside tests.
 PROSE = {
     "for ever": (r"\bfor ever\b", "permanently, without a limit"),
     "anew": (r"\banew\b", "again"),
@@ -266,19 +269,19 @@ def _is_old(words: str, old: str) -> bool:
     return words.strip("_").lower() == old
 
 
-def code(file: str, tree: ast.Module, *, product: bool) -> Iterator[Finding]:
-    """Old identifiers; in product code also old words and phrases in its texts."""
+def code(file: str, tree: ast.Module, *, complete: bool) -> Iterator[Finding]:
+    """Old names of classes and modules; if `complete`, also old words, and phrases in texts."""
     parts = file.removesuffix(".py").split("/")
     for part in parts:
         for old, instead in OLD_NAMES.items():
             if _is_old(part, old.lower()):
                 yield Finding(file, 1, old, file, instead)
-    docstrings = _docstrings(tree) if product else set()
+    docstrings = _docstrings(tree) if complete else set()
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef) and node.name.strip("_") in OLD_NAMES:
             old = node.name.strip("_")
             yield Finding(file, node.lineno, old, f"class {node.name}", OLD_NAMES[old])
-        if not product:
+        if not complete:
             continue
         found = _named(node)
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
@@ -301,9 +304,9 @@ def findings() -> tuple[Finding, ...]:
         if name(path).startswith("tests/"):
             continue
         found += prose(name(path), 1, path.read_text())
-    product = set(modules(*PRODUCT))
-    for path in (*modules(*PRODUCT), *modules("tests", "tools", "devcluster", "benchmarks")):
-        found += code(name(path), parsed(path), product=path in product)
+    checked = set(modules(*PRODUCT, *DEVELOPMENT))
+    for path in (*checked, *modules("tests")):
+        found += code(name(path), parsed(path), complete=path in checked)
     for path in files(".py", ".md", ".proto", ".yaml", ".yml", ".toml", ".jinja"):
         found += citations(name(path), path.read_text())
     excepted = {(file, words) for file, words, _ in EXCEPTIONS}

@@ -15,6 +15,7 @@ def requirements() -> list[str]:
     parsed = tomllib.loads(pyproject)
     return [
         *parsed["project"]["dependencies"],
+        *(entry for extra in parsed["project"]["optional-dependencies"].values() for entry in extra),
         *(entry for group in parsed["dependency-groups"].values() for entry in group),
     ]
 

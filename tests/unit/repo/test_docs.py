@@ -5,6 +5,7 @@ from pathlib import Path
 
 from tests.unit.repo.tree import ROOT, files, name
 
+PATH = re.compile(r"`([a-z_]+/[\w.*/-]*)`")
 COMMAND = re.compile(r"(?:`|^\s*(?:\$ )?)(?:[A-Z_]+=\S+ )*make ([a-z0-9-]+)", re.MULTILINE)
 TARGET = re.compile(r"^([a-z0-9-]+):", re.MULTILINE)
 HELPED = re.compile(r"^([a-z0-9-]+):.*## \S", re.MULTILINE)
@@ -62,6 +63,12 @@ def anchors(page: Path) -> set[str]:
 def numbered(slugs: list[str]) -> list[tuple[str, int]]:
     """Every slug with how often it occurred before."""
     return [(slug, slugs[:position].count(slug)) for position, slug in enumerate(slugs)]
+
+
+def test_every_path_in_the_guide_for_contributors_exists() -> None:
+    folders = {path.name for path in ROOT.iterdir()}
+    paths = PATH.findall((ROOT / "CONTRIBUTING.md").read_text())
+    assert [path for path in paths if path.split("/")[0] in folders and not any(ROOT.glob(path.rstrip("/")))] == []
 
 
 def test_every_link_to_a_heading_points_to_an_existing_heading() -> None:

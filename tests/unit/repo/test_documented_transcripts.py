@@ -57,12 +57,14 @@ def test_commands_and_output_are_read_from_console_blocks_only() -> None:
 def test_commands_that_watch_or_need_a_real_container_are_not_run() -> None:
     endless = ("kubectl get pods -w", "kubectl get pods --watch", "kubectl logs driver", "muster queues --watch")
     assert not [command for command in endless if Step(command, (), (0, 0)).is_typed]
+    assert [command for command in endless if Step(command, (), (0, 0)).reads_logs] == ["kubectl logs driver"]
 
 
 def test_generated_names_nodes_ages_and_line_order_are_ignored() -> None:
     again = PODS.replace("x2bcd", "zzzzz").replace("7s", "2m3s").replace("Running   0", "Running     0")
     assert difference(PODS.splitlines(), reversed(again.splitlines())) == ""
     assert difference(["tg-gang-leader-0a1b2c3d4e on node-1"], ["tg-gang-leader-zyxwvut987 on node-7"]) == ""
+    assert difference(["count-3e2f5a9a9d0c4b1e-exec-1"], ["count-0031efa209743b1c-exec-1"]) == ""
     assert difference(["web-7c5ddbdf54-x2bcd 500m"], ["web-6d8f9b4c77-zzzzz 500m"]) == ""
 
 

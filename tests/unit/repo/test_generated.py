@@ -70,7 +70,7 @@ def test_the_diagrams_match_the_state_tables() -> None:
 
 
 def test_a_diagram_has_a_column_per_state_and_a_row_per_event_and_outcome() -> None:
-    picture = lifecycle.drawn("doors", diagrams.edges(DOORS))
+    picture = lifecycle.svg("doors", diagrams.edges(DOORS))
     words = re.findall(r"<text[^>]*>([^<]*)</text>", picture)
     assert words == ["Shut", "Open", "Gone", "● begins   ◉ ends", "PUSH", "PULL", "BURN"]
     assert "| Shut | PULL | Open |" in diagrams.page("core", "DOORS", DOORS)
@@ -85,7 +85,7 @@ def test_the_walkthrough_of_a_gang_uses_the_terms_of_the_interface() -> None:
 
 
 def test_the_diagram_shows_the_layers_that_the_import_linter_checks() -> None:
-    picture = halves.drawn()
+    picture = halves.svg()
     for package, names in halves.layers().items():
         assert f": {package}<" in picture
         assert {name for name in names if f">{name.replace(' | ', ' and ')}<" not in picture} == {"__main__"}

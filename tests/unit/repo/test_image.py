@@ -22,6 +22,7 @@ def test_only_locked_dependencies_are_installed_as_wheels() -> None:
     assert synced
     assert all("--frozen" in words and "--no-dev" in words for words in synced)
     assert "--no-build" in synced[0]
+    assert all(words[words.index("--extra") + 1] == "tracing" for words in synced)
 
 
 def test_only_uv_and_pip_download_files() -> None:

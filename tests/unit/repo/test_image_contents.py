@@ -60,6 +60,15 @@ def test_all_muster_modules_import_without_the_dropped_files() -> None:
     assert int(output_without_dropped_files("print(image.warm())")) > 1000
 
 
+def test_tracing_works_without_the_dropped_files() -> None:
+    output_without_dropped_files(
+        "import muster_operator.runtime.span_export;"
+        "import opentelemetry.exporter.otlp.proto.grpc.trace_exporter as grpc;"
+        "import opentelemetry.exporter.otlp.proto.http.trace_exporter as http;"
+        "grpc.OTLPSpanExporter(), http.OTLPSpanExporter()"
+    )
+
+
 def test_a_cluster_request_works_without_the_dropped_files(tmp_path: Path) -> None:
     kubeconfig = tmp_path / "config"
     kubeconfig.write_text(KUBECONFIG)

@@ -24,6 +24,12 @@ TEXTS = {key: text for module in (messages, problems, of_core) for key, text in 
 OF_CONDITIONS = {"Condition", "FailPod", "MarkDisrupted", "SetCondition"}
 #: Functions of the operator whose text becomes a part of an event.
 REPORTING = re.compile(r"messages\.\w+|(applications\.)?give_up_gang|(volume_binding\.)?fail_binding|_bind_failed")
+#: Functions of the operator that delete a pod or return its allocation, with the reason.
+RELEASING = re.compile(r"(\w+\.)?(kill|kill_all|order_delete|roll_back|release_from_core)")
+#: What the core sends or records with a text for users.
+SENDING = re.compile(
+    r"(\w+\.)?(note|_?reject\w*|fail|release_on_timeout)|(Ask)?Release|(Application|Node)Rejected|Rejection"
+)
 #: Reads the conditions of pods.
 READERS = "operator/muster_operator/translate"
 TABLE = re.compile(r"^\| `(\w+)`", re.MULTILINE)
@@ -67,6 +73,44 @@ def test_no_caller_composes_the_text_of_an_event() -> None:
         for path, call in calls("operator")
         if REPORTING.fullmatch(ast.unparse(call.func)) and any(map(composed, [*call.args, *call.keywords]))
     ] == []
+
+
+def test_no_caller_composes_the_reason_of_a_delete() -> None:
+    assert [
+        f"{name(path)}:{call.lineno}"
+        for path, call in calls("operator")
+        if RELEASING.fullmatch(ast.unparse(call.func)) and any(map(composed, [*call.args, *call.keywords]))
+    ] == []
+
+
+def test_the_core_sends_and_records_only_texts_of_its_catalogue() -> None:
+    found = []
+    for path in modules("core"):
+        if name(path).startswith("core/muster_core/scheduling"):
+            for function in ast.walk(parsed(path)):
+                if isinstance(function, ast.FunctionDef):
+                    found += [f"{name(path)}:{line}" for line in own_texts(function)]
+    assert found == []
+
+
+def own_texts(function: ast.FunctionDef) -> Iterator[int]:
+    """Lines of a function that send or record a text of their own, also by a variable."""
+    nodes = list(ast.walk(function))
+    sent = [node for node in nodes if isinstance(node, ast.Call) and SENDING.fullmatch(ast.unparse(node.func))]
+    values = [value for call in sent for value in (*call.args, *(one.value for one in call.keywords))]
+    variables = {value.id for value in values if isinstance(value, ast.Name)}
+    assigned = (node for node in nodes if isinstance(node, ast.Assign))
+    values += [node.value for node in assigned if variables & targets(node)]
+    for value in values:
+        is_of_catalogue = isinstance(value, ast.Call) and ast.unparse(value.func).startswith("messages.")
+        if not is_of_catalogue and composed(value):
+            yield value.lineno
+
+
+def targets(assignment: ast.Assign) -> set[str]:
+    """Names of the variables that are assigned."""
+    names = (node for node in ast.walk(assignment) if isinstance(node, ast.Name))
+    return {node.id for node in names if isinstance(node.ctx, ast.Store)}
 
 
 def test_the_texts_and_reasons_of_conditions_come_from_the_catalogue() -> None:

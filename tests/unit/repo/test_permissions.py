@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from devcluster.audit import Right, Use
+from devcluster.audit import Permission, Use
 from tests.e2e.permissions import UNSEEN, differences
 
-BIND = Right("", "pods/binding", "create")
-NAMED = Right("", "secrets", "get", "muster-signing")
+BIND = Permission("", "pods/binding", "create")
+NAMED = Permission("", "secrets", "get", "muster-signing")
 GRANTED = {BIND, NAMED, *UNSEEN}
 
 
-def used(*rights: Right, allowed: bool = True) -> list[Use]:
-    return [Use(right, "muster-operator", allowed) for right in rights]
+def used(*permissions: Permission, allowed: bool = True) -> list[Use]:
+    return [Use(permission, "muster-operator", allowed) for permission in permissions]
 
 
 def test_a_role_whose_permissions_are_all_used_has_no_differences() -> None:
@@ -25,14 +25,14 @@ def test_an_unused_permission_is_reported() -> None:
 
 
 def test_a_request_that_the_role_does_not_grant_is_reported() -> None:
-    refused = used(Right("", "nodes", "delete", "node-0"), allowed=False)
+    refused = used(Permission("", "nodes", "delete", "node-0"), allowed=False)
     [found] = differences(GRANTED, [*used(BIND, NAMED), *refused])
     assert "not granted" in found
     assert "nodes" in found
 
 
 def test_a_granted_request_that_a_starting_server_rejected_is_not_reported() -> None:
-    refused = used(Right("", "pods/binding", "create", "some-pod"), allowed=False)
+    refused = used(Permission("", "pods/binding", "create", "some-pod"), allowed=False)
     assert differences(GRANTED, [*used(BIND, NAMED), *refused]) == []
 
 

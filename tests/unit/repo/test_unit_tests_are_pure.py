@@ -19,6 +19,8 @@ FORBIDDEN_FIXTURES = {"monkeypatch", "mocker"}
 EXCEPTIONS = {
     ("tests/unit/core/scheduling/random_events/test_random_events.py", "monkeypatch"): "leaves out a write on purpose",
     ("tests/unit/core/scheduling/test_history.py", "monkeypatch"): "a smaller limit needs fewer applications",
+    ("tests/unit/core/scheduling/test_node_demand.py", "monkeypatch"): "a failure on purpose",
+    ("tests/unit/core/scheduling/test_node_demand_random.py", "monkeypatch"): "compares with a run without admission",
     ("tests/unit/core/scheduling/test_selector_labels.py", "monkeypatch"): "a smaller limit needs fewer requests",
 }
 

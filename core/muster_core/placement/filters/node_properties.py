@@ -129,7 +129,7 @@ def is_candidate(constraints: Constraints, nodes: NodeTable) -> BoolColumn:
 
 
 def conflict(constraints: Constraints) -> str:
-    """Returns the reason if the affinity terms exclude each other for every node, else an empty text."""
+    """Returns the reason if the affinity terms exclude each other for every node, else an empty string."""
     return CONFLICT if _named_nodes(constraints) == set() else ""
 
 

@@ -97,7 +97,7 @@ def sorted_claims(storage: Storage, volumes: Volumes) -> SortedClaims:
 
 
 def missing_claim(snapshot: Snapshot, shape: RequestShape) -> str:
-    """Returns the reason if a claim that the pod spec names does not exist, else an empty text (VolumeRestrictions)."""
+    """Returns the reason if a claim of the pod spec does not exist, else an empty string (VolumeRestrictions)."""
     volumes, storage = shape.pod_on_node.facts.volumes, _storage(snapshot)
     own = {name for name, _ in volumes.ephemeral}
     gone = next((name for name in volumes.claims if name not in storage.claims and name not in own), None)
@@ -105,7 +105,7 @@ def missing_claim(snapshot: Snapshot, shape: RequestShape) -> str:
 
 
 def unusable(snapshot: Snapshot, shape: RequestShape) -> str:
-    """Returns the reason if a claim makes the pod unschedulable on every node, else an empty text (VolumeBinding)."""
+    """Returns the reason if a claim makes the pod unschedulable on every node, else an empty string (VolumeBinding)."""
     volumes, storage = shape.pod_on_node.facts.volumes, _storage(snapshot)
     own = dict(volumes.ephemeral)
     for name in volumes.claims:
@@ -122,7 +122,7 @@ def unusable(snapshot: Snapshot, shape: RequestShape) -> str:
 
 
 def vanished(snapshot: Snapshot, shape: RequestShape) -> str:
-    """Returns the reason if a bound claim refers to a volume that does not exist, else an empty text (VolumeZone)."""
+    """Returns the reason if a bound claim refers to a volume that does not exist, else an empty string (VolumeZone)."""
     volumes, storage = shape.pod_on_node.facts.volumes, _storage(snapshot)
     own = {name for name, _ in volumes.ephemeral}
     for name in volumes.claims:

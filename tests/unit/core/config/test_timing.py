@@ -70,6 +70,7 @@ SETTINGS = {
     "reservation_delay_ns": "service.reservationDelay",
     "reservation_timeout_ns": "service.reservationTimeout",
     "preemption_interval_ns": "service.preemptionInterval",
+    "scale_up_delay_ns": "preemption.scaleUpDelay",
     "empty_node_interval_ns": "service.emptyNodeInterval",
     "expiry_ns": "service.expiry",
 }

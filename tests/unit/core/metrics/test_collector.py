@@ -159,6 +159,7 @@ def test_a_removed_application_frees_its_series() -> None:
     scenario.send(ApplicationAdded(an_application(queue="")))
     assert "root.ns" in {key[0] for key in of_applications(scenario, "yunikorn_queue_app")}
     scenario.send(ApplicationRemoved(PARTITION, ApplicationId("app")))
+    scenario.wait(31)
     assert of_applications(scenario, "yunikorn_queue_app") == {}
 
 

@@ -86,7 +86,7 @@ def test_what_a_queue_may_release_counts_every_level_and_assumed_releases() -> N
 def test_a_queue_that_gains_what_it_loses_keeps_its_guarantee() -> None:
     scenario = scheduler_state(a_queue("t", a_queue("a"), a_queue("b"), guaranteed=4000))
     run(scenario, "root.p.t.a", *pods("a", 4))
-    path = frozenset(above.path for above in queue(scenario, "root.p.t.b").path_up())
+    path = frozenset(above.path for above in queue(scenario, "root.p.t.b").path_up)
     balance = GuaranteeBalance(scenario.partition.queues.root, _ONE, path)
     assert balance.may_release(queue(scenario, "root.p.t.a"), _ONE)
     assert not balance.may_release(queue(scenario, "root.p.t.a"), Resources({"vcore": 2000}))

@@ -9,7 +9,7 @@ import yaml
 from muster_core.config.load import DEFAULT_TEXT, checksum
 from muster_core.rest.server import RestSettings
 from muster_core.runtime.log_level import LogLevel, Threshold
-from muster_si import si_pb2
+from muster_si import keys, si_pb2
 from tests.unit.core import messages
 from tests.unit.core.conftest import Bench
 from tests.unit.core.rest.conftest import TRUSTING, Serve
@@ -33,7 +33,7 @@ partitions:
 
 async def register(bench: Bench, text: str = TEXT) -> None:
     request = si_pb2.RegisterResourceManagerRequest(rmID=messages.RM, version="1.0.0", config=text)
-    request.extraConfig.update({"log.level": "INFO", "queues.yaml": text})
+    request.extraConfig.update({"log.level": "INFO", "queues.yaml": text, keys.EXTRA_FENCE: "true"})
     await bench.core.register_resource_manager(request, bench.rm)
 
 

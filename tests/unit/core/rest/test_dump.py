@@ -2,12 +2,14 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from datetime import datetime, timedelta
 from typing import Any
 
 import aiohttp
 import orjson
 import pytest
 
+from muster_core.model import limits
 from muster_core.model.ids import RmId
 from muster_core.rest import diagnostics
 from muster_core.rest.auth import AccessSettings
@@ -87,7 +89,7 @@ async def test_the_dump_has_the_keys_of_yunikorn(http: aiohttp.ClientSession, be
     found = await full_dump(http)
     assert set(found) == {
         *("timestamp", "partitions", "applications", "appHistory", "nodes", "clusterInfo", "queues", "rmDiagnostics"),
-        *("config", "ledgers", "invariants", "resourceManagers"),
+        *("config", "ledgers", "invariants", "resourceManagers", "endedApplications"),
         *("placementRules", "containerHistory", "logLevel", "eventStreams"),
     }
     [app] = found["applications"]
@@ -105,7 +107,28 @@ async def test_the_dump_has_the_keys_of_yunikorn(http: aiohttp.ClientSession, be
     assert found["resourceManagers"] == [{"rmId": messages.RM, "state": "running", "fenced": False}]
 
 
-async def test_the_ledgers_are_empty_after_everything_is_removed(http: aiohttp.ClientSession, bench: Bench) -> None:
+async def test_the_dump_has_the_samples_of_the_application_history(http: aiohttp.ClientSession, bench: Bench) -> None:
+    await with_a_gang(bench)
+    found = await full_dump(http)
+    for name, number in (("appHistory", "totalApplications"), ("containerHistory", "totalContainers")):
+        assert found[name]
+        assert {key: type(value) for key, value in found[name][0].items()} == {"timestamp": int, number: str}
+
+
+async def test_the_dump_lists_the_readers_of_event_streams(http: aiohttp.ClientSession, bench: Bench) -> None:
+    await bench.register()
+    assert (await full_dump(http))["eventStreams"] == []
+    async with http.get("/ws/v1/events/stream") as stream:
+        await stream.content.readline()
+        [reader] = (await full_dump(http))["eventStreams"]
+        assert reader["Name"] == stream.request_info.headers["Host"]
+        assert datetime.fromisoformat(reader["CreatedAt"]).utcoffset() == timedelta(0)
+
+
+async def test_the_ledgers_are_empty_after_everything_is_removed(
+    http: aiohttp.ClientSession, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "REMOVED_BYTES", 0)  # completed at once
     await with_a_gang(bench)
     removal = si_pb2.RemoveApplicationRequest(applicationID="app-1", partitionName="default")
     await bench.core.update_application(si_pb2.ApplicationRequest(rmID=messages.RM, remove=[removal]))

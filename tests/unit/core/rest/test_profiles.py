@@ -1,6 +1,7 @@
 """Where time and memory go, and where tasks and threads are; what Python has no such thing of says so."""
 
 import asyncio
+from types import FunctionType
 
 import aiohttp
 import pytest
@@ -17,6 +18,22 @@ async def test_the_stack_dump_lists_tasks_and_threads(http: aiohttp.ClientSessio
         found = await text(http, path)
         assert "task muster-rest-health" in found
         assert "thread MainThread" in found
+
+
+async def test_the_stack_dump_lists_a_task_without_line_numbers(http: aiohttp.ClientSession) -> None:
+    """As of a coroutine of a compiled module."""
+
+    async def wait() -> None:
+        await asyncio.Event().wait()
+
+    compiled = FunctionType(wait.__code__.replace(co_linetable=b""), globals())
+    task = asyncio.create_task(compiled(), name="compiled")
+    await asyncio.sleep(0)
+    assert [frame.f_lineno for frame in task.get_stack()] == [None]
+    found = await text(http, "/debug/stack")
+    assert "task compiled" in found
+    assert "in wait" in found
+    task.cancel()
 
 
 async def test_the_index_lists_the_profiles(http: aiohttp.ClientSession) -> None:

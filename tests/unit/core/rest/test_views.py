@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 from yarl import URL
 
-from muster_core.model.events import ApplicationAdded
+from muster_core.model.events import ApplicationAdded, NodeUpdated
 from muster_core.model.ids import AllocationKey, ApplicationId, NodeId, QueuePath
 from muster_core.model.resources import Resources
 from muster_core.rest import schemas
@@ -237,6 +237,31 @@ async def test_nodes_show_their_own_and_foreign_allocations(ask: Ask, scenario: 
     assert sorted(held) == ["gang-p0", "gang-p1", "more"]
     assert all(node["schedulable"] and not node["isReserved"] for node in found.values())
     assert len(await ask("nodes?limit=2")) == 2
+
+
+async def test_a_node_shows_labels_and_attributes_with_the_names_of_yunikorn(ask: Ask, scenario: Scenario) -> None:
+    attributes = {"si/hostname": "n0", "si/rackname": "/rack-default", "si/node-partition": "default", "ready": "true"}
+    spec = replace(
+        scenario.partition.nodes.record(NodeId("n0")).spec,
+        labels={"disk": "ssd"},
+        attributes={**attributes, "kubernetes.io/label/disk": "ssd"},
+    )
+    scenario.send(NodeUpdated(spec))
+    assert (await ask("node/n0"))["attributes"] == {
+        "disk": "ssd",
+        "ready": "true",
+        "si.io/hostname": "n0",
+        "si.io/rackname": "/rack-default",
+        "si/instance-type": "",
+        "si/node-partition": "[rm]default",
+    }
+
+
+async def test_a_full_node_shows_0_for_resources_that_are_not_available(ask: Ask, scenario: Scenario) -> None:
+    full = {item["nodeID"]: item for item in await ask("nodes")}["n0"]
+    spec = replace(scenario.partition.nodes.record(NodeId("n0")).spec, capacity=Resources(full["allocated"]))
+    scenario.send(NodeUpdated(spec))
+    assert (await ask("node/n0"))["available"] == dict.fromkeys(full["allocated"], 0)
 
 
 async def test_a_reservation_is_shown_on_the_node_and_the_application(ask: Ask, scenario: Scenario) -> None:

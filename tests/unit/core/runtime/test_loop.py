@@ -6,8 +6,9 @@ from typing import cast
 
 import pytest
 
-from muster_core.model.events import Event
-from muster_core.model.ids import RmId
+from muster_core.model.effects import TimerSet
+from muster_core.model.events import Event, Timer, TimerKind
+from muster_core.model.ids import AllocationKey, ApplicationId, PartitionId, RmId
 from muster_core.model.resources import Resources
 from muster_core.model.states import ManagerState
 from muster_core.runtime.loop import LoopSettings, QueuedMessage
@@ -30,6 +31,26 @@ async def test_senders_wait_while_the_mailbox_is_full() -> None:
     assert not third.done()
     running = asyncio.create_task(core.run())
     await third
+    core.close()
+    await running
+
+
+async def test_many_timers_that_are_due_at_once_do_not_delay_other_tasks() -> None:
+    core = Scheduler(LoopSettings(budget_s=0.0))
+    deadlines = core.dispatcher.deadlines
+    for number in range(50):
+        deadlines.set(
+            TimerSet(
+                Timer(TimerKind.WAIT, messages.RM, PartitionId("p"), ApplicationId("a"), AllocationKey(""), number), 0
+            )
+        )
+    running = asyncio.create_task(core.run())
+    await core.loop.mailbox.put(QueuedMessage([]))
+    seen: set[int] = set()
+    while len(deadlines):
+        seen.add(len(deadlines))
+        await asyncio.sleep(0)
+    assert len(seen) > 10
     core.close()
     await running
 

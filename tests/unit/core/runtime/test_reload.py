@@ -116,8 +116,8 @@ async def test_groups_are_resolved_before_scheduling_and_later_messages_wait() -
     await asyncio.gather(*calls)
     await bench.wait_until_idle()
     [partition] = core.loop.scheduler_state.partitions.values()
-    assert not partition.applications
-    [gone] = partition.history
+    [gone] = partition.applications.values()
+    assert gone.removed
     assert gone.spec.groups == ("dev", "kim")
     core.close()
     await task

@@ -158,7 +158,7 @@ def test_a_repeated_report_never_moves_an_allocation() -> None:
     assert refusal(resize(scenario, "r0", 1000, "n1")) == (
         "allocation r0 is on node n0 already: release it there before it is on node n1"
     )
-    assert "known already, of ask r0" in refusal(
+    assert "already exists for ask r0" in refusal(
         scenario.send(AllocationReported(an_allocation("other", "n0", identity="r0-0")))
     )
     assert scenario.app().allocated == resources(vcore=1000, pods=1)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 
 from muster_core.model.config import Timing
-from muster_core.model.events import ApplicationAdded, ApplicationRemoved
+from muster_core.model.effects import AllocationResponse
+from muster_core.model.events import AllocationReported, ApplicationAdded, ApplicationRemoved
 from muster_core.model.ids import ApplicationId, Termination
-from muster_core.model.specs import GangStyle
-from tests.unit.builders import PARTITION, SECOND, a_configuration, a_queue, an_application, an_ask
+from muster_core.model.specs import GangPlacement, GangStyle
+from muster_core.model.states import ApplicationState
+from tests.unit.builders import PARTITION, SECOND, a_configuration, a_queue, an_allocation, an_application, an_ask
 from tests.unit.core.scheduling.scenario import (
     Scenario,
     placed,
@@ -193,7 +195,54 @@ def test_removing_an_application_releases_and_reports_everything() -> None:
     assert set(releases(effects)) == {"app-p0", "app-p1"}
     assert set(released_asks(effects)) == {"r0"}
     assert scenario.partition.queues.root.allocated == scenario.partition.queues.root.pending
+    scenario.wait(31)
     assert scenario.partition.applications == {}
+
+
+@pytest.mark.parametrize("placement", GangPlacement)
+def test_a_removed_application_is_completing_in_its_queue_until_it_has_completed(placement: GangPlacement) -> None:
+    """Its dynamic queue exists as long. The resource manager gets no update of it."""
+    scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
+    spec = an_application(queue="", gang=3, placement=placement)
+    scenario.send(ApplicationAdded(spec))
+    if placement is not GangPlacement.DIRECT:
+        scenario.ask(an_ask("p0", group="workers", placeholder=True))
+    app, path = scenario.app(), scenario.app().queue.path
+    effects = scenario.send(ApplicationRemoved(PARTITION, spec.id))
+    scenario.wait(29)
+    assert (app.state, app.allocations, app.asks) == (ApplicationState.COMPLETING, {}, {})
+    assert list(scenario.partition.queues.by_path[path].applications) == [spec.id]
+    effects += scenario.wait(2)
+    assert states(effects) == []
+    assert scenario.partition.applications == {}
+    assert scenario.partition.history[-1] is app
+    assert app.state is ApplicationState.COMPLETED
+    assert path not in scenario.partition.queues.by_path
+
+
+def test_a_removed_application_is_unknown_to_its_resource_manager() -> None:
+    scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
+    scenario.send(ApplicationAdded(an_application()), ApplicationRemoved(PARTITION, ApplicationId("app")))
+    assert released_asks(scenario.ask(an_ask("r0"))) == {"r0": TIMEOUT}
+    existing = an_allocation("r1", "n0")
+    [refused] = scenario.send(AllocationReported(existing))
+    assert isinstance(refused, AllocationResponse)
+    assert [one.reason for one in refused.rejected_allocations] == ["application app is not known"]
+    ignored = scenario.scheduler_state.ignored.copy()
+    scenario.send(ApplicationRemoved(PARTITION, ApplicationId("app")))
+    assert scenario.scheduler_state.ignored != ignored
+
+
+def test_a_new_application_with_the_id_of_a_removed_one_is_accepted_at_once() -> None:
+    scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
+    scenario.send(ApplicationAdded(an_application()))
+    scenario.ask(an_ask("r0"))
+    removed = scenario.app()
+    scenario.send(ApplicationRemoved(PARTITION, ApplicationId("app")), ApplicationAdded(an_application()))
+    assert placed(scenario.ask(an_ask("r0")))
+    assert list(scenario.partition.history) == [removed]
+    scenario.wait(31)
+    assert scenario.app().state is ApplicationState.RUNNING
 
 
 def test_a_placeholder_ask_after_the_reservation_is_released_and_not_rejected() -> None:

@@ -87,7 +87,8 @@ class ContendingGangs:
                 gang.placement is not GangPlacement.DIRECT
                 and ApplicationId(name) in self.scenario.partition.applications
             ):
-                waiting[name] = gang.members
+                is_auto = gang.placement is GangPlacement.AUTO
+                waiting[name] = max(gang.members // 2, 1) if is_auto else gang.members
         while waiting:
             for name in list(waiting):
                 effects += self.ask(name)
@@ -167,10 +168,10 @@ def fits(scheduler_state: ContendingGangs, app: Application) -> bool:
 
 
 def _quotas(app: Application, others: list[Application]) -> Iterator[int]:
-    for queue in app.queue.path_up():
+    for queue in app.queue.path_up:
         most = queue.max.get("vcore")
         if most is not None:
-            inside = [other for other in others if queue in other.queue.path_up()]
+            inside = [other for other in others if queue in other.queue.path_up]
             used = sum(one.spec.resources["vcore"] for other in inside for one in other.allocations.values())
             yield most - used - sum(other.gang.quota_reservation["vcore"] for other in inside)
 

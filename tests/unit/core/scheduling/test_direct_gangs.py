@@ -292,7 +292,7 @@ def test_the_resource_manager_cannot_release_virtual_placeholders() -> None:
     assert held(scenario) == 3
     assert scenario.app("waits").placeholder_asks == 1
     assert refused_asks(scenario.ask(an_ask("waits/workers", app="waits"))) == {
-        "waits/workers": "ask waits/workers is the scheduler's own"
+        "waits/workers": "waits/workers is the scheduler's own key"
     }
     assert sum(scenario.scheduler_state.ignored.values()) == 4
 

@@ -209,4 +209,4 @@ def test_an_allocation_with_a_key_of_the_scheduler_is_rejected() -> None:
     for key, app in ((KEY, "app"), ("waits/workers", "waits")):
         [answer] = answers(scenario.send(bound(key, "n0", app=app)))
         assert answer.rejected_allocations[0].reason == f"{key} is the scheduler's own key"
-    assert refused_asks(scenario.ask(member(f"{KEY}/0"))) == {f"{KEY}/0": f"ask {KEY}/0 is the scheduler's own"}
+    assert refused_asks(scenario.ask(member(f"{KEY}/0"))) == {f"{KEY}/0": f"{KEY}/0 is the scheduler's own key"}

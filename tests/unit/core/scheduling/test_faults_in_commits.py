@@ -88,6 +88,11 @@ FAULT_CASES = {
     "a gang without pods": FaultCase(
         _TWO, (nodes(1),), (app("x", gang=3, placement=_DIRECT), *asks("x", 3, group="workers"))
     ),
+    "a gang with some pods": FaultCase(
+        _TWO,
+        (nodes(1), (app("x", gang=3, placement=GangPlacement.AUTO), *placeholders("x", 1))),
+        tuple(asks("x", 3, group="workers")),
+    ),
     "a gang that times out": FaultCase(
         _TWO, (nodes(1), (full(8000), app("x", gang=6, timeout_s=30), *placeholders("x", 6))), tuple(asks("x", 2))
     ),

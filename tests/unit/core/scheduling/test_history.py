@@ -2,12 +2,13 @@
 
 import gc
 import tracemalloc
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
 from muster_core.model import limits
-from muster_core.model.config import Timing
+from muster_core.model.config import PlacementRule, Timing
 from muster_core.model.effects import ApplicationUpdated
 from muster_core.model.events import (
     ApplicationAdded,
@@ -98,6 +99,7 @@ def test_a_removed_application_is_completed_and_expires() -> None:
     scenario = a_scenario(hours=1)
     scenario.send(ApplicationAdded(an_application("one")))
     effects = scenario.send(ApplicationRemoved(PARTITION, ApplicationId("one")))
+    effects += scenario.wait(31)
     [app] = scenario.partition.history
     assert [state.value for _, state in app.state_log][-2:] == ["Completing", "Completed"]
     assert not [item for item in effects if isinstance(item, ApplicationUpdated)]
@@ -113,6 +115,7 @@ def test_the_oldest_applications_are_dropped_early_to_limit_memory(monkeypatch: 
     specs = [an_application(f"app{i}", queue="root.a") for i in range(150)]
     scenario.send(*(ApplicationAdded(spec) for spec in specs))
     scenario.send(*(ApplicationRemoved(PARTITION, spec.id) for spec in specs))
+    scenario.wait(31)
     names = [app.id for app in scenario.partition.history]
     assert names == [spec.id for spec in specs[-len(names) :]]
     assert 100 < len(names) < 150
@@ -121,12 +124,30 @@ def test_the_oldest_applications_are_dropped_early_to_limit_memory(monkeypatch: 
     assert (kept(scenario), scenario.partition.history_bytes) == ({}, 0)
 
 
-def test_any_number_of_completed_applications_is_kept_until_expiry() -> None:
+def test_any_number_of_completed_applications_is_kept_until_expiry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "REMOVED_BYTES", 0)
     scenario = a_scenario(hours=1)
     specs = [an_application(f"app{i}", queue="root.a") for i in range(1_200)]
     scenario.send(*(ApplicationAdded(spec) for spec in specs))
     scenario.send(*(ApplicationRemoved(PARTITION, spec.id) for spec in specs))
     assert len(kept(scenario)) == 1_200
+
+
+def test_many_removed_applications_complete_early_to_limit_memory_and_queues(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "REMOVED_BYTES", 500_000)
+    scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
+    for index in range(60):
+        spec = replace(an_application(f"app{index}", queue=""), tags={"namespace": f"ns{index}"})
+        scenario.send(ApplicationAdded(spec), ApplicationRemoved(PARTITION, spec.id))
+    kept = list(scenario.partition.applications)
+    assert kept == [f"app{index}" for index in range(60 - len(kept), 60)]
+    assert 20 < len(kept) < 40
+    assert scenario.partition.removed_bytes <= 500_000
+    assert sum(not queue.managed for queue in scenario.partition.queues.by_path.values()) == len(kept)
+    assert len(scenario.partition.history) == 60 - len(kept)
+    scenario.wait(31)
+    assert (scenario.partition.applications, scenario.partition.removed_bytes) == ({}, 0)
+    assert {path for path, queue in scenario.partition.queues.by_path.items() if not queue.managed} == set()
 
 
 def test_user_data_is_dropped_or_counted_as_memory() -> None:
@@ -136,14 +157,34 @@ def test_user_data_is_dropped_or_counted_as_memory() -> None:
     scenario.send(ApplicationAdded(an_application("short")), ApplicationAdded(long))
     scenario.send(ApplicationRemoved(PARTITION, ApplicationId("short")))
     scenario.send(ApplicationRemoved(PARTITION, ApplicationId("long")))
+    scenario.wait(31)
     short, ended = scenario.partition.history
     assert (dict(ended.spec.tags), ended.spec.members) == ({}, ())
     assert (ended.spec.groups, ended.spec.placeholder_ask) == (long.groups, long.placeholder_ask)
     assert 39_000 < ended.kept_bytes - short.kept_bytes < 50_000
 
 
+def measured(scenario: Scenario, end: Callable[[int], None], count: int) -> tuple[int, int]:
+    """End `count` applications. Return the bytes that they use, and the bytes that the partition counts."""
+    end(0)
+    partition = scenario.partition
+    before = partition.history_bytes + partition.removed_bytes
+    gc.collect()
+    tracemalloc.start()
+    for number in range(1, 1 + count):
+        end(number)
+    gc.collect()
+    used, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return used, partition.history_bytes + partition.removed_bytes - before
+
+
+@pytest.mark.parametrize("removed_bytes", [0, limits.REMOVED_BYTES], ids=["completed", "removed"])
 @pytest.mark.parametrize("groups, names", [(100, 16), (20, 50), (1, 1)])
-def test_the_estimated_memory_covers_task_groups_and_their_resources(groups: int, names: int) -> None:
+def test_the_estimated_memory_covers_task_groups_and_their_resources(
+    groups: int, names: int, removed_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "REMOVED_BYTES", removed_bytes)
     scenario = a_scenario()
 
     def complete(number: int) -> None:
@@ -155,16 +196,28 @@ def test_the_estimated_memory_covers_task_groups_and_their_resources(groups: int
             step(state, AskAdded(replace(ask, resources=Resources(amounts))), scenario.now_ns)
         step(state, ApplicationRemoved(PARTITION, ApplicationId(name)), scenario.now_ns)
 
-    complete(0)
-    counted = scenario.partition.history_bytes
-    gc.collect()
-    tracemalloc.start()
-    for number in range(1, 11):
-        complete(number)
-    gc.collect()
-    used, _ = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert used <= 1.1 * (scenario.partition.history_bytes - counted)
+    used, counted = measured(scenario, complete, 2)
+    assert used <= 1.1 * counted
+
+
+@pytest.mark.parametrize("levels", [1, 30])
+def test_the_estimated_memory_of_removed_applications_covers_their_dynamic_queues(levels: int) -> None:
+    configuration = a_configuration(a_queue("a"))
+    [partition] = configuration.partitions
+    scenario = Scenario(
+        replace(configuration, partitions=(replace(partition, rules=(PlacementRule("provided", create=True),)),)),
+        nodes=1,
+    )
+
+    def remove(number: int) -> None:
+        path = ".".join(["root", *(f"team{number}-{level}" for level in range(levels))])
+        spec = an_application(f"app{number}", queue=path)
+        step(scenario.scheduler_state, ApplicationAdded(spec), scenario.now_ns)
+        step(scenario.scheduler_state, ApplicationRemoved(PARTITION, spec.id), scenario.now_ns)
+        assert path in scenario.partition.queues.by_path
+
+    used, counted = measured(scenario, remove, 5)
+    assert used <= 1.1 * counted
 
 
 def test_a_timer_of_an_earlier_session_expires_nothing() -> None:
@@ -178,7 +231,8 @@ def test_a_timer_of_an_earlier_session_expires_nothing() -> None:
     assert set(kept(scenario)) == {"two"}
 
 
-def test_many_counts_of_deleted_queues_are_merged_into_their_parents() -> None:
+def test_many_counts_of_deleted_queues_are_merged_into_their_parents(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "REMOVED_BYTES", 0)
     scenario = a_scenario()
     number = limits.ENDED_COUNTS_OF_GONE_QUEUES + 200
     for index in range(number):

@@ -152,6 +152,24 @@ def test_a_commit_that_raises_halfway_stops_the_cycle_and_keeps_other_effects() 
     assert "x" in placed(scenario.scheduler_state.outbox.drain())
 
 
+def test_after_a_failed_commit_the_waiting_applications_are_tried_again() -> None:
+    """In the next cycle, without another event: the failure may have kept a wake-up from them."""
+    scenario = two_applications()
+    scenario.ask(an_ask("large", app="other", vcore=5000))
+    step(scenario.scheduler_state, AskAdded(an_ask("x", app="bad")), scenario.now_ns)
+    with fault(commit, "_place", is_bad, after=True):
+        assert cycle(scenario.scheduler_state, scenario.now_ns, lambda: True).more
+    tried: list[str] = []
+
+    def record(_partition: Partition, app: Application, *_: object) -> bool:
+        tried.append(app.id)
+        return False
+
+    with fault(pods, "plan_pods", record):
+        assert not cycle(scenario.scheduler_state, scenario.now_ns, lambda: True).more
+    assert tried == ["other"]
+
+
 def test_an_event_that_raises_halfway_reports_the_changes_it_made() -> None:
     scenario = two_applications()
     scenario.ask(an_ask("x", app="next"), an_ask("y", app="next"))

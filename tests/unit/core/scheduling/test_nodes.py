@@ -69,7 +69,7 @@ def test_each_action_in_each_state(
             assert refused_nodes(effects) == [f"node is not draining, it is {NodeState.SCHEDULABLE}"]
         elif expected is NodeState.REMOVED:
             assert NodeId(name) not in scenario.partition.nodes
-            assert refused_nodes(scenario.node(name, action)) == [f"node is not known: {action} has no meaning"]
+            assert refused_nodes(scenario.node(name, action)) == [f"node is not known: cannot apply {action}"]
         else:
             assert scenario.partition.nodes.record(NodeId(name)).state is expected
 

@@ -57,6 +57,17 @@ def test_a_removed_partition_fails_its_applications_and_accepts_nothing_new() ->
     assert states(scenario.send(confirmed()), "far") == ["Failed"]
 
 
+def test_a_removed_partition_completes_its_removed_applications() -> None:
+    scenario = Scenario(configured("default", "gpu"))
+    scenario.send(ApplicationAdded(replace(an_application("far"), partition=GPU)))
+    assert states(scenario.send(ApplicationRemoved(GPU, ApplicationId("far"))), "far") == []
+    partition = scenario.scheduler_state.partitions[GPU]
+    assert list(partition.removed) == ["far"]
+    scenario.send(ConfigurationReplaced(RM, configured("default")))
+    assert [app.state.value for app in partition.history] == ["Completed"]
+    assert GPU not in scenario.scheduler_state.partitions
+
+
 def test_a_closed_partition_is_deleted_with_its_last_application_and_node() -> None:
     scenario = running()
     scenario.send(ConfigurationReplaced(RM, configured("default")))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from muster_core.model.config import QueuePolicies
+from muster_core.model.config import QueuePolicies, Timing
 from muster_core.model.decisions import Preemption
 from muster_core.model.effects import AllocationResponse, Effect
 from muster_core.model.errors import BrokenDecision
@@ -45,6 +45,34 @@ def test_one_response_lists_all_victims_of_a_decision() -> None:
     answers = [one for one in scenario.wait(31) if isinstance(one, AllocationResponse)]
     assert [len(answer.released) for answer in answers] == [3]
     assert {one.message for one in answers[0].released} == {"preempted for a request of queue root.a"}
+
+
+def crowded_by_b(quota: int = 0) -> Scenario:
+    """Leaf b uses 4 cores: the only node, or all of the quota that it shares with leaf a."""
+    leaves = a_queue("a", guaranteed=2000), a_queue("b")
+    queues = (a_queue("shared", *leaves, vcore=quota),) if quota else leaves
+    configuration = a_configuration(*queues, timing=Timing(scale_up_delay_ns=60 * SECOND))
+    scenario = Scenario(configuration, nodes=2 if quota else 1)
+    run(scenario, "root.shared.b" if quota else "root.b", *pods("b", 4))
+    return scenario
+
+
+def test_preemption_for_a_pod_that_fits_on_no_node_waits_for_a_scale_up() -> None:
+    scenario = crowded_by_b()
+    run(scenario, "root.a", an_ask("x"))
+    assert victims(scenario.wait(55)) == set()
+    assert victims(scenario.wait(20)) == {"b3"}
+
+
+def test_preemption_for_a_pod_that_waits_for_quota_does_not_wait_for_a_scale_up() -> None:
+    scenario = crowded_by_b(quota=4000)
+    run(scenario, "root.shared.a", an_ask("x"))
+    assert victims(scenario.wait(55)) == {"b3"}
+
+
+def test_a_pod_of_a_daemon_set_preempts_without_waiting_for_a_scale_up() -> None:
+    scenario = crowded_by_b()
+    assert victims([*run(scenario, "root.a", a_daemon("agent", "n0")), *scenario.wait(5)]) == {"b3"}
 
 
 def test_victims_are_counted_on_every_queue_until_released() -> None:

@@ -78,8 +78,8 @@ def test_an_application_that_is_first_for_no_open_reason_is_not_active() -> None
     queue.mark_unschedulable(scenario.app("first"), [shared])
     queue.mark_unschedulable(scenario.app("second"), [shared, own])
     queue.mark_unschedulable(scenario.app("other"), [own])
-    queue.open(queue.blocking_reasons.line(shared))
-    queue.open(queue.blocking_reasons.line(own))
+    queue.open(queue.blocking_reasons.entry(shared))
+    queue.open(queue.blocking_reasons.entry(own))
     assert queue.next_leaf() is not None
     assert queue.active.has(scenario.app("second"))
     queue.dequeue(scenario.app("other"))

@@ -7,6 +7,7 @@ import json
 
 import pytest
 
+from muster_operator.model import problems
 from muster_operator.model.cluster_events import NodeGone
 from muster_operator.model.commands import CommandUnanswered, DeletePod, FailPod, MarkResumed, PostEvent
 from muster_operator.model.core_requests import (
@@ -90,9 +91,11 @@ def test_a_replacement_is_confirmed_once_with_its_type() -> None:
         driver.result(done(orders(driver.allocated(uid(raw)))[0]))
     driver.updated("Running")
     replaced = TerminationType.PLACEHOLDER_REPLACED
-    out = driver.released(uid(placeholders[0]), replaced)
-    assert [type(command) for command in out.commands] == [DeletePod]
     key = PodUid(uid(placeholders[0]))
+    order = Released(APP, key, replaced, AllocationId(f"{key}-0"), "uid-of-the-member")
+    [deleted] = orders(driver.receive(AllocationResponse(released=(order,))))
+    assert isinstance(deleted, DeletePod)
+    assert deleted.reason == problems.placeholder_replaced()
     ended = driver.see(placeholders[0], phase="Failed")
     assert ended.news == [AllocationReleased(APP, key, replaced, AllocationId(f"{key}-0"))]
     assert ended.commands == []

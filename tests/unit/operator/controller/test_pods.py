@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from muster_operator.model import problems
 from muster_operator.model.commands import CommandUnanswered, DeletePod, EventType, FailPod, MarkDisrupted, PostEvent
 from muster_operator.model.core_requests import (
     AllocationReleased,
@@ -117,7 +118,7 @@ def test_a_preempted_pod_is_deleted_and_confirmed_with_the_same_type() -> None:
     driver.see(on("n1"))
     preempted = TerminationType.PREEMPTED_BY_SCHEDULER
     marked = MarkDisrupted(W0, "preempted by the scheduler")
-    assert orders(driver.released("uid-w0", preempted)) == [marked, DeletePod(W0, preempted.name)]
+    assert orders(driver.released("uid-w0", preempted)) == [marked, DeletePod(W0, problems.released_by_core())]
     assert not driver.released("uid-w0", preempted).commands
     confirmed = [AllocationReleased(APP, PodUid("uid-w0"), preempted, AllocationId("uid-w0-0"))]
     assert driver.gone("w0").news == confirmed
@@ -142,7 +143,7 @@ def test_a_pod_that_timed_out_is_deleted_gracefully_and_confirmed_after_its_dele
     driver.allocated("uid-w0")
     driver.see(on("n1"))
     out = driver.released("uid-w0", TerminationType.TIMEOUT)
-    assert orders(out) == [DeletePod(W0, TerminationType.TIMEOUT.name)]
+    assert orders(out) == [DeletePod(W0, problems.released_by_core())]
     assert not out.news
     expected = [AllocationReleased(APP, PodUid("uid-w0"), TerminationType.TIMEOUT, AllocationId("uid-w0-0"))]
     assert driver.gone("w0").news == expected

@@ -151,7 +151,7 @@ async def a_kube(
     session = KubeSession(FixedCredentials(server.url, tokens or ["t"]), request_s=request_s)
     policies = Policies(bind=Retry(attempts=3, first_s=0.01), read=Retry(attempts=2, first_s=0.01), create=CREATE_SOON)
     placeholders = Placeholders(
-        manifest=lambda spec: {"metadata": {"name": spec.name}},
+        manifest=lambda spec: {"metadata": {"name": spec.name}, "spec": {}},
         is_ours=lambda raw, spec: raw["metadata"].get("uid", "").startswith("ours"),
     )
     attempts = Attempts(

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import hmac
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,6 +21,15 @@ def test_a_signature_is_valid_only_for_the_signed_texts(signed: list[str], read:
     keys = SigningKeys("muster", [NEW])
     same = [one.encode("utf-8", "replace") for one in signed] == [one.encode("utf-8", "replace") for one in read]
     assert keys.verify(keys.sign(signed), read) is (Validity.VALID if same else Validity.INVALID)
+
+
+@given(TEXTS)
+def test_a_signature_covers_the_length_and_the_bytes_of_each_text(texts: list[str]) -> None:
+    """Signatures are stored on pods, so this format must not change."""
+    encoded = [text.encode("utf-8", "replace") for text in ("muster", *texts)]
+    message = b"".join(b"%d:%b" % (len(text), text) for text in encoded)
+    code = base64.urlsafe_b64encode(hmac.digest(NEW, message, hashlib.sha256)).rstrip(b"=").decode()
+    assert SigningKeys("muster", [NEW]).sign(texts) == f"v1:{key_id(NEW)}:{code}"
 
 
 def test_the_current_key_signs_and_the_previous_one_still_verifies() -> None:

@@ -15,7 +15,7 @@ try:
 except SystemExit as ended:
     assert not ended.code, ended
 assert "kopf" in sys.modules
-slow = {{"kubernetes", "requests", "oauthlib", "numpy", "muster_core"}}
+slow = {{"kubernetes", "requests", "oauthlib", "numpy", "muster_core", "opentelemetry"}}
 assert not (slow & {{name.partition(".")[0] for name in sys.modules}}), slow & sys.modules.keys()
 from kopf._core.intents import piggybacking
 assert piggybacking.has_sync_client(), "a plug-in's credentials could not be got"

@@ -62,7 +62,11 @@ def a_rich_pod() -> dict[str, Any]:
     pod = a_pod(
         "rich",
         app="job",
-        annotations={"yunikorn.apache.org/user.info": "{}", "internal.yunikorn.apache.org/placeholder": "true"},
+        annotations={
+            "yunikorn.apache.org/user.info": "{}",
+            "internal.yunikorn.apache.org/placeholder": "true",
+            "traceparent": "0" * 55,
+        },
         affinity={"nodeAffinity": required | preferred, "podAffinity": {REQUIRED: [near], PREFERRED: [weighted]}},
         topologySpreadConstraints=[{**near, "whenUnsatisfiable": "DoNotSchedule", "minDomains": 2}],
         containers=[{**a_container(cpu="1"), "image": "app", "ports": [{"hostPort": 80, "hostIP": "::"}]}],

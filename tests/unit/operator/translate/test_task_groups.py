@@ -194,7 +194,7 @@ def test_without_parameters_a_gang_is_soft_with_the_default_timeouts() -> None:
         ("gangWaitTimeoutInSeconds=99999999999999999999", "gangWaitTimeoutInSeconds: "),
         (
             "gangPlacement=best",
-            'gangPlacement: "best" is unknown; Reserve, the default, is used, write Reserve, Atomic or Direct',
+            'gangPlacement: "best" is unknown; Reserve, the default, is used, write Reserve, Atomic, Direct or Auto',
         ),
         ("gangPlacement=direct", 'gangPlacement: "direct" is unknown; Reserve, the default, is used'),
         ("gangSchedulingStyle", 'schedulingPolicyParameters: "gangSchedulingStyle" is ignored, write name=value'),

@@ -25,7 +25,12 @@ from tests.unit.core.scheduling.random_events.base import Ground
 from tests.unit.core.scheduling.random_events.configurations import QUEUES
 
 _CLOCKS = ((0, 0), (30, 0), (0, 60))
-_PLACEMENTS = (*[GangPlacement.RESERVE] * 2, GangPlacement.ATOMIC, GangPlacement.DIRECT, GangPlacement.DIRECT)
+_PLACEMENTS = (
+    *[GangPlacement.RESERVE] * 2,
+    GangPlacement.ATOMIC,
+    *[GangPlacement.DIRECT] * 2,
+    *[GangPlacement.AUTO] * 2,
+)
 _STOPPED = Termination.STOPPED_BY_RM
 
 
@@ -79,14 +84,15 @@ class Applications(Ground):
             spec = replace(spec, groups=(), groups_unknown="the directory does not answer")
         asks = [
             AskAdded(an_ask(f"{name}p{index}", app=name, group="workers", placeholder=True, priority=number % 3))
-            for index in range(min(members, asked))
+            for index in range(members if placement is GangPlacement.AUTO else min(members, asked))
         ]
         if not members:
             asks = [AskAdded(an_ask(f"{name}q{index}", app=name, priority=number % 3)) for index in range(asked)]
-        if members and placement is GangPlacement.DIRECT:
+        if members and placement in (GangPlacement.DIRECT, GangPlacement.AUTO):
             spec = _with_others(spec, number)
             real = (an_ask(f"{name}r{index}", app=name, group="workers") for index in range(min(members, asked)))
-            asks = [AskAdded(ask) for ask in real]
+            pods = asks[asked:] if placement is GangPlacement.AUTO else []
+            asks = [*(AskAdded(ask) for ask in real), *pods]
         self.send(ApplicationAdded(spec), *asks)
 
     @precondition(lambda self: self.unresolved())

@@ -138,9 +138,9 @@ class Ground(RuleBasedStateMachine):
         return tuple(site.name for site in self.sites if site.rm == rm)
 
     def apps(self) -> list[Application]:
-        """The applications of the site; none if its partition was closed."""
+        """The applications that the resource manager of the site knows; none if its partition was closed."""
         partition = self.stage.scheduler_state.partitions.get(self.site.id)
-        return list(partition.applications.values()) if partition is not None else []
+        return [app for app in partition.applications.values() if not app.removed] if partition is not None else []
 
     def unresolved(self) -> list[str]:
         """The users of the site with unknown groups."""

@@ -36,7 +36,7 @@ class Contention(Ground):
     ) -> None:
         """One queue uses or reserves the free resources. Another one, possibly below its guarantee, requests them."""
         first, second = self.new_name("rich"), self.new_name("poor")
-        direct = GangPlacement.DIRECT
+        direct = GangPlacement.AUTO if pods == 2 else GangPlacement.DIRECT
         self.send(
             ApplicationAdded(
                 an_application(first, queue=rich, user="user0", groups=("dev",), gang=held, placement=direct)

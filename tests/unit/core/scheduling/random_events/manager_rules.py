@@ -127,4 +127,4 @@ def _as_existing(old: Partition, new: NewAllocation) -> AllocationSpec:
 
 
 def _live(old: Partition) -> list[Application]:
-    return [app for app in old.applications.values() if app.state is not ApplicationState.FAILING]
+    return [app for app in old.applications.values() if app.state is not ApplicationState.FAILING and not app.removed]

@@ -33,10 +33,8 @@ def _check_victim(partition: Partition, release: Release) -> None:
     assert not victim.spec.required_node, "a DaemonSet's pod is nobody's victim"
     if running.is_quota:
         assert partition.config.quota_preemption
-        _keeps_guarantee(
-            owner.queue, {above.path for above in partition.queues.by_path[running.queue].path_up()}, victim
-        )
-        assert running.queue in {queue.path for queue in owner.queue.path_up()}, "a victim outside the queue"
+        _keeps_guarantee(owner.queue, {above.path for above in partition.queues.by_path[running.queue].path_up}, victim)
+        assert running.queue in {queue.path for queue in owner.queue.path_up}, "a victim outside the queue"
         return
     assert partition.config.preemption
     for ask in _asks(partition, running):
@@ -56,20 +54,20 @@ def _asks(partition: Partition, running: RunningPreemption) -> list[Ask]:
 def _check_by_guarantee(partition: Partition, leaf: Queue, victim: Allocation, ask: Ask) -> None:
     mine = partition.applications[ask.spec.application].queue
     assert mine is not leaf, "a leaf preempts from itself"
-    assert any(queue.guaranteed[name] for queue in mine.path_up() for name, _ in ask.spec.resources.items())
+    assert any(queue.guaranteed[name] for queue in mine.path_up for name, _ in ask.spec.resources.items())
     assert leaf.policies.preemption is not PreemptionPolicy.DISABLED, f"{leaf.path} is kept from preemption"
-    above = {queue.path for queue in leaf.path_up()}
-    for queue in mine.path_up():
+    above = {queue.path for queue in leaf.path_up}
+    for queue in mine.path_up:
         if queue.policies.preemption is PreemptionPolicy.FENCE:
             assert queue.path in above, f"{leaf.path} is outside the fence of {queue.path}"
-    ours = {queue.path for queue in mine.path_up()}
+    ours = {queue.path for queue in mine.path_up}
     _keeps_guarantee(leaf, ours, victim)
     assert _seen(leaf, ours, victim.spec.priority) <= _seen(mine, above, ask.spec.priority), "the victim is worth more"
 
 
 def _keeps_guarantee(leaf: Queue, shared: AbstractSet[str], victim: Allocation) -> None:
     """Assert that no queue of only the victim falls below its guarantee of a released resource."""
-    for queue in leaf.path_up():
+    for queue in leaf.path_up:
         if queue.path in shared:
             return
         for name in victim.spec.resources:
@@ -80,7 +78,7 @@ def _keeps_guarantee(leaf: Queue, shared: AbstractSet[str], victim: Allocation) 
 
 def _seen(leaf: Queue, shared: AbstractSet[str], priority: int) -> int:
     """Return a priority as seen by the lowest common queue, with the priority policies of the queues below it."""
-    for queue in leaf.path_up():
+    for queue in leaf.path_up:
         if queue.path in shared:
             break
         offset = queue.policies.priority_offset

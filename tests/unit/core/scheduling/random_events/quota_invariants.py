@@ -29,7 +29,7 @@ def running(scheduler_state: SchedulerState) -> Running:
 
 def _in_use(partition: Partition, queue: Queue) -> tuple[int, int]:
     """Count the slot of a gang that takes over only once, as that of the gang that loses it."""
-    counted = [app for app in partition.applications.values() if app.counted and queue in app.queue.path_up()]
+    counted = [app for app in partition.applications.values() if app.counted and queue in app.queue.path_up]
     started = [app for app in counted if app.allocations or app.state is ApplicationState.RUNNING]
     takers = [app for app in counted if app not in started and app.id in partition.contention.open]
     return len(started), queue.running - len(takers)
@@ -59,7 +59,7 @@ def _bounds(partition: Partition, name: str) -> Iterable[tuple[str, Mapping[str,
     app = next((one for one in partition.applications.values() if one.id == name), None)
     if app is None:
         return
-    for queue in app.queue.path_up():
+    for queue in app.queue.path_up:
         yield queue.path, _all(queue.allocated.items()), dict(queue.max.items())
     for holder, limit, account in partition.users.limits(app):
         yield str(holder), _all(account.allocated.items()), dict(limit.max.items())

@@ -47,7 +47,7 @@ from muster_core.model.ids import (
 from muster_core.model.resources import Resources
 from muster_core.model.specs import AllocationSpec, ApplicationSpec, AskSpec, NodeSpec
 from muster_core.model.states import ApplicationState, NodeState
-from muster_core.scheduling.records import SCHEDULING_STATES
+from muster_core.scheduling.reporting import SCHEDULING_STATES
 from muster_core.state.scheduler_state import Partition
 
 Place = tuple[ApplicationId, AllocationId]
@@ -236,7 +236,7 @@ class Replica:  # long: one method for each kind of event and effect
 
     def differences(self, partition: Partition) -> Iterator[str]:
         """Yield the differences between core and replica."""
-        apps = partition.applications
+        apps = {name: app for name, app in partition.applications.items() if not app.removed}
         yield from _unequal("applications", set(self.applications), set(apps))
         held, pending = {}, {}
         for app in apps.values():
@@ -267,12 +267,17 @@ class Replica:  # long: one method for each kind of event and effect
 
     def _states(self, partition: Partition) -> Iterator[str]:
         for app in partition.applications.values():
+            if app.removed:
+                continue
             if self.states.get(app.id) is not app.state:
                 yield f"application {app.id} is {app.state}, reported was {self.states.get(app.id)}"
             for ask in app.asks.values():
                 known = self.ask_states.get((app.id, ask.spec.key))
-                kind = ask.reported_kind
-                if kind is not None and not ask.spec.is_virtual and known is not SCHEDULING_STATES[kind]:
+                kind, demand = ask.reported_kind, partition.node_demand.find(app, ask.kind)
+                if kind is None or ask.spec.is_virtual or (demand is not None and ask.spec.key in demand.unreported):
+                    continue
+                is_refused = partition.node_demand.is_refused(app, ask)
+                if known is not (SchedulingState.SKIPPED if is_refused else SCHEDULING_STATES[kind]):
                     yield f"request {ask.spec.key} waits for {kind}, reported was {known}"
 
 

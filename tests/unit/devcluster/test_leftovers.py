@@ -1,7 +1,7 @@
 """A core is empty only if every part of its dump is empty."""
 
 from devcluster.api import Json
-from devcluster.ledgers import leftovers
+from devcluster.leftovers import leftovers
 
 
 def a_dump(applications: list[Json] | None = None, invariants: list[str] | None = None, **ledgers: object) -> Json:

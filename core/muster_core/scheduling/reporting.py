@@ -1,0 +1,398 @@
+"""Reports of failure reasons to the resource manager, and which requests may be reported as waiting for nodes.
+
+The scheduling cycle calls `report_unschedulable` for each plan, and `admit_demand` at its end. No plan depends on it.
+
+An autoscaler adds nodes for every request that is reported as waiting for nodes. Requests without a feasible node are
+therefore admitted in scheduling order, as far as each maximum has headroom after what is allocated, reserved, and
+admitted before. The others are reported as waiting for quota. A class is admitted by number, a gang completely or not
+at all. Admitted requests count until they are placed, end or wait for something else, or for `NODE_DEMAND_NS` after the
+last placement, because an autoscaler may be unable to add nodes for them. Then they are still reported as waiting for
+nodes, but refused requests are admitted as well.
+
+Differs: a failure reason is recorded on the oldest request of a class, with the number of requests; YuniKorn records it
+on each request.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import islice
+from types import MappingProxyType
+from typing import Final
+
+from muster_core.model import messages
+from muster_core.model.decisions import ReasonKind, UnschedulableReason
+from muster_core.model.effects import SchedulingState, SchedulingStateChanged, TimerSet
+from muster_core.model.errors import caught
+from muster_core.model.events import Timer, TimerKind
+from muster_core.model.ids import AllocationKey, ApplicationId
+from muster_core.model.limits import DEMANDS_PER_CYCLE, NODE_DEMAND_NS
+from muster_core.model.records import Notice
+from muster_core.model.resources import NOTHING, Resources
+from muster_core.queues import quota
+from muster_core.queues.quota import QuotaBound
+from muster_core.scheduling import requeue
+from muster_core.state.applications import Application, Ask, lacking
+from muster_core.state.node_demand import Demand, NodeDemand, demand_key
+from muster_core.state.request_classes import AskClass
+from muster_core.state.scheduler_state import Failure, Partition
+from muster_core.state.snapshot import Unplaced
+from muster_core.state.users import LimitSubject
+
+#: Shortest delay of the timer, in case that demands expire one after the other.
+_LEAST_NS: Final = 1_000_000_000
+
+_QUOTAS: Final = (ReasonKind.QUOTA, ReasonKind.USER_QUOTA)
+
+#: Scheduling state that is sent for each kind of failure reason.
+SCHEDULING_STATES: Final[Mapping[ReasonKind, SchedulingState]] = MappingProxyType(
+    {
+        ReasonKind.QUOTA: SchedulingState.SKIPPED,
+        ReasonKind.USER_QUOTA: SchedulingState.SKIPPED,
+        ReasonKind.APPLICATIONS: SchedulingState.SKIPPED,
+        ReasonKind.QUEUE_ORDER: SchedulingState.SKIPPED,
+        ReasonKind.ADMISSION: SchedulingState.SKIPPED,
+        ReasonKind.NODES: SchedulingState.FAILED,
+        ReasonKind.RESERVED: SchedulingState.RESERVED,
+        ReasonKind.CLUSTER: SchedulingState.FAILED,
+    }
+)
+
+
+def report_unschedulable(partition: Partition, app: Application, unplaced: list[Unplaced]) -> None:
+    """Sends a scheduling state update for each request whose failure reason changed.
+
+    The requests of a class keep their order, and a reason is always found for all of them. The walk therefore starts
+    at the newest request and ends at the first one that already has the reason. The requests in `to_report` are checked
+    as well.
+    """
+    demands: dict[Demand, None] = {}
+    for entry in unplaced:
+        why = entry.reported_reason
+        if entry.room is not None:
+            then = requeue.held_by_nodes(partition, app, entry.kind) if entry.room else None
+            partition.unschedulable_classes.put(entry.kind, entry.room, entry.why, then)
+        if entry.kind in app.waiting:
+            app.refusals[entry.kind] = why
+        asks = _unreported(app, entry.kind, why.kind)
+        if not asks:
+            continue
+        fits_again = asks[-1].reported_kind in _QUOTAS and why.kind not in _QUOTAS
+        lacks_node = SCHEDULING_STATES[why.kind] is SchedulingState.FAILED
+        for ask in asks:
+            ask.reported_kind = why.kind
+            ask.unschedulable_ns = (ask.unschedulable_ns or partition.node_demand.now_ns) if lacks_node else 0
+        if _needs_node(app, entry.kind, why):
+            demand = _demand_of(partition, app, entry.kind)
+            demand.fits_again = demand.fits_again or fits_again
+            _add(demand, asks)
+            demands[demand] = None
+            continue
+        for ask in asks:
+            partition.node_demand.leave(app, ask)
+        _send(partition, app, entry.kind, asks, why, fits_again=fits_again)
+    if demands:
+        _guarded(partition, partial(_decide_now, partition, list(demands)))
+
+
+def _unreported(app: Application, kind: AskClass, reason: ReasonKind) -> list[Ask]:
+    """Returns the requests of the class for which this reason was not reported yet, newest first."""
+    found: dict[AllocationKey, Ask] = {}
+    for key in reversed(app.waiting.get(kind, {})):
+        ask = app.asks[key]
+        if ask.reported_kind is reason:
+            break
+        if ask.reported_kind is not ReasonKind.RESERVED:
+            found[key] = ask
+    for key in app.to_report.pop(kind, {}):
+        if app.asks[key].reported_kind is None:
+            found[key] = app.asks[key]
+    return list(found.values())
+
+
+def for_all_classes(app: Application, why: UnschedulableReason) -> list[Unplaced]:
+    """Returns the reason for each class that cannot be scheduled because the application cannot.
+
+    For a Direct or Auto gang that reserves, these are its placeholders; else all classes.
+    """
+    is_virtual = app.spec.uses_virtual_placeholders and app.is_reserving
+    return [Unplaced(kind, why) for kind in app.waiting if kind.placeholder or not is_virtual]
+
+
+def _send(  # long: the fields of a report
+    partition: Partition,
+    app: Application,
+    kind: AskClass,
+    asks: Sequence[Ask],
+    why: UnschedulableReason,
+    *,
+    fits_again: bool,
+) -> None:
+    """Sends the reason for these requests of a class, newest first. `fits_again`: they waited for quota before."""
+    _record(partition, asks, why, fits_again=fits_again)
+    text, state = why.text(), SCHEDULING_STATES[why.kind]
+    for one in _shown(app, kind, asks):
+        partition.outbox.state(SchedulingStateChanged(partition.rm, app.id, one.spec.report_key, state, text, why.kind))
+
+
+def _shown(app: Application, kind: AskClass, asks: Sequence[Ask]) -> Sequence[Ask]:
+    """Returns the requests to report. The virtual placeholders of a task group share one report."""
+    if not kind.placeholder or not app.spec.uses_virtual_placeholders:
+        return asks
+    pods = [ask for ask in asks if not ask.spec.is_virtual]
+    return [*pods, *islice((ask for ask in asks if ask.spec.is_virtual), 1)]
+
+
+def _record(partition: Partition, asks: Sequence[Ask], why: UnschedulableReason, *, fits_again: bool) -> None:
+    """Records a changed failure reason of requests of one class, with the oldest request last.
+
+    The queue order is not recorded, because users cannot act on it. Placeholders are not recorded, because the gang
+    reports its own reason.
+    """
+    oldest = asks[-1]
+    if why.kind is ReasonKind.QUEUE_ORDER or oldest.spec.placeholder:
+        return
+    message = why.text()
+    if fits_again:
+        message = messages.quota_fits_again(message)
+    if len(asks) > 1:
+        message = messages.same_for_others(message, len(asks) - 1)
+    partition.note(Notice.REQUEST, oldest.spec.key, reference=oldest.spec.application, message=message)
+
+
+# -- demand for nodes -----------------------------------------------------------
+
+
+def _needs_node(app: Application, kind: AskClass, why: UnschedulableReason) -> bool:
+    """Whether an autoscaler would add nodes for the requests: no placeholder and no daemon pod waits for a node."""
+    is_about_nodes = SCHEDULING_STATES[why.kind] is SchedulingState.FAILED
+    return is_about_nodes and not kind.required_node and not app.has_placeholder(kind)
+
+
+def _demand_of(partition: Partition, app: Application, kind: AskClass) -> Demand:
+    mine, key = partition.node_demand.by_app.setdefault(app.id, {}), demand_key(app, kind)
+    demand = mine.get(key)
+    if demand is None:
+        demand = mine[key] = Demand(app, key, _holders(partition, app))
+    return demand
+
+
+def _holders(partition: Partition, app: Application) -> tuple[LimitSubject, ...]:
+    return tuple(bound.holder for bound in quota.bounds(partition, app))
+
+
+def _add(demand: Demand, asks: Sequence[Ask]) -> None:
+    """Adds requests, newest first, that are to be reported."""
+    for ask in reversed(asks):
+        demand.unreported[ask.spec.key] = None
+        if ask.spec.key not in demand.admitted:
+            demand.refused.setdefault(ask.spec.key)
+
+
+def _guarded(partition: Partition, act: Callable[[], None]) -> None:
+    """Runs a part of the admission. After an exception, all requests are reported as without it.
+
+    Only reports depend on the admission, so its failure must not keep applications from being scheduled.
+    """
+    error = caught(act)
+    if error is None:
+        return
+    partition.outbox.failures.append(Failure(f"demand for nodes of partition {partition.id}", error))
+    known, partition.node_demand = partition.node_demand, NodeDemand(partition)
+    partition.node_demand.now_ns = known.now_ns
+    for demand in [one for mine in known.by_app.values() for one in mine.values()]:
+        keys = {key: None for key in {**demand.refused, **demand.unreported} if key in demand.app.asks}
+        error = caught(partial(_report, partition, demand, keys, fits_again=False))
+        if error is not None:
+            partition.outbox.failures.append(Failure(f"report of application {demand.app.id}", error))
+
+
+def _decide_now(partition: Partition, demands: Iterable[Demand]) -> None:
+    """Decides the demands, or queues them behind others that are to be decided before them."""
+    for demand in demands:
+        if partition.node_demand.is_due:
+            partition.node_demand.undecide(demand)
+        else:
+            _decide(partition, demand)
+
+
+def _decide(partition: Partition, demand: Demand) -> None:
+    """Admits as many requests of the demand as its maximums have headroom for, oldest first, and reports changes."""
+    known, app = partition.node_demand, demand.app
+    known.take_out(demand)
+    refusal = None
+    admitted: list[AllocationKey] = []
+    if demand.kind is None and app.gang.granted:  # the quota reservation of the gang counts already
+        admitted = list(demand.refused)
+        demand.admitted.update(dict.fromkeys(admitted, 0))
+        demand.refused.clear()
+    elif demand.refused:
+        is_known = demand.kind is None and demand.admitted  # members of an admitted gang that arrive later
+        count, refusal = (1, None) if is_known else _headroom(partition, demand, _needed(demand))
+        admitted = _admit(known, demand, count)
+    again = {key: None for key in demand.unreported if key in demand.admitted}
+    promoted = [key for key in admitted if key not in demand.unreported]
+    if refusal is not None and demand.refused:
+        bound, demand.why = refusal
+        known.refuse(demand, bound.holder, bound.max, bound.taken, _needed(demand))
+    _report(partition, demand, promoted, fits_again=True)
+    _report(partition, demand, again, fits_again=demand.fits_again)
+    refused = [key for key in demand.unreported if key in demand.refused]
+    if refused and demand.why is not None:
+        for kind, asks in _by_class(app, refused):
+            _send(partition, app, kind, asks, demand.why, fits_again=False)
+    demand.unreported.clear()
+    demand.fits_again = False
+
+
+def _needed(demand: Demand) -> Resources:
+    """Returns what the oldest refused request needs, or all members of a gang, also those that will arrive later."""
+    if demand.kind is None:
+        return lacking(demand.app)
+    first = demand.app.asks[next(iter(demand.refused))]
+    return first.spec.resources.times(first.left)
+
+
+def _by_class(app: Application, keys: Iterable[AllocationKey]) -> list[tuple[AskClass, list[Ask]]]:
+    """Returns the requests by class, newest first."""
+    found: dict[AskClass, list[Ask]] = {}
+    for key in keys:
+        ask = app.asks[key]
+        found.setdefault(ask.kind, []).append(ask)
+    return [(kind, asks[::-1]) for kind, asks in found.items()]
+
+
+def _headroom(
+    partition: Partition, demand: Demand, each: Resources
+) -> tuple[int, tuple[QuotaBound, UnschedulableReason] | None]:
+    """Returns how many allocations of `each` may be admitted, and the maximum that does not allow more of them."""
+    app, counted = demand.app, partition.node_demand.counted
+    back = app.node_reserved if app.is_reserving else NOTHING
+    if demand.kind is None:
+        most = 1
+    else:
+        each = demand.kind.resources
+        most = sys.maxsize if app.has_multiple else len(demand.refused)
+    refusal: tuple[QuotaBound, UnschedulableReason] | None = None
+    for bound in quota.bounds(partition, app):
+        used = counted.get(bound.holder, NOTHING)
+        left = quota.left_of(bound, app, back).room(used)
+        count = left.count(each, most)
+        if count < most:
+            most, left = count, left.room(each.times(count))
+            why = quota.quota_reason(bound, left, each, min(left.excess(each)))
+            refusal = bound, replace(why, message=messages.needed_by_others(why.message)) if used or count else why
+    return most, refusal
+
+
+def _admit(known: NodeDemand, demand: Demand, count: int) -> list[AllocationKey]:
+    """Admits the oldest requests of the demand that need no more than `count` allocations, or the gang."""
+    asks, total = demand.app.asks, NOTHING
+    admitted: list[AllocationKey] = []
+    for key in demand.refused if count else ():
+        left = asks[key].left
+        if demand.kind is not None:
+            count -= left
+            if count < 0:
+                break
+        demand.admitted[key] = left
+        admitted.append(key)
+    for kind, members in _by_class(demand.app, admitted):
+        total = total.plus(kind.resources, sum(ask.left for ask in members))
+    for key in admitted:
+        del demand.refused[key]
+    known.count(demand, total, 1)
+    return admitted
+
+
+def _report(partition: Partition, demand: Demand, keys: Iterable[AllocationKey], *, fits_again: bool) -> None:
+    """Reports admitted requests as waiting for nodes."""
+    app = demand.app
+    for kind, asks in _by_class(app, keys):
+        waiting = [ask for ask in asks if ask.reported_kind is not ReasonKind.RESERVED]
+        why = app.refusals.get(kind)
+        if waiting and why is not None:
+            _send(partition, app, kind, waiting, why, fits_again=fits_again)
+        for ask in asks:
+            if ask.reported_kind is ReasonKind.RESERVED:
+                report_reservation(partition, app, ask)
+
+
+def report_reservation(partition: Partition, app: Application, ask: Ask) -> None:
+    """Reports the node that is reserved for a request, unless the request waits for quota.
+
+    A virtual placeholder is not reported: its task group is, when all members are reserved.
+    """
+    if ask.spec.is_virtual or partition.node_demand.is_refused(app, ask):
+        return
+    text = messages.node_reserved(partition.reservations.by_ask[app.id, ask.spec.key].node)
+    state = SchedulingState.RESERVED
+    partition.outbox.state(SchedulingStateChanged(partition.rm, app.id, ask.spec.key, state, text, ReasonKind.RESERVED))
+
+
+def waits_for_quota(partition: Partition, app: Application) -> bool:
+    """Whether no node may be added for the gang yet."""
+    demand = partition.node_demand.by_app.get(app.id, {}).get(None)
+    return demand is not None and bool(demand.refused)
+
+
+def admit_demand(partition: Partition, now_ns: int) -> bool:
+    """Decides the demand that new requests and more headroom left undecided. Returns whether some is left.
+
+    The scheduling cycle calls it at its end, so that requests that were placed do not count. The work is bounded.
+    """
+    _guarded(partition, partial(_admit_some, partition))
+    known = partition.node_demand
+    if known.needs_timer:
+        known.timer = partition.next_number()
+        no_app, no_key = ApplicationId(""), AllocationKey("")
+        timer = Timer(TimerKind.NODE_DEMAND, partition.rm, partition.id, no_app, no_key, known.timer)
+        at_ns = max(next(iter(known.by_age)).since_ns + NODE_DEMAND_NS, now_ns + _LEAST_NS)
+        partition.outbox.put(TimerSet(timer, at_ns))
+    return known.is_due
+
+
+def _admit_some(partition: Partition) -> None:
+    """Half of the work is for refused demands, which come first, so that they do not delay the reports of others."""
+    known = partition.node_demand
+    for _ in range(DEMANDS_PER_CYCLE // 2):
+        queue = known.next_queue()
+        if queue is None:
+            break
+        app = partition.scheduling.first_of(queue.order) if known.may_fit(queue) else None
+        demand = next(iter(queue.demands[app.id])) if app is not None else None
+        if demand is not None:
+            _decide(partition, demand)
+        if demand is None or demand.queue is queue:  # refused, like all behind it
+            known.to_try.popleft()
+    for _ in range(DEMANDS_PER_CYCLE // 2):
+        app = partition.scheduling.first_of(known.undecided.order)
+        if app is None:
+            break
+        _decide(partition, next(iter(known.undecided.demands[app.id])))
+
+
+def on_demand_timer(partition: Partition, timer: Timer, now_ns: int) -> None:
+    """Stops counting the demands that got no node in time, so that others are admitted."""
+    known = partition.node_demand
+    if timer.generation != known.timer:
+        return
+    known.timer = 0
+    while known.refusing and known.by_age:
+        oldest = next(iter(known.by_age))
+        if now_ns < oldest.since_ns + NODE_DEMAND_NS:
+            return
+        known.expire(oldest)
+
+
+def bounds_changed(partition: Partition, apps: Iterable[Application]) -> None:
+    """Counts the admitted demand for the maximums that apply now, and has the refused demand decided again."""
+    known = partition.node_demand
+    for demand in [one for app in apps for one in known.by_app.get(app.id, {}).values()]:
+        known.take_out(demand)
+        known.set_holders(demand, _holders(partition, demand.app))
+        if demand.refused:
+            known.undecide(demand)

@@ -1,0 +1,160 @@
+"""Placeholder pods for the absent members of an Auto gang.
+
+The core reserves a slot for each member. Controllers create pods in bursts, so the operator first waits until no member
+has appeared or ended for ``gang.memberQuietPeriod``, at most ``gang.memberWait`` after the first such change. Members
+that are still absent then get placeholder pods. Each gang has at most one timer.
+
+`applications` and `cluster_events` call it. See docs/internals/semantics.md, 16.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from muster_operator.controller import placeholders, reporting, state, tasks
+from muster_operator.controller.state import (
+    Application,
+    Deadline,
+    Ledger,
+    MemberWait,
+    SlotState,
+    Task,
+    TimerKind,
+    set_timer,
+)
+from muster_operator.model import messages, problems
+from muster_operator.model.commands import Outcome
+from muster_operator.model.core_requests import TerminationType
+from muster_operator.model.ids import AppId
+from muster_operator.model.pods import GangDefinition
+from muster_operator.model.states import AppState, TaskState
+
+_FILLING = frozenset({AppState.RESERVING, AppState.RUNNING})
+
+#: Seconds until placeholder pods are tried again that could not be created, doubled with each failure up to a maximum.
+_AGAIN_S, _LONGEST_PAUSE_S, _MOST_DOUBLED = 60.0, 600.0, 4
+
+#: A placeholder pod in one of these states has no node.
+_UNASSIGNED = frozenset({TaskState.PENDING, TaskState.SCHEDULING, TaskState.REJECTED})
+
+
+def gang_of(ledger: Ledger, app: Application) -> GangDefinition | None:
+    """The gang if it is an Auto gang whose slots may have placeholder pods, else None."""
+    gang = app.gang
+    if gang is None or not gang.is_auto or app.state not in _FILLING or app.originator.ref.uid in ledger.resumed:
+        return None
+    return gang
+
+
+def begin(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
+    """The core has accepted the application: adopts existing placeholder pods and starts to wait for members."""
+    gang = gang_of(ledger, app)
+    if gang is None:
+        return
+    for task in placeholders.adopt(app, gang, app.used_slots):
+        tasks.kill(ledger, out, task, now, problems.surplus_placeholder())
+    app.reached = reporting.count_placeholders(app)
+    for task in app.placeholders.values():
+        if task.state is TaskState.PENDING:
+            tasks.submit(ledger, out, task, now)
+    changed(ledger, app, now)
+
+
+def changed(ledger: Ledger, app: Application, now: float) -> None:
+    """A member appeared or ended: compares members and slots after the quiet period."""
+    gang = gang_of(ledger, app)
+    if gang is None or all(app.used_slots.get(group.name, 0) >= group.min_member for group in gang.groups):
+        return
+    if app.member_wait is not None:
+        app.member_wait.last = now
+        return
+    settings = ledger.settings
+    app.member_wait = MemberWait(now, now, now + min(settings.member_quiet_s, settings.member_wait_s))
+    set_timer(ledger, Deadline(app.member_wait.due, TimerKind.MEMBERS, app.id))
+
+
+def on_timer(ledger: Ledger, out: Outcome, app_id: AppId, now: float) -> None:
+    """Timer: compares members and slots, or waits longer if a member appeared or ended since the timer was set."""
+    app = ledger.applications.get(app_id)
+    if app is not None and app.has_virtual_slots_only and now >= app.pods_again_at:
+        app.has_virtual_slots_only = False
+        changed(ledger, app, now)
+    current = app.member_wait if app is not None else None
+    if app is None or current is None or now < current.due:
+        return  # it is the timer of an earlier application with this ID
+    settings = ledger.settings
+    due = min(current.last + settings.member_quiet_s, current.first + settings.member_wait_s)
+    if now < due:
+        current.due = due
+        set_timer(ledger, Deadline(due, TimerKind.MEMBERS, app.id))
+        return
+    app.member_wait = None
+    gang = gang_of(ledger, app)
+    if gang is not None and app.members and not state.is_namespace_terminating(ledger, app.namespace):
+        _compare(ledger, out, app, gang, now)
+
+
+def _compare(ledger: Ledger, out: Outcome, app: Application, gang: GangDefinition, now: float) -> None:
+    """Creates placeholder pods for absent members, and deletes those without a node whose members have appeared."""
+    waiting = Counter(task.pod.membership.task_group for task in app.members.values() if _waits(task))
+    with_pods = Counter(slot.group for slot in app.slots.values())
+    missing: dict[str, int] = {}
+    for group in gang.groups:
+        taken = min(app.used_slots.get(group.name, 0), group.min_member) + waiting[group.name]
+        pods = with_pods[group.name] + app.creations.missing.get(group.name, 0)
+        absent = group.min_member - taken - pods
+        if absent > 0:
+            missing[group.name] = absent
+        elif pods:
+            _delete_surplus(ledger, out, app, group.name, -absent, now)
+    if missing and not app.has_virtual_slots_only:
+        reporting.progress(out, app, messages.creating_placeholders(sum(missing.values()), gang.size))
+        placeholders.add_creations(ledger, out, app, missing)
+        placeholders.watch_creations(ledger, app, now)
+
+
+def _waits(task: Task) -> bool:
+    """Whether the member will take a slot: it has no node, and it is not being deleted."""
+    return task.node is None and not task.pod.terminating and not tasks.is_unverified(task.pod)
+
+
+def _delete_surplus(ledger: Ledger, out: Outcome, app: Application, group: str, count: int, now: float) -> None:
+    """Removes this number of placeholder pods without a node: those that do not exist yet first."""
+    planned = min(app.creations.missing.get(group, 0), count)
+    if planned:
+        app.creations.missing[group] -= planned
+        if not app.creations.missing[group]:
+            del app.creations.missing[group]
+        count -= planned
+    for slot in [slot for slot in app.slots.values() if slot.group == group and slot.state is not SlotState.SEEN]:
+        if count:
+            placeholders.close_slot(app, slot.name)  # its pod is deleted when it is seen
+            count -= 1
+    for task in list(app.placeholders.values()) if count else ():
+        if count and task.pod.membership.task_group == group and task.state in _UNASSIGNED:
+            placeholders.close_slot(app, task.pod.ref.name)
+            tasks.kill(ledger, out, task, now, problems.member_appeared())
+            count -= 1
+
+
+def placeholder_ended(ledger: Ledger, app: Application, task: Task, now: float) -> None:
+    """A placeholder pod has ended. If the core still has its slot, its member is absent again.
+
+    A slot whose pod was rejected by a kubelet gets no other pod.
+    """
+    if gang_of(ledger, app) is None:
+        return
+    if task.release is TerminationType.TIMEOUT or task.pod.kubelet_refusal:
+        tasks.count_used_slot(ledger, task, 1)
+    changed(ledger, app, now)
+
+
+def stop_pods(ledger: Ledger, out: Outcome, app: Application, problem: str, now: float) -> None:
+    """Stops the creation of placeholder pods after an error until the next attempt. The core keeps the slots."""
+    if not app.has_virtual_slots_only:
+        app.has_virtual_slots_only = True
+        app.pods_again_at = now + min(_AGAIN_S * 2**app.pod_failures, _LONGEST_PAUSE_S)
+        app.pod_failures = min(app.pod_failures + 1, _MOST_DOUBLED)
+        set_timer(ledger, Deadline(app.pods_again_at, TimerKind.MEMBERS, app.id))
+        reporting.post(out, app.originator.ref, messages.slots_without_pods(problem))
+    placeholders.forget_unseen(ledger, out, app)

@@ -1,0 +1,171 @@
+"""Auto gangs: present members need no placeholder pod, absent members get one after the quiet period."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from devcluster.api import Json
+from devcluster.nodes import FakeNode
+from tests.e2e.conditions import wait_for_event, wait_for_reason
+from tests.e2e.conftest import OpenScenario
+from tests.e2e.gang_placement.test_placement_modes import every_victim, restart
+from tests.e2e.manifests import Group, a_member
+from tests.e2e.scenario import Scenario
+
+MEMBERS = 5
+GANG = [Group("workers", MEMBERS)]
+ROOMY = [FakeNode("node-0"), FakeNode("node-1")]
+#: Resources for a part of the gang only.
+TIGHT = [FakeNode("node-0", cpu="2500m")]
+MORE = FakeNode("more", cpu="8")
+
+
+def member(index: int, extra: str = "") -> Json:
+    parameters = f"gangPlacement=Auto placeholderTimeoutInSeconds=600 {extra}".strip()
+    return a_member("gang", "workers", f"gang-{index}", GANG, parameters)
+
+
+def members(first: int, last: int = MEMBERS) -> list[Json]:
+    return [member(index) for index in range(first, last)]
+
+
+async def wait_for_pods(scenario: Scenario, bound: int, unassigned: int = 0) -> None:
+    """Wait until the gang has exactly these placeholder pods."""
+
+    async def are_there() -> bool:
+        found = await scenario.pods(placeholders=True)
+        with_node = await scenario.bound(placeholders=True)
+        return (len(with_node), len(found) - len(with_node)) == (bound, unassigned)
+
+    await scenario.eventually(f"{bound} placeholder pods are bound and {unassigned} wait", are_there)
+
+
+async def wait_for_members(scenario: Scenario, count: int) -> None:
+    """Wait until this number of members is bound, with or without placeholder pods next to them."""
+
+    async def are_bound() -> bool:
+        return len(await scenario.bound()) == count
+
+    await scenario.eventually(f"{count} members are bound", are_bound)
+
+
+def created(scenario: Scenario) -> int:
+    return sum(write.what == "create pods" for write in scenario.writes(of_operator=True))
+
+
+async def test_the_pods_of_a_job_get_no_placeholders(open_scenario: OpenScenario) -> None:
+    scenario = await open_scenario(ROOMY)
+    template = member(0)
+    job = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "burst"},
+        "spec": {
+            "parallelism": MEMBERS,
+            "completions": MEMBERS,
+            "template": {
+                "metadata": {key: template["metadata"][key] for key in ("labels", "annotations")},
+                "spec": template["spec"],
+            },
+        },
+    }
+    await scenario.create([job])
+    await scenario.all_bound(MEMBERS)
+    assert created(scenario) == 0
+
+    async def all_are_reported() -> bool:
+        return len(await scenario.events("Scheduled")) == MEMBERS
+
+    await scenario.eventually("every member has its event", all_are_reported)
+    names = {pod["metadata"]["name"] for pod in await scenario.pods()}
+    writes = Counter(write.what for write in scenario.writes(of_operator=True) if write.name in names)
+    assert writes["create pods/binding"] == MEMBERS
+    assert set(writes) <= {"create pods/binding", "create events"}
+
+
+async def test_absent_members_get_placeholder_pods_that_members_replace(open_scenario: OpenScenario) -> None:
+    scenario = await open_scenario(ROOMY)
+    await scenario.create(members(0, 1))
+    await wait_for_members(scenario, 1)
+    await wait_for_pods(scenario, bound=MEMBERS - 1)
+    await scenario.create(members(1))
+    await scenario.all_bound(MEMBERS)
+    assert created(scenario) == MEMBERS - 1
+
+
+async def test_an_autoscaler_sees_present_and_absent_members_that_lack_nodes(open_scenario: OpenScenario) -> None:
+    scenario = await open_scenario(TIGHT)
+    await scenario.create(members(0, 2))
+    await wait_for_pods(scenario, bound=0, unassigned=MEMBERS - 2)
+    for name in ("gang-0", "gang-1", *(pod["metadata"]["name"] for pod in await scenario.pods(placeholders=True))):
+        await wait_for_reason(
+            scenario, name, "Unschedulable", "does not fit" if name == "gang-1" else "Insufficient cpu"
+        )
+    assert await scenario.bound() == []
+    await scenario.cluster.add_nodes([MORE])
+    await wait_for_members(scenario, 2)
+    await wait_for_pods(scenario, bound=MEMBERS - 2)
+
+
+async def test_a_member_takes_the_slot_of_a_placeholder_pod_without_a_node(open_scenario: OpenScenario) -> None:
+    scenario = await open_scenario(TIGHT)
+    await scenario.create(members(0, 2))
+    await wait_for_pods(scenario, bound=0, unassigned=MEMBERS - 2)
+    await scenario.create(members(2, 4))
+    await wait_for_pods(scenario, bound=0, unassigned=1)
+    await scenario.cluster.add_nodes([MORE])
+    await wait_for_members(scenario, 4)
+    await wait_for_pods(scenario, bound=1)
+    assert created(scenario) == MEMBERS - 2
+
+
+async def test_a_deleted_member_gets_a_placeholder_pod(open_scenario: OpenScenario) -> None:
+    scenario = await open_scenario(TIGHT)
+    await scenario.create(members(0))
+    await wait_for_reason(scenario, "gang-0", "Unschedulable", "Insufficient cpu")
+    assert created(scenario) == 0
+    await scenario.api.delete("pods", "gang-4", scenario.namespace, grace_s=0)
+    await wait_for_pods(scenario, bound=0, unassigned=1)
+    await scenario.cluster.add_nodes([MORE])
+    await wait_for_members(scenario, MEMBERS - 1)
+    await wait_for_pods(scenario, bound=1)
+
+
+@every_victim
+async def test_a_kill_between_members_and_placeholder_pods_loses_no_slot(
+    victims: list[str], open_scenario: OpenScenario
+) -> None:
+    scenario = await open_scenario(TIGHT)
+    await scenario.create(members(0, 2))
+    await wait_for_pods(scenario, bound=0, unassigned=MEMBERS - 2)
+    await restart(scenario, victims)
+    await scenario.cluster.add_nodes([MORE])
+    await wait_for_members(scenario, 2)
+    await wait_for_pods(scenario, bound=MEMBERS - 2)
+    await restart(scenario, victims)
+    await scenario.create(members(2))
+    await scenario.all_bound(MEMBERS)
+    assert created(scenario) == MEMBERS - 2
+
+
+@pytest.mark.parametrize("style", ["Soft", "Hard"])
+async def test_a_timeout_deletes_the_placeholder_pods_of_an_incomplete_gang(
+    style: str, open_scenario: OpenScenario
+) -> None:
+    scenario = await open_scenario(TIGHT)
+    extra = f"gangWaitTimeoutInSeconds=5 gangSchedulingStyle={style}"
+    await scenario.create([member(0, extra), member(1, extra)])
+    await wait_for_pods(scenario, bound=0, unassigned=MEMBERS - 2)
+    if style == "Soft":
+        await scenario.all_bound(2)
+        await wait_for_event(scenario, "gang-0", "one by one")
+    else:
+
+        async def have_failed() -> bool:
+            return [pod["status"]["phase"] for pod in await scenario.pods()] == ["Failed", "Failed"]
+
+        await scenario.eventually("both members have failed", have_failed)
+    await wait_for_pods(scenario, bound=0)
+    assert created(scenario) == MEMBERS - 2

@@ -1,0 +1,28 @@
+"""The order in which a gang of a framework got its nodes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from devcluster.api import Json
+from tests.e2e.manifests import PREFIX, is_placeholder
+from tests.frameworks.gangs import app_of, group_of
+from tests.kind.namespace import Namespace
+
+
+def reserved_first(namespace: Namespace, app: str, groups: Mapping[str, int], scheduler: str = "muster") -> list[Json]:
+    """Return the real pods of an application, in the order in which they got a node.
+
+    Fails unless all placeholders of ``groups`` (members per task group) got a node before the first real pod, and all
+    pods have this scheduler and a user.
+    """
+    pods = [pod for pod in namespace.history.values() if app_of(pod) == app]
+    real = [pod for pod in pods if not is_placeholder(pod)]
+    assert real, f"no pod of {app} got a node: {sorted(namespace.history)}"
+    before = pods[: pods.index(real[0])]
+    assert Counter(group_of(pod) for pod in before) == Counter(groups)
+    for pod in real:
+        assert pod["spec"]["schedulerName"] == scheduler, pod["metadata"]["name"]
+        assert f"{PREFIX}user.info" in pod["metadata"]["annotations"], pod["metadata"]["name"]
+    return real

@@ -1,0 +1,201 @@
+"""Auto gangs with operator and core: placeholder pods only for members that are absent after a quiet period."""
+
+from __future__ import annotations
+
+import pytest
+
+from muster_operator.model.ids import AppId
+from tests.unit.contract.agent_and_core import Both
+from tests.unit.contract.test_restarts import Kill, every_kill
+from tests.unit.operator.controller.objects import Raw, a_container, a_group, a_node, a_pod, gang_annotations
+
+APP = AppId("dev/app")
+QUIET_S = 1
+
+
+def a_member(both: Both, name: str, *, extra: str = "", count: int = 4, cpu: str = "1", group: str = "g") -> Raw:
+    groups = [a_group(name, count, minResource={"cpu": cpu, "memory": "1Gi"}) for name in sorted({"g", group})]
+    annotations = gang_annotations(*groups, parameters=f"gangPlacement=Auto {extra}".strip(), member_of=group)
+    pod = a_pod(name, app="app", annotations=annotations)
+    pod["spec"]["containers"] = [a_container(cpu=cpu, memory="1Gi")]
+    pod["metadata"]["creationTimestamp"] = both.created()
+    return pod
+
+
+def began(*names: str, nodes: int = 1, extra: str = "", cpu: str = "1") -> Both:
+    """Return nodes of eight CPUs, and these members of a gang of four."""
+    both = Both()
+    both.kubernetes.add_nodes(nodes)
+    both.start()
+    both.kubernetes.add(*(a_member(both, name, extra=extra, cpu=cpu) for name in names))
+    both.run()
+    return both
+
+
+def pods(both: Both) -> list[bool]:
+    """Return whether each placeholder pod has a node, those without a node first."""
+    return sorted(bool(raw["spec"].get("nodeName")) for raw in both.kubernetes.placeholders())
+
+
+def creations(both: Both) -> int:
+    return both.kubernetes.writes["CreatePlaceholder"]
+
+
+def test_a_burst_of_members_gets_no_placeholder_pod() -> None:
+    both = began("w0", "w1", "w2", "w3")
+    both.wait(10)
+    assert all(both.kubernetes.node_of(f"w{number}") for number in range(4))
+    assert creations(both) == 0
+    assert both.kubernetes.writes["BindPod"] == 4
+
+
+def test_absent_members_of_a_complete_gang_get_pods_on_the_reserved_nodes() -> None:
+    both = began("w0")
+    assert both.kubernetes.node_of("w0")
+    assert pods(both) == []
+    both.wait(QUIET_S)
+    assert pods(both) == [True] * 3
+    both.kubernetes.add(*(a_member(both, f"w{number}") for number in range(1, 4)))
+    both.run()
+    assert all(both.kubernetes.node_of(f"w{number}") for number in range(4))
+    assert pods(both) == []
+    assert creations(both) == 3
+
+
+def test_absent_members_of_a_gang_without_nodes_get_pending_pods() -> None:
+    both = began("w0", cpu="3")
+    both.wait(QUIET_S)
+    assert pods(both) == [False] * 3
+    both.wait(10)
+    [member] = [raw for raw in both.kubernetes.pods.values() if raw["metadata"]["name"] == "w0"]
+    assert [(one["reason"], one["status"]) for one in member["status"]["conditions"]] == [("Unschedulable", "False")]
+    both.kubernetes.add_node(a_node("more"))
+    both.run()
+    assert both.kubernetes.node_of("w0")
+    assert pods(both) == [True] * 3
+
+
+def test_the_core_plans_pods_and_slots_without_pods_together() -> None:
+    both = began("w0", cpu="3")
+    both.wait(QUIET_S)
+    classes = [kind for kind in both.real.applications_there[APP].waiting if kind.placeholder]
+    assert len(classes) == 1
+
+
+def test_a_member_takes_the_slot_of_a_pod_without_a_node() -> None:
+    both = began("w0", cpu="3")
+    both.wait(QUIET_S)
+    both.kubernetes.add(a_member(both, "w1", cpu="3"))
+    both.run()
+    both.wait(QUIET_S)
+    assert pods(both) == [False] * 2
+    both.kubernetes.add_node(a_node("more"))
+    both.run()
+    assert both.kubernetes.node_of("w0")
+    assert both.kubernetes.node_of("w1")
+    assert pods(both) == [True] * 2
+
+
+def test_a_deleted_member_gets_a_pod_after_the_quiet_period() -> None:
+    both = began("w0", "w1", "w2", "w3", cpu="3")
+    both.wait(QUIET_S)
+    assert pods(both) == []
+    both.kubernetes.delete_by_name("w3")
+    both.run()
+    assert pods(both) == []
+    both.wait(QUIET_S)
+    assert pods(both) == [False]
+
+
+def test_a_deleted_pod_is_created_again_on_the_same_node() -> None:
+    both = began("w0")
+    both.wait(QUIET_S)
+    first = both.kubernetes.placeholders()[0]
+    both.kubernetes.delete(first["metadata"]["uid"])
+    both.run()
+    both.wait(QUIET_S)
+    assert pods(both) == [True] * 3
+    assert creations(both) == 4
+
+
+def test_a_member_that_ran_and_ended_gets_no_pod() -> None:
+    both = began("w0", "w1", "w2", "w3")
+    both.kubernetes.delete_by_name("w3")
+    both.run()
+    both.wait(10)
+    assert creations(both) == 0
+
+
+@pytest.mark.parametrize("style", ["Soft", "Hard"])
+def test_the_wait_timeout_ends_pods_and_reservation(style: str) -> None:
+    both = began("w0", cpu="3", extra=f"gangWaitTimeoutInSeconds=20 gangSchedulingStyle={style}")
+    both.wait(QUIET_S)
+    assert pods(both) == [False] * 3
+    both.wait(30)
+    assert pods(both) == []
+    [member] = both.kubernetes.pods.values()
+    assert member["status"]["phase"] == ("Failed" if style == "Hard" else "Pending")
+    assert bool(both.kubernetes.node_of("w0")) == (style == "Soft")
+    both.wait(60)
+    assert creations(both) == 3
+
+
+def test_the_placeholder_timeout_ends_unused_pods_for_good() -> None:
+    both = began("w0", extra="placeholderTimeoutInSeconds=20")
+    both.wait(QUIET_S)
+    assert pods(both) == [True] * 3
+    both.wait(30)
+    assert pods(both) == []
+    both.wait(60)
+    assert creations(both) == 3
+    assert both.kubernetes.node_of("w0")
+
+
+def test_pods_that_cannot_be_created_leave_their_slots_reserved() -> None:
+    both = began("w0")
+    both.kubernetes.refuse_creates = 1
+    both.wait(QUIET_S)
+    app = both.real.applications_there[APP]
+    assert sum(one.spec.placeholder for one in app.allocations.values()) == 3
+    both.kubernetes.add(*(a_member(both, f"w{number}") for number in range(1, 4)))
+    both.run()
+    assert all(both.kubernetes.node_of(f"w{number}") for number in range(4))
+
+
+@every_kill
+def test_after_a_restart_pods_without_a_node_keep_their_slots(kill: Kill) -> None:
+    both = began("w0", cpu="3")
+    both.wait(QUIET_S)
+    kill(both)
+    both.run()
+    both.wait(QUIET_S)
+    assert pods(both) == [False] * 3
+    assert creations(both) == 3
+    both.kubernetes.add_node(a_node("more"))
+    both.run()
+    assert both.kubernetes.node_of("w0")
+    assert pods(both) == [True] * 3
+
+
+@every_kill
+def test_after_a_restart_a_complete_gang_keeps_its_pods(kill: Kill) -> None:
+    both = began("w0")
+    both.wait(QUIET_S)
+    kill(both)
+    both.run()
+    both.wait(QUIET_S)
+    assert pods(both) == [True] * 3
+    assert creations(both) == 3
+    both.kubernetes.add(*(a_member(both, f"w{number}") for number in range(1, 4)))
+    both.run()
+    assert all(both.kubernetes.node_of(f"w{number}") for number in range(4))
+    assert pods(both) == []
+
+
+@every_kill
+def test_after_a_restart_in_the_quiet_period_absent_members_get_pods(kill: Kill) -> None:
+    both = began("w0")
+    kill(both)
+    both.run()
+    both.wait(QUIET_S)
+    assert pods(both) == [True] * 3

@@ -1,0 +1,248 @@
+"""An Auto gang: absent members get placeholder pods after a quiet period."""
+
+from __future__ import annotations
+
+from muster_operator.controller.state import TimerKind
+from muster_operator.model import names
+from muster_operator.model.commands import DeletePod, Outcome, PostEvent
+from muster_operator.model.core_requests import ApplicationSubmitted, TerminationType
+from muster_operator.model.core_responses import SchedulingState, SchedulingStateChanged, SchedulingStates
+from muster_operator.model.ids import PodUid
+from muster_operator.model.states import AppState
+from muster_si import keys
+from tests.unit.operator.controller.driver import APP, Driver, done, live, orders, refused, requested_keys
+from tests.unit.operator.controller.gang import a_member, creates, pod_of
+from tests.unit.operator.controller.objects import Raw, a_group, a_pod, gang_annotations
+from tests.unit.operator.controller.test_direct import FULL, conditions
+
+AUTO = "gangPlacement=Auto"
+QUIET_S = 0.5
+
+
+def member(name: str = "w0", count: int = 4, group: str = "g") -> Raw:
+    return a_member(name, count=count, parameters=AUTO, group=group)
+
+
+def began(*names: str, count: int = 4) -> Driver:
+    """Return a gang whose application was accepted, with these members."""
+    driver = live()
+    for name in names or ("w0",):
+        driver.see(member(name, count))
+    driver.accepted()
+    return driver
+
+
+def with_pods(*names: str) -> tuple[Driver, list[Raw]]:
+    """Return a gang of four after the placeholder pods of its absent members were seen."""
+    driver = began(*names)
+    found = [pod_of(command) for command in creates(driver.wait(QUIET_S))]
+    for raw in found:
+        driver.see(raw)
+    return driver, found
+
+
+def deleted(out: Outcome) -> list[str]:
+    return [command.pod.name for command in out.commands if isinstance(command, DeletePod)]
+
+
+def timers(driver: Driver) -> int:
+    return sum(deadline.kind is TimerKind.MEMBERS for _, _, deadline in driver.ledger.deadlines)
+
+
+def test_the_core_receives_the_placement_and_the_task_groups() -> None:
+    driver = live()
+    [submitted] = [item for item in driver.see(member()).news if isinstance(item, ApplicationSubmitted)]
+    assert submitted.spec.tags[keys.APP_TAG_GANG_PLACEMENT] == "Auto"
+    assert keys.APP_TAG_MEMBERS in submitted.spec.tags
+    assert requested_keys(driver.accepted()) == ["uid-w0"]
+
+
+def test_absent_members_get_pods_after_the_quiet_period() -> None:
+    driver = began()
+    assert creates(driver.wait(QUIET_S / 2)) == []
+    assert len(creates(driver.wait(QUIET_S))) == 3
+
+
+def test_a_member_that_appears_starts_the_quiet_period_again() -> None:
+    driver = began()
+    for name in ("w1", "w2"):
+        assert creates(driver.wait(QUIET_S * 0.8)) == []
+        driver.see(member(name))
+    assert creates(driver.wait(QUIET_S * 0.8)) == []
+    assert len(creates(driver.wait(QUIET_S))) == 1
+
+
+def test_a_gang_has_one_timer() -> None:
+    driver = began("w0", "w1", "w2")
+    assert timers(driver) == 1
+    driver.wait(QUIET_S)
+    assert timers(driver) == 0
+
+
+def test_absent_members_get_pods_at_the_latest_after_the_member_wait() -> None:
+    driver = began(count=40)
+    found = []
+    for number in range(1, 20):
+        driver.see(member(f"w{number}", 40))
+        found += creates(driver.wait(QUIET_S * 0.8))
+    assert found
+
+
+def test_a_gang_whose_members_are_all_present_creates_no_pod() -> None:
+    driver = began("w0", "w1", "w2", "w3")
+    assert creates(driver.wait(60)) == []
+
+
+def test_extra_members_of_one_group_do_not_replace_absent_members_of_another() -> None:
+    groups = gang_annotations(a_group("drivers", 1), a_group("workers", 2), parameters=AUTO, member_of="drivers")
+    driver = live()
+    for number in range(5):
+        driver.see(a_pod(f"driver-{number}", app=APP, annotations=groups))
+    driver.accepted()
+    assert [command.spec.group.name for command in creates(driver.wait(60))] == ["workers", "workers"]
+
+
+def test_a_deleted_member_gets_a_pod() -> None:
+    driver = began("w0", "w1", "w2", "w3")
+    driver.wait(60)
+    driver.gone("w3")
+    assert len(creates(driver.wait(QUIET_S))) == 1
+
+
+def test_a_member_that_was_bound_gets_no_pod_when_it_is_deleted() -> None:
+    driver = began("w0", "w1", "w2", "w3")
+    driver.updated(keys.APP_RUNNING)
+    for name in ("w0", "w1", "w2", "w3"):
+        [order] = orders(driver.allocated(f"uid-{name}"))
+        driver.result(done(order))
+    driver.gone("w3")
+    assert creates(driver.wait(60)) == []
+    assert timers(driver) == 0, "no slot is left"
+
+
+def test_the_application_runs_without_waiting_for_its_pods() -> None:
+    driver, pods = with_pods("w0")
+    out = driver.updated(keys.APP_RUNNING)
+    assert driver.ledger.applications[APP].state is AppState.RUNNING
+    assert deleted(out) == []
+    assert len(driver.ledger.applications[APP].slots) == len(pods) == 3
+
+
+def test_pods_are_created_for_a_running_gang_too() -> None:
+    driver = began()
+    driver.updated(keys.APP_RUNNING)
+    commands = creates(driver.wait(QUIET_S))
+    assert len(commands) == 3
+    assert requested_keys(driver.see(pod_of(commands[0]))) == [f"ph-{commands[0].spec.name}"]
+
+
+def test_the_pod_of_a_member_that_appears_is_deleted_while_it_has_no_node() -> None:
+    driver, _ = with_pods("w0")
+    driver.see(member("w1"))
+    assert len(deleted(driver.wait(QUIET_S))) == 1
+
+
+def test_the_pod_of_a_member_that_appears_is_kept_if_it_has_a_node() -> None:
+    driver, pods = with_pods("w0")
+    driver.updated(keys.APP_RUNNING)
+    for raw in pods:
+        [order] = orders(driver.allocated(raw["metadata"]["uid"]))
+        driver.result(done(order))
+    driver.see(member("w1"))
+    assert deleted(driver.wait(60)) == []
+
+
+def test_a_pod_that_is_seen_after_its_member_is_deleted() -> None:
+    driver = began()
+    late = [pod_of(command) for command in creates(driver.wait(QUIET_S))]
+    for name in ("w1", "w2", "w3"):
+        driver.see(member(name))
+    driver.wait(QUIET_S)
+    assert [deleted(driver.see(raw)) for raw in late] == [[raw["metadata"]["name"]] for raw in late]
+
+
+def test_a_pod_that_the_core_does_not_need_is_not_created_again() -> None:
+    driver, pods = with_pods("w0")
+    for raw in pods:
+        driver.cancelled(raw["metadata"]["uid"], TerminationType.TIMEOUT)
+        driver.gone_uid(PodUid(raw["metadata"]["uid"]))
+    assert creates(driver.wait(60)) == []
+
+
+def test_a_deleted_pod_is_created_again() -> None:
+    driver, pods = with_pods("w0")
+    driver.gone_uid(PodUid(pods[0]["metadata"]["uid"]))
+    assert len(creates(driver.wait(QUIET_S))) == 1
+
+
+def test_if_no_pod_can_be_created_the_gang_continues_without_pods() -> None:
+    driver = began()
+    commands = creates(driver.wait(QUIET_S))
+    out = driver.result(refused(commands[0], message="exceeded quota"))
+    notes = [command.note for command in out.commands if isinstance(command, PostEvent)]
+    assert any(
+        "exceeded quota; the gang continues without placeholder pods for absent members" in note for note in notes
+    )
+    assert driver.ledger.applications[APP].state is AppState.RESERVING
+    driver.see(member("w1"))
+    assert creates(driver.wait(50)) == []
+    assert creates(driver.wait(10)) == []
+    assert len(creates(driver.wait(QUIET_S))) == 2, "they are tried again after a minute"
+
+
+def test_planned_placeholders_are_created_when_a_member_is_deleted_meanwhile() -> None:
+    driver = began("w0", "w1", count=700)
+    waiting = creates(driver.wait(QUIET_S))
+    assert len(waiting) < 698, "the open creations of a gang are bounded"
+    driver.gone("w1")
+    waiting += creates(driver.wait(QUIET_S))
+    created = 0
+    while waiting:
+        command = waiting.pop()
+        driver.see(pod_of(command))
+        waiting += creates(driver.result(done(command)))
+        created += 1
+    assert created == 699
+
+
+def test_no_placeholder_is_created_after_the_last_member_was_deleted() -> None:
+    driver, pods = with_pods("w0")
+    driver.gone("w0")
+    for raw in pods:
+        driver.gone(raw["metadata"]["name"])
+    assert creates(driver.wait(60)) == []
+
+
+def test_bound_pods_with_a_forged_mark_do_not_use_slots() -> None:
+    driver = began()
+    for number in range(3):
+        forged = member(f"forged-{number}")
+        forged["metadata"]["annotations"][names.ANNOTATION_PLACEHOLDER] = "true"
+        forged["spec"]["nodeName"] = "n1"
+        driver.see(forged)
+    assert len(creates(driver.wait(60))) == 3
+
+
+def test_one_timer_checks_all_creations_of_a_gang() -> None:
+    driver = began(*(f"w{number}" for number in range(10)), count=10)
+    for number in range(5):
+        driver.gone(f"w{9 - number}")
+        for command in creates(driver.wait(2 * QUIET_S)):
+            driver.result(done(command))
+    assert sum(deadline.kind is TimerKind.CREATIONS for _, _, deadline in driver.ledger.deadlines) == 1
+
+
+def test_all_present_members_are_unschedulable_while_the_gang_lacks_nodes() -> None:
+    driver, _ = with_pods("w0", "w1")
+    change = SchedulingStateChanged(APP, PodUid(f"{APP}/g"), SchedulingState.FAILED, FULL)
+    driver.receive(SchedulingStates((change,)))
+    found = conditions(driver.wait(5))
+    assert {name: reason for name, (reason, _) in found.items()} == {"w0": "Unschedulable", "w1": "Unschedulable"}
+
+
+def test_a_timer_of_an_earlier_application_with_the_same_id_has_no_effect() -> None:
+    driver = began()
+    driver.gone("w0")
+    driver.updated(keys.APP_COMPLETED)
+    driver.see(member("w1"))
+    assert creates(driver.wait(QUIET_S * 2)) == [], "the new application is not accepted yet"
