@@ -19,7 +19,7 @@ from muster_si.transport.outbox import Outbox
 from muster_si.transport.server_session import Ending, ServerSession
 from muster_si.transport.sessions import Context
 from muster_si.transport.status import status_code
-from muster_si.transport.streams import StreamKind, parse, require_rm_id
+from muster_si.transport.streams import BOUND_METADATA, StreamKind, parse, require_rm_id
 
 #: End of a session whose connection was lost.
 CONNECTION_BROKE: Final = Ending(grpc.StatusCode.UNAVAILABLE, "the connection broke")
@@ -49,25 +49,28 @@ class ServerStream:
         self._outbox: Outbox = session.attach(kind)
 
     async def run(self, first: bytes | None, farewell_s: float) -> Ending:
-        """Serves until the session ends, and returns how it ended. `first` is a request that was read already.
+        """Tells the client that the stream is bound, serves until the session ends, and returns how it ended.
 
-        The rest of the outbox is sent for up to `farewell_s` if the ending requires it, and always on the callback
-        stream, which may contain the reason.
+        `first` is a request that was read already. The connection can break before the first message, so everything
+        that follows `attach` ends the session when it fails. The rest of the outbox is sent for up to `farewell_s` if
+        the ending requires it, and always on the callback stream, which may contain the reason.
         """
-        reading = asyncio.create_task(self._read(first))
-        reading.add_done_callback(self._report)
-        writing = asyncio.create_task(self._write())
         over = self._session.over
+        tasks: list[asyncio.Task[None]] = []
         try:
+            await self._context.send_initial_metadata(((BOUND_METADATA, "1"),))
+            reading, writing = asyncio.create_task(self._read(first)), asyncio.create_task(self._write())
+            reading.add_done_callback(self._report)
+            tasks += [reading, writing]
             await asyncio.wait({over})
             if over.result().drains or self._kind is StreamKind.CALLBACK:
                 await asyncio.wait({writing}, timeout=farewell_s)
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, grpc.aio.BaseError):
             self._session.end(CONNECTION_BROKE)
             raise
         finally:
-            reading.cancel()
-            writing.cancel()
+            for task in tasks:
+                task.cancel()
         return over.result()
 
     async def _read(self, first: bytes | None) -> None:

@@ -22,7 +22,6 @@ from muster_si.transport.sessions import Claim, Context, Sessions
 from muster_si.transport.settings import TransportSettings
 from muster_si.transport.status import details, status_code
 from muster_si.transport.streams import (
-    BOUND_METADATA,
     SCHEDULER_SERVICE,
     SESSION_SERVICE,
     StreamKind,
@@ -128,7 +127,6 @@ class Servicer:
                 stream = ServerStream(self._core, kind, session, requests, context)
             except Refused as refusal:
                 await context.abort(status_code(refusal.code), details(refusal.reason))
-            await context.send_initial_metadata(((BOUND_METADATA, "1"),))
             ending = await stream.run(first, self._settings.farewell_s)
             if ending.code is not grpc.StatusCode.OK:
                 await context.abort(ending.code, details(ending.reason))

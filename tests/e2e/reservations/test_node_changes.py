@@ -5,7 +5,7 @@ from __future__ import annotations
 from devcluster.api import Json, bind
 from devcluster.nodes import FakeNode
 from tests.e2e.conftest import OpenScenario
-from tests.e2e.manifests import Group, a_gang, a_pod, with_annotations
+from tests.e2e.manifests import Group, a_gang, a_pod, is_bound, with_annotations
 from tests.e2e.scenario import Scenario
 
 
@@ -63,11 +63,12 @@ async def test_a_reserving_gang_moves_off_drained_and_tainted_nodes(open_scenari
     taint = {"key": "hardware", "value": "broken", "effect": "NoExecute"}
     await scenario.api.patch("nodes", "tainted", {"spec": {"taints": [taint]}})
 
-    async def all_wait() -> bool:
-        return len(await scenario.pods(placeholders=True)) == 5 and not await scenario.bound(placeholders=True)
+    async def all_wait() -> list[Json]:
+        found = [pod for pod in await scenario.pods(placeholders=True) if "deletionTimestamp" not in pod["metadata"]]
+        return found if len(found) == 5 and not any(is_bound(pod) for pod in found) else []
 
-    await scenario.eventually("all five placeholders wait again", all_wait)
-    assert first.isdisjoint(pod["metadata"]["name"] for pod in await scenario.pods(placeholders=True))
+    waiting = await scenario.eventually("all five placeholders wait again", all_wait)
+    assert first.isdisjoint(pod["metadata"]["name"] for pod in waiting)
     await scenario.cluster.add_nodes([FakeNode("fresh")])
     assert {pod["spec"]["nodeName"] for pod in await scenario.all_bound(5)} == {"fresh"}
 

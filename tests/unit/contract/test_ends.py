@@ -1,8 +1,10 @@
 """Both sides receive the end of a session once, however it ends, and a new registration continues."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import grpc
 import pytest
@@ -10,6 +12,10 @@ import pytest
 from muster_si import muster_pb2, si_pb2, si_pb2_grpc
 from muster_si.errors import SessionLost
 from muster_si.transport.grpc_server import GrpcServer
+from muster_si.transport.server_session import ServerSession
+from muster_si.transport.server_stream import CONNECTION_BROKE, ServerStream
+from muster_si.transport.sessions import Context
+from muster_si.transport.streams import StreamKind
 from tests.unit.contract.conftest import SETTINGS, Socket, Wire
 from tests.unit.contract.peers import ResourceManager, Scheduler, a_registration, asks, keys_of
 from tests.unit.contract.proxy import Proxy
@@ -103,6 +109,34 @@ async def test_a_broken_connection_is_reported_on_both_sides(socket: Socket, pro
     (reason,) = await rm.ends.first()
     assert reason.startswith("UNAVAILABLE: ")
     assert await socket.scheduler.lost.first() == [("rm", callback)]
+
+
+class Unconfirmed:
+    """The context of a stream whose client is gone before it gets the initial metadata."""
+
+    def __init__(self) -> None:
+        self.is_sending = asyncio.Event()
+
+    async def send_initial_metadata(self, _: object) -> None:
+        self.is_sending.set()
+        await asyncio.get_running_loop().create_future()
+
+
+async def test_a_connection_that_breaks_before_its_stream_is_confirmed_ends_the_session() -> None:
+    session, context = ServerSession("rm", "a session", SETTINGS), Unconfirmed()
+    stream = ServerStream(Scheduler(), StreamKind.NODE, session, _nothing(), cast(Context, context))
+    serving = asyncio.create_task(stream.run(None, farewell_s=0.0))
+    await context.is_sending.wait()
+    serving.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await serving
+    assert session.over.result() is CONNECTION_BROKE
+
+
+async def _nothing() -> AsyncIterator[bytes]:
+    """Requests of a client that sends none."""
+    for request in list[bytes]():
+        yield request
 
 
 async def test_after_a_broken_connection_the_same_object_registers_again(socket: Socket, proxy: Proxy) -> None:
