@@ -73,8 +73,9 @@ def _check_waiting(ledger: Ledger, out: Outcome, uid: PodUid, now: float) -> Non
 def _check_deletion(ledger: Ledger, out: Outcome, uid: PodUid, now: float) -> None:
     """Handles a deleted pod that still exists: sends the delete again and posts an event.
 
-    A stuck placeholder is deleted by force: it runs no workload, and an unresponsive node must not block its gang. The
-    pause between deletes starts at the answer to the last delete, the time until the event at the answer to the first.
+    A delete is repeated only while the pod is not terminating: then it may have been lost. A placeholder that stays in
+    termination is deleted by force: it runs no workload, and an unresponsive node must not block its gang. The pause
+    between deletes starts at the answer to the last delete, the time until the event at the answer to the first.
     Otherwise, with thousands of writes in the queue, deletes would be repeated before the first one was sent. See
     docs/internals/semantics.md, 14.
     """
@@ -92,8 +93,8 @@ def _check_deletion(ledger: Ledger, out: Outcome, uid: PodUid, now: float) -> No
         set_timer(ledger, Deadline(earliest, TimerKind.DELETION, uid))
         return
     pod = ledger.pods.get(uid)
-    if deletion.placeholder or pod is None or not pod.terminating:
-        force = deletion.placeholder and stuck_s >= settings.delete_warning_s
+    force = deletion.placeholder and stuck_s >= settings.delete_warning_s
+    if force or pod is None or not pod.terminating:
         out.commands.append(DeletePod(deletion.pod, deletion.reason, force))
         deletion.tries += 1
         deletion.answered = None

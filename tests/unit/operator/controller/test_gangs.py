@@ -299,6 +299,24 @@ def test_a_placeholder_that_does_not_terminate_is_force_deleted_and_reported() -
             driver.result(done(DeletePod(first.pod, first.reason, force)))
 
 
+def test_the_delete_of_a_terminating_placeholder_is_not_repeated_until_it_is_forced() -> None:
+    driver, placeholders = reserving()
+    first, *_ = [command for command in driver.updated("Resuming").commands if isinstance(command, DeletePod)]
+    driver.result(done(first))
+    raw = next(raw for raw in placeholders if raw["metadata"]["name"] == first.pod.name)
+    raw["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    driver.see(raw)
+    repeated = [
+        (command.force, second)
+        for second in range(1, 41)
+        for command in driver.wait(1).commands
+        if isinstance(command, DeletePod) and command.pod == first.pod
+    ]
+    [(is_forced, second)] = repeated
+    warning_s = driver.ledger.settings.delete_warning_s
+    assert is_forced and warning_s <= second <= warning_s + driver.ledger.settings.delete_retry_s
+
+
 def test_a_delete_that_is_queued_behind_other_writes_is_not_reported_as_unconfirmed() -> None:
     driver, _ = reserving()
     deletes = [command for command in driver.updated("Resuming").commands if isinstance(command, DeletePod)]
