@@ -41,23 +41,22 @@ _MILLISECOND: Final = 1_000_000
 #: Digits of a present time in seconds.
 _PLAIN_DIGITS: Final = 10
 
-#: Longer requests are not cached.
-_LONGEST: Final = 16_384
+#: Maximum bytes of a cached message.
+_MAX_CACHED_BYTES: Final = 16_384
 
-#: Number of cached requests that later ones may resemble, and of cached message shapes. If it is exceeded, the cache is
-#: cleared.
-_REMEMBERED: Final = 2048
+#: Maximum number of decoded requests in the cache. A full cache is cleared.
+_CACHED_REQUESTS: Final = 2048
 
-#: What is each ask's own, beside its key.
+#: Tags of a request that differ between pods of one template. The cache ignores them, and the key.
 OWN_TAGS: Final = (keys.TAG_POD_NAME, keys.TAG_CREATION_TIME)
 
-#: The same of an allocation that is there.
-_OWN_OF_EXISTING: Final = (*OWN_TAGS, keys.TAG_ALLOCATED_AT)
+#: Tags of an existing allocation that differ between pods of one template.
+_OWN_TAGS_OF_EXISTING: Final = (*OWN_TAGS, keys.TAG_ALLOCATED_AT)
 
-#: What hangs on the name as well.
-_OF_THE_NAME: Final = frozenset({keys.TAG_VOLUMES, keys.TAG_PLACEMENT})
+#: Tags that refer to the pod by name. Requests with them are not cached.
+_TAGS_WITH_POD_NAME: Final = frozenset({keys.TAG_VOLUMES, keys.TAG_PLACEMENT})
 
-#: What is read of an allocation that is there, whatever else its tags say.
+#: Tags of an existing allocation that are read even if its other tags are invalid.
 _COUNTED_TAGS: Final = (
     keys.TAG_NAMESPACE,
     keys.TAG_POD_NAME,
@@ -76,9 +75,9 @@ _TERMINATION_TYPES: Final[Mapping[Termination, si_pb2.TerminationType.ValueType]
 }
 _TERMINATIONS: Final[Mapping[int, Termination]] = {number: why for why, number in _TERMINATION_TYPES.items()}
 
-#: Maximum bytes of the messages in the cache of existing allocations. They are sorted by node, so those of many
-#: applications alternate.
-_EXISTING_BYTES: Final = 8 << 20
+#: Maximum bytes of the cache of existing allocations. It is larger than that of requests, because allocations arrive
+#: sorted by node, so that many applications alternate.
+_CACHED_EXISTING_BYTES: Final = 8 << 20
 
 #: Key: identity of the common tags. The tags are stored with the entry, so that no other object can get that identity.
 _LIKE: Final[dict[int, tuple[Mapping[str, str], si_pb2.Allocation]]] = {}
@@ -105,28 +104,28 @@ class Asks:
         name, created = tags.get(keys.TAG_POD_NAME), tags.get(keys.TAG_CREATION_TIME)
         created_ns = None if created is None or len(created) > _PLAIN_DIGITS else _plain_time_ns(created)
         if name is None or created is None or created_ns is None or not 0 < len(key) <= NAME_LIMIT:
-            return self._whole(ask)
+            return self._decode(ask)
         del tags[keys.TAG_POD_NAME], tags[keys.TAG_CREATION_TIME]
         ask.allocationKey = ""
         text = ask.SerializeToString()
         tags[keys.TAG_POD_NAME], tags[keys.TAG_CREATION_TIME], ask.allocationKey = name, created, key
         like = self._known.get(text)
         if like is None:
-            found = self._whole(ask)
-            return self._remembered(text, found) if _OF_THE_NAME.isdisjoint(found.tags) else found
+            found = self._decode(ask)
+            return self._cached(text, found) if _TAGS_WITH_POD_NAME.isdisjoint(found.tags) else found
         return _alike(like, key, name, created, created_ns)
 
-    def _remembered(self, text: bytes, found: AskSpec) -> AskSpec:
-        """Adds the request to the cache of similar requests and returns it."""
-        if len(text) > _LONGEST:
+    def _cached(self, text: bytes, found: AskSpec) -> AskSpec:
+        """Adds the request to the cache, unless it is too long, and returns it."""
+        if len(text) > _MAX_CACHED_BYTES:
             return found
-        if len(self._known) >= _REMEMBERED:
+        if len(self._known) >= _CACHED_REQUESTS:
             self._known.clear()
         common = {tag: value for tag, value in found.tags.items() if tag not in OWN_TAGS}
         like = self._known[text] = replace(found, common=common)
         return like
 
-    def _whole(self, ask: si_pb2.AllocationAsk) -> AskSpec:
+    def _decode(self, ask: si_pb2.AllocationAsk) -> AskSpec:
         count = ask.maxAllocations
         if count <= 0:
             raise InvalidField("maxAllocations", f"is not positive: {count}")
@@ -160,7 +159,7 @@ class Asks:
         )
 
 
-@lru_cache(maxsize=_REMEMBERED)
+@lru_cache(maxsize=_CACHED_REQUESTS)
 def _plain_time_ns(text: str) -> int | None:
     """Returns a short time in seconds that needs no further check; None = `moment_of` checks it. Pods share seconds."""
     if not (text.isascii() and text.isdigit()):
@@ -206,7 +205,7 @@ class AllocationDecoder:
         #: Amounts of existing pods and of nodes, which have to count.
         self.counted = AmountReader(limits.QUANTITY, counts=True)
         self._asks = Asks(partitions, AmountReader(limits.QUANTITY))
-        #: Without its own tags, by the message without what is its own.
+        #: Decoded allocations without the tags that differ, by their messages without the fields that differ.
         self._known: dict[bytes, AllocationSpec] = {}
         self._known_bytes = 0
 
@@ -247,10 +246,10 @@ class AllocationDecoder:
         return intake
 
     def existing(self, allocation: si_pb2.Allocation, intake: Intake, *, node: str) -> AllocationSpec:
-        """Decodes an allocation that is there. The message is unchanged afterwards. Raises InvalidField.
+        """Decodes an existing allocation. The message is unchanged afterwards. Raises InvalidField.
 
-        `node`: where it was reported; empty = it has to say so itself. It counts: of what cannot be taken of its tags
-        only that is left out, and reported.
+        `node`: the node that it was reported with; empty = the message has a `nodeID`. Its resources always count:
+        invalid tags are ignored and reported.
         """
         tags, key, identity, at = (
             allocation.allocationTags,
@@ -259,9 +258,9 @@ class AllocationDecoder:
             allocation.nodeID,
         )
         is_long = len(identity) > NAME_LIMIT or len(tags) > limits.TAGS_PER_ITEM
-        own = {tag: tags[tag] for tag in _OWN_OF_EXISTING if tag in tags}
+        own = {tag: tags[tag] for tag in _OWN_TAGS_OF_EXISTING if tag in tags}
         if not node or at not in ("", node) or not 0 < len(key) <= NAME_LIMIT or is_long or _is_long(own):
-            return self._whole(allocation, intake, node=node)
+            return self._decode(allocation, intake, node=node)
         for tag in own:
             del tags[tag]
         allocation.allocationKey = allocation.allocationID = allocation.nodeID = ""
@@ -274,19 +273,20 @@ class AllocationDecoder:
         )
 
     def _first(self, text: bytes, allocation: si_pb2.Allocation, intake: Intake, node: str) -> AllocationSpec:
-        """Decodes the first allocation of its kind, which later ones may resemble."""
+        """Decodes an allocation that is not in the cache, and adds it if all its tags are valid."""
         warnings = len(intake.answers)
-        found = self._whole(allocation, intake, node=node)
-        if len(text) <= _LONGEST and len(intake.answers) == warnings and _OF_THE_NAME.isdisjoint(found.tags):
-            if self._known_bytes + len(text) > _EXISTING_BYTES:
+        found = self._decode(allocation, intake, node=node)
+        is_valid = len(intake.answers) == warnings
+        if is_valid and len(text) <= _MAX_CACHED_BYTES and _TAGS_WITH_POD_NAME.isdisjoint(found.tags):
+            if self._known_bytes + len(text) > _CACHED_EXISTING_BYTES:
                 self._known.clear()
                 self._known_bytes = 0
             self._known_bytes += len(text)
-            common = {tag: value for tag, value in found.tags.items() if tag not in _OWN_OF_EXISTING}
+            common = {tag: value for tag, value in found.tags.items() if tag not in _OWN_TAGS_OF_EXISTING}
             self._known[text] = replace(found, tags=common)
         return found
 
-    def _whole(self, allocation: si_pb2.Allocation, intake: Intake, *, node: str) -> AllocationSpec:
+    def _decode(self, allocation: si_pb2.Allocation, intake: Intake, *, node: str) -> AllocationSpec:
         tags, pod = self._properties(allocation, intake)
         group = values.group(allocation.taskGroupName)
         key = values.allocation_key(allocation.allocationKey)
@@ -473,7 +473,7 @@ def _like(ask: AskSpec) -> si_pb2.Allocation:
     """Returns the cached shape. Copying takes a quarter of the time of building it."""
     known = _LIKE.get(id(ask.common))
     if known is None:
-        if len(_LIKE) >= _REMEMBERED:
+        if len(_LIKE) >= _CACHED_REQUESTS:
             _LIKE.clear()
         known = _LIKE[id(ask.common)] = (ask.common, _shape(ask, ask.common))
     return known[1]

@@ -71,7 +71,7 @@ class Gang:
     #: The virtual placeholders among them, and the requests of virtual placeholders, by task group.
     live_virtual: dict[TaskGroup, dict[AllocationId, None]] = field(default_factory=dict)
     asked_virtual: dict[TaskGroup, dict[AllocationKey, None]] = field(default_factory=dict)
-    #: Requests of placeholder pods whose slot a member took that was bound by another client, by task group.
+    #: Requests of placeholder pods by task group, whose slots were taken by members that another client had bound.
     surplus: dict[TaskGroup, int] = field(default_factory=dict)
     groups: dict[TaskGroup, GroupCount] = field(default_factory=dict)
     over: bool = False

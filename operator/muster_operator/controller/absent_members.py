@@ -2,7 +2,8 @@
 
 The core reserves a slot for each member. Controllers create pods in bursts, so the operator first waits until no member
 has appeared or ended for ``gang.memberQuietPeriod``, at most ``gang.memberWait`` after the first such change. Members
-that are still absent then get placeholder pods. Each gang has at most one timer.
+that are still absent then get placeholder pods. A gang has one timer for this, and another
+one after a creation was refused.
 
 `applications` and `cluster_events` call it. See docs/internals/semantics.md, 16.
 """
@@ -95,7 +96,7 @@ def on_timer(ledger: Ledger, out: Outcome, app_id: AppId, now: float) -> None:
 
 
 def _compare(ledger: Ledger, out: Outcome, app: Application, gang: GangDefinition, now: float) -> None:
-    """Creates placeholder pods for absent members, and deletes those without a node whose members have appeared."""
+    """Creates placeholder pods for absent members, and deletes unassigned ones whose members appeared."""
     waiting = Counter(task.pod.membership.task_group for task in app.members.values() if _waits(task))
     with_pods = Counter(slot.group for slot in app.slots.values())
     missing: dict[str, int] = {}
@@ -140,7 +141,7 @@ def _delete_surplus(ledger: Ledger, out: Outcome, app: Application, group: str, 
 def placeholder_ended(ledger: Ledger, app: Application, task: Task, now: float) -> None:
     """A placeholder pod has ended. If the core still has its slot, its member is absent again.
 
-    A slot whose pod was rejected by a kubelet gets no other pod.
+    If a kubelet rejected the pod of a slot, the slot gets no other pod.
     """
     if gang_of(ledger, app) is None:
         return

@@ -170,18 +170,10 @@ def _is_taken(ledger: Ledger, app: Application, name: str) -> bool:
 
 
 def _spec(ledger: Ledger, app: Application, group: TaskGroup, slot: Slot) -> PlaceholderSpec:
-    pod = app.originator
     nodes_request = provisioning.request_name(ledger, app)
-    return PlaceholderSpec(
+    return dataclasses_replace(
+        provisioning.placeholder_template(app, group),
         name=slot.name,
-        app=app.id,
-        queue=app.queue,
-        group=group,
-        owner=pod.ref,
-        scheduler_name=pod.scheduler_name,
-        priority_class=pod.priority_class,
-        image_pull_secrets=pod.image_pull_secrets,
-        source=app.source,
         ordinal=slot.ordinal,
         signature=trust.sign_placeholder(ledger, app, group, slot.name, slot.ordinal),
         nodes_request=nodes_request,

@@ -121,7 +121,7 @@ def _waits_for_nodes(task: Task) -> bool:
 def _request(ledger: Ledger, app: Application, gang: GangDefinition, waiting: list[Task]) -> NodesRequest:
     counts = Counter(task.pod.membership.task_group for task in waiting)
     pod_sets = tuple(
-        PodSet(index, counts[group.name], _placeholder(app, group))
+        PodSet(index, counts[group.name], placeholder_template(app, group))
         for index, group in enumerate(gang.groups)
         if counts[group.name]
     )
@@ -129,7 +129,8 @@ def _request(ledger: Ledger, app: Application, gang: GangDefinition, waiting: li
     return NodesRequest(request_name(ledger, app), app.id, originator, ledger.settings.provisioning_class, pod_sets)
 
 
-def _placeholder(app: Application, group: TaskGroup) -> PlaceholderSpec:
+def placeholder_template(app: Application, group: TaskGroup) -> PlaceholderSpec:
+    """What the placeholders of a task group have in common: no name, ordinal or signature."""
     pod = app.originator
     return PlaceholderSpec(
         name="",

@@ -139,9 +139,16 @@ def test_reading_allocations_of_a_node_together_equals_reading_each_alone() -> N
     assert len(answers) == 2  # the two without valid preferences
 
 
+def test_allocations_of_one_template_share_a_cache_entry() -> None:
+    decoder = a_decoder()
+    node = si_pb2.NodeInfo(nodeID="n1", action=si_pb2.NodeInfo.CREATE, existingAllocations=[bound(1), bound(2)])
+    decoder.nodes.read(si_pb2.NodeRequest(rmID="rm", nodes=[node]))
+    assert len(decoder.allocations._known) == 1
+
+
 def test_allocations_beyond_the_bytes_of_the_cache_are_read_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = on_a_node(*BOUND)
-    monkeypatch.setattr(si_allocations, "_EXISTING_BYTES", 200)
+    monkeypatch.setattr(si_allocations, "_CACHED_EXISTING_BYTES", 200)
     decoder = a_decoder()
     node = si_pb2.NodeInfo(nodeID="n1", action=si_pb2.NodeInfo.CREATE, existingAllocations=BOUND * 2)
     intake = decoder.nodes.read(si_pb2.NodeRequest(rmID="rm", nodes=[node]))
