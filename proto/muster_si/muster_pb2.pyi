@@ -1170,6 +1170,7 @@ class SchedulingStates(_message.Message):
 
     STATES_FIELD_NUMBER: _builtins.int
     REASONKINDS_FIELD_NUMBER: _builtins.int
+    PREEMPTIONNODES_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def states(self) -> _containers.RepeatedCompositeFieldContainer[_si_pb2.UpdateContainerSchedulingStateRequest]: ...
     @_builtins.property
@@ -1178,15 +1179,22 @@ class SchedulingStates(_message.Message):
         values are those of `reason` in REST (muster_si.keys, REASON_...).
         """
 
+    @_builtins.property
+    def preemptionNodes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Node of each state on which preempted pods terminate for the request, in the
+        same order; empty = none.
+        """
+
     def __init__(
         self,
         *,
         states: _abc.Iterable[_si_pb2.UpdateContainerSchedulingStateRequest] | None = ...,
         reasonKinds: _abc.Iterable[_builtins.str] | None = ...,
+        preemptionNodes: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["reasonKinds", b"reasonKinds", "states", b"states"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["preemptionNodes", b"preemptionNodes", "reasonKinds", b"reasonKinds", "states", b"states"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

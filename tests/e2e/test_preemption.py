@@ -2,7 +2,7 @@
 
 from devcluster.api import Json
 from devcluster.nodes import FakeNode
-from tests.e2e.conditions import condition, wait_for_event
+from tests.e2e.conditions import condition, scheduled, wait_for_event, wait_for_reason
 from tests.e2e.configuration import QUICK_PREEMPTION, a_queue, queue_file
 from tests.e2e.conftest import OpenScenario
 from tests.e2e.manifests import PREFIX, a_daemon_set, a_pod, with_annotations
@@ -50,6 +50,46 @@ async def test_a_queue_regains_its_guarantee_by_preemption(open_scenario: OpenSc
     assert {"owner-0", "owner-1"} < await names_bound(scenario)
     for victim in terminating:
         await wait_for_event(scenario, victim["metadata"]["name"], "preempt", kind="Normal")
+
+
+async def test_the_node_of_terminating_victims_is_nominated_and_the_nomination_of_a_user_has_no_effect(
+    open_scenario: OpenScenario,
+) -> None:
+    """Autoscalers ignore pods with a nominated node, because room is being made for them there."""
+    scenario = await open_scenario(NODES, two_queues())
+    for index in range(4):
+        victim = with_annotations(a_pod_of("borrower", index), {"devcluster.muster/delete-after": "3600s"})
+        victim["spec"]["terminationGracePeriodSeconds"] = 3600
+        await scenario.create([victim])
+    await scenario.all_bound(4)
+    nowhere = a_pod("nowhere", cpu="64", labels={"applicationId": "nowhere", "queue": "root.borrower"})
+    await scenario.create([nowhere, a_pod_of("owner", 0)])
+    await wait_for_reason(scenario, "nowhere", "Unschedulable")
+    written = {"status": {"nominatedNodeName": "node-0"}}
+    await scenario.api.patch("pods", "nowhere", written, scenario.namespace, subresource="status")
+
+    async def nominated() -> Json:
+        pod = await scenario.api.get("pods", "owner-0", scenario.namespace)
+        return pod if pod["status"].get("nominatedNodeName") else {}
+
+    pod = await scenario.eventually("the node of the victim is nominated", nominated)
+    assert pod["status"]["nominatedNodeName"] == "node-0"
+    assert scheduled(pod)["reason"] == "Unschedulable"
+    assert pod["spec"].get("nodeName") is None
+    await scenario.muster.operator.kill()
+    await scenario.muster.core.kill()
+    await scenario.muster.start()
+
+    async def is_removed() -> bool:
+        again = await scenario.api.get("pods", "nowhere", scenario.namespace)
+        return "nominatedNodeName" not in again["status"]
+
+    await scenario.eventually("the nomination that the core does not know is removed", is_removed)
+    for victim in await scenario.pods():
+        if "deletionTimestamp" in victim["metadata"]:
+            await scenario.api.delete("pods", victim["metadata"]["name"], scenario.namespace, grace_s=0)
+    await scenario.all_bound(4)
+    assert "owner-0" in await names_bound(scenario), "neither nomination counts as used on the node"
 
 
 async def test_a_pod_that_opted_out_of_preemption_is_a_victim_of_last_resort(open_scenario: OpenScenario) -> None:

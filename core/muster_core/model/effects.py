@@ -136,7 +136,10 @@ class SchedulingState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SchedulingStateChanged:
-    """Message UpdateContainerSchedulingStateRequest, sent only on a change. `reason_kind`: kind of the failure."""
+    """Message UpdateContainerSchedulingStateRequest, sent only on a change. `reason_kind`: kind of the failure.
+
+    `preemption_node`: the node on which victims are being released for the request; None = none.
+    """
 
     rm: RmId
     application: ApplicationId
@@ -144,6 +147,7 @@ class SchedulingStateChanged:
     state: SchedulingState
     reason: str
     reason_kind: ReasonKind | None = None
+    preemption_node: NodeId | None = None
 
 
 @dataclass(frozen=True, slots=True)

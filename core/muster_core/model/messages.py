@@ -190,6 +190,14 @@ def node_reserved(node: str) -> str:
     return f"node {node} is reserved for it until enough resources are free there"
 
 
+def waiting_for_preempted_pods() -> str:
+    """Pods are being preempted for the missing members of the gang. Their nodes are reserved for the gang.
+
+    Wait until the preempted pods end.
+    """
+    return "waiting until preempted pods have terminated"
+
+
 def quota_fits_again(reason: str) -> str:
     """The quota does not block the request any more, but another reason does.
 

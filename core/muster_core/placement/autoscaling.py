@@ -104,13 +104,13 @@ def _sum_of(found: dict[_Key, _Sum], kind: AskClass, why: UnschedulableReason) -
 
 
 def _wanted(partition: Partition, app: Application, kind: AskClass) -> int:
-    """Number of pending allocations of the class, without those that wait for quota as well."""
+    """Number of pending allocations of the class, without those that wait for quota as well, or for preempted pods."""
     keys, demand = app.waiting[kind], partition.node_demand.find(app, kind)
-    if demand is None or not demand.refused:
-        return sum(app.asks[key].left for key in keys) if app.has_multiple else len(keys)
-    if not app.has_multiple and demand.kind is not None:
-        return len(keys) - len(demand.refused)
-    return sum(app.asks[key].left for key in keys if key not in demand.refused)
+    refused = demand.refused if demand is not None else {}
+    preempting = {hold.key for hold in partition.reservations.of(app.id) if hold.preempted and hold.key in keys}
+    if not app.has_multiple and not preempting and (demand is None or demand.kind is not None):
+        return len(keys) - len(refused)
+    return sum(app.asks[key].left for key in keys if key not in refused and key not in preempting)
 
 
 def _is_about_resources(kind: AskClass, why: UnschedulableReason) -> bool:

@@ -324,13 +324,18 @@ def _report(partition: Partition, demand: Demand, keys: Iterable[AllocationKey],
 def report_reservation(partition: Partition, app: Application, ask: Ask) -> None:
     """Reports the node that is reserved for a request, unless the request waits for quota.
 
-    A virtual placeholder is not reported: its task group is, when all members are reserved.
+    A virtual placeholder has no pod, so its task group is reported, without a node. A preemption is for all missing
+    members of a gang, so no node has to be added for the task group.
     """
-    if ask.spec.is_virtual or partition.node_demand.is_refused(app, ask):
+    hold = partition.reservations.by_ask[app.id, ask.spec.key]
+    if partition.node_demand.is_refused(app, ask) or (ask.spec.is_virtual and not hold.preempted):
         return
-    text = messages.node_reserved(partition.reservations.by_ask[app.id, ask.spec.key].node)
-    state = SchedulingState.RESERVED
-    partition.outbox.state(SchedulingStateChanged(partition.rm, app.id, ask.spec.key, state, text, ReasonKind.RESERVED))
+    state, kind = SchedulingState.RESERVED, ReasonKind.RESERVED
+    if ask.spec.is_virtual:
+        text, node = messages.waiting_for_preempted_pods(), None
+    else:
+        text, node = messages.node_reserved(hold.node), hold.node if hold.preempted else None
+    partition.outbox.state(SchedulingStateChanged(partition.rm, app.id, ask.spec.report_key, state, text, kind, node))
 
 
 def waits_for_quota(partition: Partition, app: Application) -> bool:

@@ -35,6 +35,7 @@ def scheduling_states(changes: Sequence[SchedulingStateChanged]) -> muster_pb2.C
                 for change in changes
             ],
             reasonKinds=[change.reason_kind or "" for change in changes],
+            preemptionNodes=[change.preemption_node or "" for change in changes],
         )
     )
 

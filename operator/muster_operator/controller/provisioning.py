@@ -115,7 +115,8 @@ def _waiting(app: Application) -> list[Task]:
 
 
 def _waits_for_nodes(task: Task) -> bool:
-    return task.shortage is not None and task.shortage.reason == messages.UNSCHEDULABLE
+    shortage = task.shortage
+    return shortage is not None and shortage.reason == messages.UNSCHEDULABLE and not shortage.nominated_node
 
 
 def _request(ledger: Ledger, app: Application, gang: GangDefinition, waiting: list[Task]) -> NodesRequest:

@@ -82,10 +82,12 @@ def shortage_of(change: SchedulingStateChanged) -> Condition | None:
 def _reserved(before: Condition | None, change: SchedulingStateChanged) -> Condition:
     """The condition of a pod with a reserved node. The pod still waits for resources, so autoscalers must see it.
 
-    The missing resources stay in the message, because the core does not report them again.
+    The missing resources stay in the message, because the core does not report them again. While preempted pods
+    terminate for the pod, their node is nominated, as by kube-scheduler, so that autoscalers add no node.
     """
     shortage = missing_resources(before) if before and before.reason == messages.UNSCHEDULABLE else ""
-    return Condition(messages.UNSCHEDULABLE, messages.node_reserved(shortage, change.reason) or messages.waits())
+    message = messages.node_reserved(shortage, change.reason) or messages.waits()
+    return Condition(messages.UNSCHEDULABLE, message, change.preemption_node)
 
 
 def missing_resources(condition: Condition) -> str:
@@ -106,7 +108,10 @@ def update_pod_condition(ledger: Ledger, out: Outcome, task: Task, now: float) -
     settings = ledger.settings
     since = now if task.waits_since is None else task.waits_since
     due = since + settings.condition_delay_s
-    if current is not None and current.reason == wanted.reason:
+    is_renominated = current is not None and current.nominated_node != wanted.nominated_node
+    if is_renominated:
+        pass  # without a pause: an autoscaler could add a node that is not needed, or ignore the pod
+    elif current is not None and current.reason == wanted.reason:
         due = max(
             due,
             (since if task.reported_condition is None else task.reported_at)
@@ -116,7 +121,7 @@ def update_pod_condition(ledger: Ledger, out: Outcome, task: Task, now: float) -
         due = max(due, task.reported_at + _pause(task, settings.condition_delay_s))
     if now >= due:
         task.reported_condition, task.reported_at, task.writes = wanted, now, task.writes + 1
-        out.commands.append(SetCondition(task.pod.ref, wanted.reason, wanted.message))
+        out.commands.append(SetCondition(task.pod.ref, wanted.reason, wanted.message, wanted.nominated_node))
         is_other = current is None or current.reason != wanted.reason
         if is_other and not _reports_originator(ledger, task) and _is_unposted(task, wanted.message, now):
             post(out, task.pod.ref, messages.failed_scheduling(wanted.message))
@@ -247,7 +252,10 @@ def _record_shortage(ledger: Ledger, change: SchedulingStateChanged) -> bool:
     group = change.key.removeprefix(f"{change.app}/")
     if app is None or app.state not in _REPORTED_STATES or app.gang is None or app.gang.group(group) is None:
         return False
-    why = shortage_of(change)
+    if change.state is SchedulingState.RESERVED:  # by preemption: no node has to be added for the members
+        why: Condition | None = Condition(messages.SKIPPED, change.reason)
+    else:
+        why = shortage_of(change)
     if why is None:
         app.shortages.pop(group, None)
     else:

@@ -169,8 +169,9 @@ def fail(command: FailPod) -> Request:
 
 
 def condition(command: SetCondition, now: datetime) -> Request:
-    """Sets the condition PodScheduled=False. The API server merges conditions by type."""
-    return _condition(command.pod, ("PodScheduled", "False", command.reason, command.message), now)
+    """Sets the condition PodScheduled=False, and the nominated node. The API server merges conditions by type."""
+    fields = ("PodScheduled", "False", command.reason, command.message)
+    return _condition(command.pod, fields, now, nominatedNodeName=command.nominated_node or None)
 
 
 def mark_disrupted(command: MarkDisrupted, now: datetime) -> Request:
@@ -238,11 +239,11 @@ def micro_time(now: datetime) -> str:
     return now.astimezone(UTC).isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"
 
 
-def _condition(pod: PodRef, fields: tuple[str, str, str, str], now: datetime) -> Request:
-    """Sets a condition, given as type, status, reason and message."""
+def _condition(pod: PodRef, fields: tuple[str, str, str, str], now: datetime, **others: str | None) -> Request:
+    """Sets a condition, given as type, status, reason and message. ``others``: further fields; None removes one."""
     entry = dict(zip(("type", "status", "reason", "message"), fields, strict=True))
     entry["lastTransitionTime"] = now.strftime("%Y-%m-%dT%H:%M:%SZ")
-    return _patch(pod, "/status", {"status": {"conditions": [entry]}}, STRATEGIC_PATCH)
+    return _patch(pod, "/status", {"status": {"conditions": [entry], **others}}, STRATEGIC_PATCH)
 
 
 def _pod_path(pod: PodRef) -> str:

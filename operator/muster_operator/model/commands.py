@@ -8,7 +8,7 @@ from msgspec import Struct, field
 from msgspec.structs import astuple
 
 from muster_operator.model.core_requests import CoreRequest
-from muster_operator.model.ids import AppId, NodeName, NumberEnum
+from muster_operator.model.ids import NO_NODE, AppId, NodeName, NumberEnum
 from muster_operator.model.pods import PlaceholderSpec, PodRef
 from muster_operator.model.provisioning import NodesRequest
 from muster_operator.model.storage import ClaimRef
@@ -55,11 +55,15 @@ class FailPod(Struct, frozen=True, gc=False):
 
 
 class SetCondition(Struct, frozen=True, gc=False):
-    """Set the condition PodScheduled=False with this reason, as YuniKorn does."""
+    """Set the condition PodScheduled=False with this reason, as YuniKorn does.
+
+    The same write sets ``status.nominatedNodeName``, or removes it if ``nominated_node`` is empty.
+    """
 
     pod: PodRef
     reason: str
     message: str
+    nominated_node: NodeName = NO_NODE
 
 
 class MarkResumed(Struct, frozen=True, gc=False):

@@ -9,7 +9,7 @@ from enum import Enum, StrEnum
 from msgspec import Struct, field
 
 from muster_operator.model.core_requests import TerminationType
-from muster_operator.model.ids import NO_ALLOCATION_ID, AllocationId, AppId, NodeName, PodUid
+from muster_operator.model.ids import NO_ALLOCATION_ID, NO_NODE, AllocationId, AppId, NodeName, PodUid
 from muster_operator.model.storage import ChosenVolumes
 
 
@@ -164,13 +164,17 @@ class SchedulingState(StrEnum):
 
 
 class SchedulingStateChanged(Struct, frozen=True, gc=False):
-    """The scheduling state of a request changed. ``kind``: kind of the reason (``muster_si.keys.REASON_*``)."""
+    """The scheduling state of a request changed. ``kind``: kind of the reason (``muster_si.keys.REASON_*``).
+
+    ``preemption_node``: the node on which preempted pods terminate for the request; empty = none.
+    """
 
     app: AppId
     key: PodUid
     state: SchedulingState
     reason: str = ""
     kind: str = ""
+    preemption_node: NodeName = NO_NODE
 
 
 class SchedulingStates(Struct, frozen=True, gc=False):

@@ -27,6 +27,9 @@ AllocationId = NewType("AllocationId", str)
 #: ID of an allocation that the core has not named yet, or does not know.
 NO_ALLOCATION_ID = AllocationId("")
 
+#: Name of no node.
+NO_NODE = NodeName("")
+
 
 def application_id(namespace: str, name: str, sharing_groups: Mapping[str, str]) -> AppId:
     """The identity of the application `name` of a pod in `namespace`. `sharing_groups`: group by namespace.

@@ -180,6 +180,7 @@ SHORT_REASONS: Final = {
     keys.REASON_USER_QUOTA: "user quota exceeded",
     keys.REASON_APPLICATIONS: "maximum number of applications reached",
     keys.REASON_QUEUE_ORDER: "waiting for another gang",
+    keys.REASON_RESERVED: "waiting for preempted pods to terminate",
 }
 
 

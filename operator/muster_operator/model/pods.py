@@ -10,7 +10,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec import field as msgspec_field
 
-from muster_operator.model.ids import AppId, NodeName, PodUid, Resources, TextEnum
+from muster_operator.model.ids import NO_NODE, AppId, NodeName, PodUid, Resources, TextEnum
 from muster_si import keys
 
 
@@ -61,10 +61,15 @@ class GangSource:
 
 
 class Condition(Struct, frozen=True, gc=False):
-    """The pod's condition PodScheduled=False. See docs/internals/semantics.md, 28."""
+    """The pod's condition PodScheduled=False. See docs/internals/semantics.md, 28.
+
+    ``nominated_node``: ``status.nominatedNodeName``, which is written together with it; empty = none. Only the core
+    decides it. A value in the status is compared with what the core reports, and has no other effect.
+    """
 
     reason: str
     message: str
+    nominated_node: NodeName = NO_NODE
 
 
 @dataclass(frozen=True, slots=True)

@@ -653,13 +653,18 @@ def _chosen_volumes(written: str) -> ChosenVolumes:
 
 
 def _scheduling_states(message: muster_pb2.SchedulingStates) -> SchedulingStates:
-    kinds = chain(message.reasonKinds, repeat(""))
+    kinds, nodes = chain(message.reasonKinds, repeat("")), chain(message.preemptionNodes, repeat(""))
     return SchedulingStates(
         tuple(
             SchedulingStateChanged(
-                AppId(one.applicationID), PodUid(one.allocationKey), _STATES[one.state], one.reason, kind
+                AppId(one.applicationID),
+                PodUid(one.allocationKey),
+                _STATES[one.state],
+                one.reason,
+                kind,
+                NodeName(node),
             )
-            for one, kind in zip(message.states, kinds, strict=False)
+            for one, kind, node in zip(message.states, kinds, nodes, strict=False)
             if one.state in _STATES
         )
     )

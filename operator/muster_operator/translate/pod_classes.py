@@ -382,7 +382,8 @@ class PodClasses:
         if scheduled is not None and scheduled.status == "True":
             since = epoch_ms(scheduled.last_transition_time)
         elif scheduled is not None:
-            why = Condition(scheduled.reason or "", scheduled.message or "")
+            nominated = NodeName(incoming.status.nominated_node_name)
+            why = Condition(scheduled.reason or "", scheduled.message or "", nominated)
         annotations = metadata.annotations
         seal, ordinal, binding = _signatures(annotations, is_claim=pod.membership.claim is not None)
         context = "" if annotations is UNSET or annotations.traceparent is UNSET else annotations.traceparent

@@ -458,7 +458,8 @@ def _scheduled(status: Raw) -> tuple[int | None, Condition | None]:
         if condition.get("type") == "PodScheduled":
             if condition.get("status") == "True":
                 return epoch_ms(condition.get("lastTransitionTime")), None
-            return None, Condition(text(condition.get("reason")), text(condition.get("message")))
+            nominated = NodeName(text(status.get("nominatedNodeName")))
+            return None, Condition(text(condition.get("reason")), text(condition.get("message")), nominated)
     return None, None
 
 

@@ -193,5 +193,10 @@ def waits(effects: list[Effect]) -> dict[str, tuple[str, str]]:
     return {e.key: (str(e.state), e.reason) for e in effects if isinstance(e, SchedulingStateChanged)}
 
 
+def nominations(effects: list[Effect]) -> dict[str, NodeId | None]:
+    """Return the node of each reported scheduling state on which victims are released for the request."""
+    return {e.key: e.preemption_node for e in effects if isinstance(e, SchedulingStateChanged)}
+
+
 def notices(effects: list[Effect]) -> list[str]:
     return [e.message for e in effects if isinstance(e, EventRecorded)]

@@ -6,7 +6,13 @@ from dataclasses import replace
 
 from muster_core.model.config import Configuration, QueuePolicies, Timing
 from muster_core.model.effects import PlacementsProposed, SchedulingStateChanged, VictimsProposed
-from muster_core.model.events import ApplicationAdded, CallbacksDeclared, ConfigurationReplaced, PlacementsEvaluated
+from muster_core.model.events import (
+    ApplicationAdded,
+    CallbacksDeclared,
+    ConfigurationReplaced,
+    NodeAction,
+    PlacementsEvaluated,
+)
 from muster_core.model.ids import NodeId, TaskGroup, Termination
 from muster_core.model.resources import NOTHING
 from muster_core.model.specs import GangStyle
@@ -149,7 +155,8 @@ def test_a_guaranteed_gang_preempts_for_all_placeholders_and_reports_once() -> N
     assert [(key, state) for key, (state, _) in waits(effects).items()] == [("poor/workers", "FAILED")]
     gone = scenario.wait(5)
     assert set(releases(gone).values()) == {Termination.PREEMPTED_BY_SCHEDULER}
-    assert waits(gone) == {}
+    reported = [one for one in gone if isinstance(one, SchedulingStateChanged)]
+    assert [(one.key, one.state, one.preemption_node) for one in reported] == [("poor/workers", "RESERVED", None)]
     assert held(scenario, "poor") == 0
     why = Termination.PREEMPTED_BY_SCHEDULER
     effects = [effect for key in releases(gone) for effect in scenario.release(key, "rich", why)]
@@ -158,6 +165,15 @@ def test_a_guaranteed_gang_preempts_for_all_placeholders_and_reports_once() -> N
     assert [(one.key, one.reason) for one in spoken] == [("poor/workers", "all members are reserved")]
     assert scenario.app("poor").gang.groups[TaskGroup("workers")].count == 2
     assert len(placed(scenario.ask(*members(2, "poor")))) == 2
+
+
+def test_a_direct_gang_waits_for_nodes_again_after_its_preemption_was_cancelled() -> None:
+    scenario = Scenario(guarded(), nodes=1)
+    scenario.send(ApplicationAdded(an_application("rich")))
+    scenario.ask(*(an_ask(f"r{index}", app="rich") for index in range(4)))
+    scenario.send(a_gang(2, "poor", queue="root.b"))
+    assert waits(scenario.wait(5))["poor/workers"][0] == "RESERVED"
+    assert waits(scenario.node("n0", NodeAction.DRAIN))["poor/workers"][0] == "FAILED"
 
 
 def test_a_gang_that_cannot_preempt_reports_until_no_member_is_missing() -> None:

@@ -8,13 +8,20 @@ import pytest
 
 from muster_core.model.config import QueuePolicies, Timing
 from muster_core.model.decisions import Preemption
-from muster_core.model.effects import AllocationResponse, Effect
+from muster_core.model.effects import AllocationResponse, Effect, SchedulingStateChanged
 from muster_core.model.errors import BrokenDecision
-from muster_core.model.events import ApplicationRemoved, ConfigurationReplaced, ManagerRegistered, NodeAction
+from muster_core.model.events import (
+    ApplicationAdded,
+    ApplicationRemoved,
+    ConfigurationReplaced,
+    ManagerRegistered,
+    NodeAction,
+)
 from muster_core.model.ids import AllocationId, AllocationKey, ApplicationId, NodeId, QueuePath, Termination
 from muster_core.model.records import Detail
+from muster_core.placement.autoscaling import outstanding
 from muster_core.scheduling.commit import commit
-from tests.unit.builders import PARTITION, RM, SECOND, a_configuration, a_queue, an_ask
+from tests.unit.builders import PARTITION, RM, SECOND, a_configuration, a_queue, an_application, an_ask
 from tests.unit.core.scheduling.preemption_scenario import (
     PREEMPTED,
     a_daemon,
@@ -25,7 +32,7 @@ from tests.unit.core.scheduling.preemption_scenario import (
     victims,
     with_preemption,
 )
-from tests.unit.core.scheduling.scenario import Scenario, notices, placed, releases
+from tests.unit.core.scheduling.scenario import Scenario, nominations, notices, placed, releases, waits
 
 _A, _B = ApplicationId("a"), ApplicationId("b")
 
@@ -73,6 +80,43 @@ def test_preemption_for_a_pod_that_waits_for_quota_does_not_wait_for_a_scale_up(
 def test_a_pod_of_a_daemon_set_preempts_without_waiting_for_a_scale_up() -> None:
     scenario = crowded_by_b()
     assert victims([*run(scenario, "root.a", a_daemon("agent", "n0")), *scenario.wait(5)]) == {"b3"}
+
+
+def test_the_node_of_the_victims_is_reported_until_the_preemption_is_cancelled() -> None:
+    """An autoscaler must add no node for the request meanwhile."""
+    scenario, effects = preempting()
+    assert nominations(effects) == {"x": "n0"}
+    assert outstanding(scenario.partition) == []
+    later = scenario.wait(120)
+    assert [notice for notice in notices(later) if "in time" in notice]
+    first = next(one for one in later if isinstance(one, SchedulingStateChanged))
+    assert (first.key, first.state, first.preemption_node) == ("x", "FAILED", None)
+
+
+def test_a_reported_node_of_victims_that_is_drained_is_not_reported_any_more() -> None:
+    scenario, _ = preempting()
+    assert nominations(scenario.node("n0", NodeAction.DRAIN)) == {"x": None}
+    assert [one.count for one in outstanding(scenario.partition)] == [1]
+
+
+def test_the_nodes_of_victims_of_a_gang_are_reported_for_its_placeholders() -> None:
+    scenario = Scenario(a_configuration(a_queue("a", guaranteed=4000), a_queue("b")), nodes=1)
+    run(scenario, "root.b", *pods("b", 4))
+    scenario.send(ApplicationAdded(an_application("a", gang=2)))
+    run(scenario, "root.a", *(an_ask(f"p{number}", group="workers", placeholder=True) for number in range(2)))
+    effects = scenario.wait(31)
+    assert len(victims(effects)) == 2
+    assert nominations(effects) == {"p0": "n0", "p1": "n0"}
+
+
+def test_a_node_that_is_reserved_without_victims_is_not_a_node_of_victims() -> None:
+    timing = Timing(reservation_delay_ns=SECOND)
+    scenario = Scenario(a_configuration(a_queue("a"), a_queue("b"), timing=timing), nodes=1)
+    run(scenario, "root.b", *pods("b", 4))
+    run(scenario, "root.a", an_ask("wide", vcore=2000))
+    effects = scenario.wait(31)
+    assert waits(effects)["wide"][0] == "RESERVED"
+    assert nominations(effects) == {"wide": None}
 
 
 def test_victims_are_counted_on_every_queue_until_released() -> None:

@@ -116,10 +116,14 @@ def test_every_termination_has_its_type(termination: Termination) -> None:
 
 @pytest.mark.parametrize("state", list(SchedulingState))
 def test_every_scheduling_state_has_its_number(state: SchedulingState) -> None:
-    changes = [SchedulingStateChanged(messages.RM, APP, KEY, state, "why", kind) for kind in (ReasonKind.QUOTA, None)]
+    changes = [
+        SchedulingStateChanged(messages.RM, APP, KEY, state, "why", kind, node)
+        for kind, node in ((ReasonKind.QUOTA, None), (None, NodeId("n1")))
+    ]
     callback = si_callbacks.scheduling_states(changes)
     [state_change, _] = callback.schedulingStates.states
     assert list(callback.schedulingStates.reasonKinds) == ["quota", ""]
+    assert list(callback.schedulingStates.preemptionNodes) == ["", "n1"]
     assert state_change.SchedulingState.Name(state_change.state) == state.value
     assert (state_change.applicationID, state_change.allocationKey, state_change.reason) == ("app-1", "pod-1", "why")
 

@@ -163,9 +163,9 @@ class Kubernetes:  # long: each rule is a method
                     self.delete(pod.uid)
             case FailPod(pod=pod, reason=reason, message=message) if pod.uid in self.pods:
                 self.change(pod.name, phase="Failed", reason=reason, message=message)
-            case SetCondition(pod=pod, reason=reason, message=message) if pod.uid in self.pods:
+            case SetCondition(pod=pod, reason=reason, message=message, nominated_node=node) if pod.uid in self.pods:
                 condition = {"type": "PodScheduled", "status": "False", "reason": reason, "message": message}
-                self.change(pod.name, conditions=[condition])
+                self.change(pod.name, conditions=[condition], nominatedNodeName=node or None)
             case MarkResumed(originator=pod, signature=signature) if pod.uid in self.pods:
                 annotations = self.pods[pod.uid]["metadata"]["annotations"]
                 annotations[names.ANNOTATION_GANG_OUTCOME] = names.GANG_RESUMED

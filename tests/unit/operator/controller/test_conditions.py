@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from muster_operator.model.commands import Command, EventType, Importance, Outcome, PostEvent, SetCondition
+from muster_operator.model.commands import BindPod, Command, EventType, Importance, Outcome, PostEvent, SetCondition
+from muster_operator.model.core_requests import AllocationReported
 from muster_operator.model.core_responses import (
     CoreEvent,
     CoreEvents,
@@ -12,7 +13,7 @@ from muster_operator.model.core_responses import (
     SchedulingStateChanged,
     SchedulingStates,
 )
-from muster_operator.model.ids import PodUid
+from muster_operator.model.ids import NodeName, PodUid
 from muster_operator.model.pods import PodRef
 from tests.unit.operator.controller.driver import APP, Driver, events, live, orders, refused, requested_keys, waiting
 from tests.unit.operator.controller.objects import a_group, a_pod, gang_annotations
@@ -143,6 +144,100 @@ def test_a_reservation_without_an_earlier_failure_is_reported() -> None:
     driver.wait(5)
     out = state(driver, SchedulingState.RESERVED, "node n1 is reserved")
     assert orders(out) == unschedulable("node n1 is reserved")
+
+
+def preempting(driver: Driver, node: str = "n1") -> Outcome:
+    """The core has preempted pods on this node for the pod; empty = it has reserved n1 without a preemption."""
+    reserved = SchedulingState.RESERVED
+    change = SchedulingStateChanged(APP, PodUid("uid-w0"), reserved, "n1 is reserved", "reserved", NodeName(node))
+    return driver.receive(SchedulingStates((change,)))
+
+
+def nominated(node: str, message: str = f"{FULL} Waiting: n1 is reserved") -> list[Command]:
+    return [SetCondition(W0, "Unschedulable", message, NodeName(node))]
+
+
+def test_the_node_of_preempted_pods_is_nominated_in_the_write_of_the_condition() -> None:
+    driver = live()
+    waiting(driver)
+    driver.wait(5)
+    state(driver, FAILED)
+    assert preempting(driver).commands == nominated("n1"), "at once, because an autoscaler could add a node"
+    assert not preempting(driver)
+    assert not driver.wait(600)
+
+
+def test_the_nomination_is_removed_at_once_when_the_preemption_is_cancelled() -> None:
+    driver = live()
+    waiting(driver)
+    driver.wait(5)
+    state(driver, FAILED)
+    preempting(driver)
+    assert state(driver, FAILED).commands == unschedulable()
+    preempting(driver)
+    assert orders(state(driver, SKIPPED, "queue root.dev is full")) == [
+        SetCondition(W0, "SchedulingSkipped", "queue root.dev is full")
+    ]
+
+
+def test_a_nomination_is_written_even_after_many_other_changes() -> None:
+    driver = live()
+    waiting(driver)
+    driver.wait(5)
+    for number in range(20):
+        state(driver, *((FAILED, FULL), (SKIPPED, "queue root.dev is full"))[number % 2])
+        driver.wait(400)
+    assert orders(preempting(driver)) == nominated("n1", "n1 is reserved")
+    assert orders(state(driver, FAILED)) == unschedulable()
+
+
+def test_a_node_that_is_reserved_without_a_preemption_is_not_nominated() -> None:
+    driver = live()
+    waiting(driver)
+    driver.wait(5)
+    assert orders(preempting(driver, "")) == nominated("", "n1 is reserved")
+
+
+def test_the_nomination_is_removed_when_the_pod_is_requested_again_after_a_failed_bind() -> None:
+    driver = live()
+    waiting(driver)
+    driver.wait(5)
+    preempting(driver)
+    [bind] = orders(driver.allocated("uid-w0"))
+    assert requested_keys(driver.result(refused(bind))) == ["uid-w0"]
+    driver.wait(5)
+    assert orders(state(driver, FAILED)) == unschedulable()
+
+
+def restarted(node: str) -> Driver:
+    """The operator finds a pod that waits, with this node in its status."""
+    driver = live()
+    raw = a_pod("w0", app=APP)
+    raw["status"]["conditions"] = [
+        {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": FULL}
+    ]
+    raw["status"]["nominatedNodeName"] = node
+    out = driver.see(raw)
+    assert not [item for item in out.news if isinstance(item, AllocationReported)]
+    assert requested_keys(driver.accepted()) == ["uid-w0"]
+    driver.wait(5)
+    return driver
+
+
+def test_a_nominated_node_in_the_status_of_an_own_pod_has_no_effect_on_its_request() -> None:
+    driver = restarted("n1")
+    [bind] = orders(driver.allocated("uid-w0"))
+    assert isinstance(bind, BindPod)
+    assert restarted("no-such-node").ledger.foreign == {}
+
+
+def test_after_a_restart_a_nomination_stays_only_if_the_core_preempts_on_the_same_node() -> None:
+    assert state(restarted("n1"), FAILED).commands == unschedulable()
+    driver = restarted("n1")
+    expected = "n1 is reserved"
+    assert orders(preempting(driver)) == []
+    assert driver.wait(100).commands == nominated("n1", expected), "only the message differs, so it is not urgent"
+    assert orders(preempting(restarted("n2"))) == nominated("n1", expected)
 
 
 def test_a_condition_that_could_not_be_written_is_written_with_the_next_change() -> None:

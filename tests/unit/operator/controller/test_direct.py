@@ -192,6 +192,17 @@ def test_a_fully_reserved_gang_reports_no_reason_before_it_runs() -> None:
     assert conditions(driver.updated(keys.APP_RUNNING)) == {}
 
 
+def test_members_of_a_gang_for_which_pods_are_preempted_are_not_unschedulable() -> None:
+    """They have no node of their own yet that could be nominated, and an autoscaler must add none."""
+    driver = looking()
+    gang_state(driver, FAILED, FULL)
+    assert {reason for reason, _ in conditions(driver.wait(5)).values()} == {"Unschedulable"}
+    out = gang_state(driver, SchedulingState.RESERVED, "waiting until preempted pods have terminated")
+    found = conditions(out)
+    assert {reason for reason, _ in found.values()} == {"SchedulingSkipped"}
+    assert found["w0"][1].endswith("waiting until preempted pods have terminated")
+
+
 def test_a_gang_that_is_half_bound_after_a_restart_reports_the_reason_on_the_others() -> None:
     driver = Driver()
     driver.fact(namespace_seen(a_namespace()))

@@ -18,7 +18,7 @@ from muster_operator.model.commands import (
     WithdrawNodes,
 )
 from muster_operator.model.core_responses import SchedulingState, SchedulingStateChanged, SchedulingStates
-from muster_operator.model.ids import PodUid
+from muster_operator.model.ids import NodeName, PodUid
 from muster_operator.model.names import ANNOTATION_CONSUME_REQUEST, ANNOTATION_PROVISIONING_CLASS
 from muster_operator.model.pods import GangDefinition
 from muster_operator.model.provisioning import CHECK_CAPACITY, MAX_POD_SETS
@@ -50,6 +50,13 @@ def waits(driver: Driver, placeholders: list[Raw], state: SchedulingState = FAIL
     """The core reports this about these placeholders."""
     kind = "" if state is FAILED else keys.REASON_QUOTA
     changes = (SchedulingStateChanged(APP, PodUid(uid(raw)), state, "why", kind) for raw in placeholders)
+    return driver.receive(SchedulingStates(tuple(changes)))
+
+
+def preempts(driver: Driver, placeholders: list[Raw]) -> Outcome:
+    """The core has preempted pods for these placeholders."""
+    state, node = SchedulingState.RESERVED, NodeName("n1")
+    changes = (SchedulingStateChanged(APP, PodUid(uid(raw)), state, "why", "reserved", node) for raw in placeholders)
     return driver.receive(SchedulingStates(tuple(changes)))
 
 
@@ -105,6 +112,12 @@ def test_without_the_setting_there_is_no_request_and_no_annotation() -> None:
     assert not of_requests(driver.wait(A_CHECK_S))
     assert all(ANNOTATION_CONSUME_REQUEST not in raw["metadata"]["annotations"] for raw in placeholders)
     assert not of_requests(driver.updated(keys.APP_RUNNING))
+
+
+def test_a_gang_for_which_pods_are_preempted_has_no_request() -> None:
+    driver, placeholders = reserving()
+    assert not of_requests(preempts(driver, placeholders))
+    assert not of_requests(driver.wait(A_CHECK_S))
 
 
 def test_a_gang_that_waits_for_quota_has_no_request() -> None:

@@ -71,6 +71,13 @@ def test_patches_contain_only_the_fields_they_change() -> None:
     assert list(body(commands.mark_resumed(MarkResumed(POD)))["metadata"]["annotations"].values()) == ["resumed"]
 
 
+@pytest.mark.parametrize("node, written", [("n1", "n1"), ("", None)])
+def test_the_condition_and_the_nominated_node_are_one_write(node: str, written: str | None) -> None:
+    status = body(commands.condition(SetCondition(POD, "Unschedulable", "no room", NodeName(node)), NOW))["status"]
+    assert status["nominatedNodeName"] == written
+    assert len(status["conditions"]) == 1
+
+
 def test_an_event_has_all_its_fields() -> None:
     found = an_event("note")
     assert found["regarding"] == {"apiVersion": "v1", "kind": "Pod", "name": "w0", "uid": "uid-w0", "namespace": "dev"}

@@ -298,10 +298,11 @@ def test_scheduling_states_are_decoded_and_unknown_ones_skipped() -> None:
                 request(applicationID="app", allocationKey="uid-1", state=request.FAILED, reason="0/3 nodes"),
             ],
             reasonKinds=["", "nodes"],
+            preemptionNodes=["", "n1"],
         )
     )
     assert decoded_callback(callback) == SchedulingStates(
-        (SchedulingStateChanged(APP, KEY, SchedulingState.FAILED, "0/3 nodes", "nodes"),)
+        (SchedulingStateChanged(APP, KEY, SchedulingState.FAILED, "0/3 nodes", "nodes", N1),)
     )
 
 

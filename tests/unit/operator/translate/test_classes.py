@@ -94,6 +94,11 @@ def waiting(pod: Raw) -> None:
     pod["status"]["conditions"] = [{"type": "PodScheduled", "status": "False", "reason": "R", "message": "why"}]
 
 
+def nominated(pod: Raw) -> None:
+    waiting(pod)
+    pod["status"]["nominatedNodeName"] = "n1"
+
+
 def indexed(pod: Raw) -> None:
     pod["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"] = "3"
 
@@ -106,7 +111,9 @@ def annotated_by_others(pod: Raw) -> None:
     pod["metadata"]["annotations"]["cni.example.com/address"] = "10.0.0.7"
 
 
-@pytest.mark.parametrize("change", [running, terminating, waiting, indexed, with_a_token, annotated_by_others])
+@pytest.mark.parametrize(
+    "change", [running, terminating, waiting, nominated, indexed, with_a_token, annotated_by_others]
+)
 def test_fields_of_a_single_pod_do_not_create_a_new_class(change: Callable[[Raw], None]) -> None:
     annotations = gang_annotations(a_group(), member_of="workers")
     plain, changed = (a_pod(name, app="job", annotations=dict(annotations), volumes=[{"name": "x"}]) for name in "ab")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from muster_operator.model.ids import PodUid
+from muster_operator.model.ids import NodeName, PodUid
 from muster_operator.model.pods import Condition, ForeignPod, PlaceholderClaim, Pod, PodPhase, UserInfo
 from muster_operator.model.settings import Settings
 from muster_operator.translate.pods import read_pod
@@ -240,6 +240,15 @@ def test_the_scheduled_condition_gives_the_time_or_the_reason() -> None:
     assert own(raw).scheduled_at_ms == (CREATED_S + 1) * 1000
     raw["status"]["conditions"] = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]
     assert own(raw).condition == Condition("Unschedulable", "")
+    raw["status"]["nominatedNodeName"] = "n2"
+    assert own(raw).condition == Condition("Unschedulable", "", NodeName("n2"))
+
+
+def test_a_nominated_node_is_not_the_node_of_an_own_pod() -> None:
+    """A user with rights on pods/status could write it."""
+    raw = a_pod()
+    raw["status"]["nominatedNodeName"] = "n2"
+    assert own(raw).node is None
 
 
 def test_gates_phase_and_termination_are_read() -> None:
