@@ -52,10 +52,12 @@ class _Counter:
 def build(programs: Sequence[Program], console: Console) -> None:
     """Build the programs that are not in the cache. Raises BuildFailed.
 
-    If another process is building, this one waits and then uses the result.
+    If programs are missing and another process is building, this one waits and then uses the result.
     """
+    if not _missing(programs):
+        return
     with _one_builder(console):
-        missing = [program for program in programs if not cached_path(program).exists()]
+        missing = _missing(programs)
         if not missing:
             return
         if find_go() is None:
@@ -67,6 +69,10 @@ def build(programs: Sequence[Program], console: Console) -> None:
         counter = _Counter(len(set[str]().union(*(_stale_packages(go, family) for family in families))))
         for number, family in enumerate(families, 1):
             _build_family(go, family, f"({number}/{len(families)})", counter, console)
+
+
+def _missing(programs: Sequence[Program]) -> list[Program]:
+    return [program for program in programs if not cached_path(program).exists()]
 
 
 def install(program: PythonProgram, console: Console) -> Path:

@@ -1,5 +1,6 @@
 """A cached program is found again, and a changed version never uses an old one."""
 
+import fcntl
 import io
 import os
 from pathlib import Path
@@ -8,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from devcluster import binaries, envtest, programs
-from devcluster.build import progress
+from devcluster.build import build, progress
 
 
 def copy_of(modules: Path, into: Path) -> Path:
@@ -44,6 +45,18 @@ def test_every_program_is_a_tool_of_its_module() -> None:
 def test_the_stamped_version_is_the_pinned_one() -> None:
     pin = f"k8s.io/kubernetes {programs.KUBERNETES_VERSION} "
     assert pin in (programs.MODULES / "kubernetes" / "go.mod").read_text()
+
+
+def test_cached_programs_do_not_wait_for_another_builder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    own = programs.cached_path(programs.KWOK)
+    own.parent.mkdir(parents=True)
+    own.touch(mode=0o755)
+    text = io.StringIO()
+    with (programs.cache_root() / "build.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        build([programs.KWOK], Console(file=text))
+    assert not text.getvalue()
 
 
 def test_the_assets_of_envtest_come_before_our_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
