@@ -276,3 +276,5 @@ REASON_NODES: Final = "nodes"
 REASON_RESERVED: Final = "reserved"
 REASON_ADMISSION: Final = "admission"
 REASON_CLUSTER: Final = "cluster"
+#: Of a task group of an Auto gang, with the state SCHEDULED: absent members have no reservation any more.
+REASON_TIMED_OUT: Final = "timed out"

@@ -138,7 +138,8 @@ class SchedulingState(StrEnum):
 class SchedulingStateChanged:
     """Message UpdateContainerSchedulingStateRequest, sent only on a change. `reason_kind`: kind of the failure.
 
-    `preemption_node`: the node on which victims are being released for the request; None = none.
+    `preemption_node`: the node on which victims are being released for the request; None = none. `are_slots_over`: an
+    Auto gang reserves nothing for absent members of a task group any more.
     """
 
     rm: RmId
@@ -148,6 +149,7 @@ class SchedulingStateChanged:
     reason: str
     reason_kind: ReasonKind | None = None
     preemption_node: NodeId | None = None
+    are_slots_over: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,9 +66,9 @@ def virtual_placeholder_key(application: ApplicationId, group: TaskGroup) -> All
     return AllocationKey(f"{application}/{group}")
 
 
-def virtual_slot_key(key: AllocationKey, ordinal: int) -> AllocationKey:
-    """Returns the key of a request for one member of such a task group."""
-    return AllocationKey(f"{key}/{ordinal}")
+def virtual_slot_key(key: AllocationKey, number: int) -> AllocationKey:
+    """Returns the key of a request for one member of such a task group. The number is unique in the partition."""
+    return AllocationKey(f"{key}/{number}")
 
 
 def is_virtual_key(application: ApplicationId, key: AllocationKey) -> bool:

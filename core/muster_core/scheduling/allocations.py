@@ -110,13 +110,16 @@ def _report_own(partition: Partition, app: Application, spec: AllocationSpec, no
         return
     if waiting is not None:
         ledger.unlink(partition, app, spec.key)
-        slots.return_request(partition, app, waiting)
+        slots.forget_individual(app, waiting)
+        slots.request_again(partition, app, waiting.spec)
         ledger.remove_ask(partition, app, waiting, Detail.REQUEST_ALLOC, repeated=True)
-    gangs.release_virtual_placeholders(partition, app, spec, now_ns)
+    has_slot = gangs.release_virtual_placeholders(partition, app, spec, now_ns)
     _enter(partition, app, spec, now_ns)
     for queue in app.queue.path_up:
         preemption.went_over(partition, queue, now_ns)
     _after_report(partition, app, spec, now_ns)
+    if not has_slot:
+        slots.release_surplus(partition, app, app.allocations[_identity(spec)], spec.allocated_ns, now_ns)
 
 
 def release_allocation(
@@ -141,8 +144,7 @@ def release_allocation(
 def _stop_replacements(partition: Partition, app: Application) -> None:
     """Ends all replacements of the application, because all its allocations are released."""
     for ask in [ask for ask in app.asks.values() if ask.replacement is not None]:
-        ledger.unlink(partition, app, ask.spec.key)
-        ledger.wait_again(partition, app, ask, as_usual=True)
+        slots.schedule_individually(partition, app, ask)
 
 
 def end_allocation(
@@ -164,12 +166,13 @@ def end_allocation(
         ledger.wait_again(partition, app, ask, as_usual=True)
         partition.note(Notice.REQUEST, ask.spec.key, reference=app.id, message=TOO_LARGE)
     was = allocation.releasing
-    is_unused = was in (None, Termination.PLACEHOLDER_REPLACED) and not (node_removed or is_smaller)
+    is_used = slots.end_individual(partition, app, allocation) or node_removed or is_smaller
+    is_unused = was in (None, Termination.PLACEHOLDER_REPLACED) and not is_used
     if is_unused and slots.keep_reserved(partition, app, allocation, now_ns):
         return
     ledger.drop(partition, app, allocation, now_ns, node_removed=node_removed)
     if allocation.spec.placeholder:
-        slots.ask_again(partition, app, allocation)
+        slots.request_again(partition, app, allocation.spec)
         if app.is_reserving and app.gang.quota_reservation:
             ledger.set_quota_reservation(partition, app, lacking(app), granted=app.gang.granted)
         gangs.lost_placeholder(partition, app, was, now_ns)

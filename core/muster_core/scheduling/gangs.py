@@ -82,27 +82,33 @@ def virtual_ask(spec: ApplicationSpec, member: Member) -> AskSpec:
     )
 
 
-def release_virtual_placeholders(partition: Partition, app: Application, reported: AllocationSpec, now_ns: int) -> None:
+def release_virtual_placeholders(partition: Partition, app: Application, reported: AllocationSpec, now_ns: int) -> bool:
     """Removes one virtual placeholder for a pod that was reported with a node but without a request.
 
-    A pending placeholder request is reduced first. A reported placeholder pod replaces only a pending request. A
-    reported member can also replace an allocated virtual placeholder.
+    Returns whether there was one.
+
+    A pending placeholder request is reduced first, else an allocated virtual placeholder is removed. A reported
+    placeholder without a bind time has no pod. The resource manager reports it for the slot of a member that it
+    releases next, so it replaces only a pending request.
     """
     if not app.spec.uses_virtual_placeholders or not reported.group:
-        return
+        return False
     asked = last_virtual_ask(app, reported.group)
     if asked is not None:
         app.gang.groups[reported.group].replaced += not reported.placeholder
         app.gang.groups[reported.group].count -= reported.placeholder  # the reported placeholder is counted separately
         drop_virtual_placeholder(partition, app, asked)
-        return
-    held = None if reported.placeholder else _held(app, reported.group, reported.node)
+        return True
+    has_no_pod = reported.placeholder and not (app.spec.is_auto and reported.allocated_ns)
+    held = None if has_no_pod else _held(app, reported.group, reported.node)
     if held is not None:
-        app.gang.groups[reported.group].replaced += 1
+        app.gang.groups[reported.group].replaced += not reported.placeholder
+        app.gang.groups[reported.group].count -= reported.placeholder
         app.mark_releasing(held, Termination.PLACEHOLDER_REPLACED, now_ns)
         ledger.drop(partition, app, held, now_ns, replaced=True)
     elif app.spec.is_auto and app.is_reserving and not reported.placeholder:
         app.gang.surplus[reported.group] = app.gang.surplus.get(reported.group, 0) + 1
+    return held is not None
 
 
 def returning_placeholders(partition: Partition) -> list[ApplicationId]:
@@ -123,11 +129,8 @@ def split_virtual_placeholders(partition: Partition, app: Application) -> None:
     """
     for asked in [ask for ask in app.asks.values() if ask.spec.is_virtual and ask.left > 1]:
         spec = asked.spec
-        ordinal = 0
         for _ in range(asked.left):
-            while (key := virtual_slot_key(spec.key, ordinal)) in app.asks:
-                ordinal += 1
-            one = replace(spec, key=key, max_allocations=1)
+            one = replace(spec, key=virtual_slot_key(spec.key, partition.next_number()), max_allocations=1)
             ledger.add_ask(partition, app, replace(asked, spec=one, left=1, made=0, attempts=None))
         app.gang.groups[spec.group].count -= asked.left
         ledger.remove_ask(partition, app, asked, Detail.APP_REQUEST)
@@ -158,8 +161,10 @@ def drop_virtual_placeholder(partition: Partition, app: Application, asked: Ask)
 
 def _held(app: Application, group: TaskGroup, node: NodeId) -> Allocation | None:
     """Returns the virtual placeholder that a bound member replaces: one on its node, else the newest."""
-    places = [app.allocations[identity] for identity in app.gang.live_virtual.get(group, ())]
-    return next((place for place in places if place.node == node), places[-1] if places else None)
+    held = app.gang.live_virtual.get(group)
+    if not held:
+        return None
+    return app.allocations[next(reversed(app.gang.live_virtual_on[group].get(node, held)))]
 
 
 def report_withdrawn(partition: Partition, app: Application, asked: Ask) -> None:
@@ -167,6 +172,16 @@ def report_withdrawn(partition: Partition, app: Application, asked: Ask) -> None
     if asked.reported_kind is not None:
         text = "no longer waiting for a reservation"
         change = SchedulingStateChanged(partition.rm, app.id, asked.spec.report_key, SchedulingState.SCHEDULED, text)
+        partition.outbox.state(change)
+
+
+def report_slots_over(partition: Partition, app: Application) -> None:
+    """Reports that an Auto gang has no slots for absent members any more, so that no placeholder pods are created."""
+    for member in app.spec.members if app.spec.is_auto else ():
+        key = virtual_placeholder_key(app.id, member.group)
+        text = "absent members have no reservation any more"
+        scheduled = SchedulingState.SCHEDULED
+        change = SchedulingStateChanged(partition.rm, app.id, key, scheduled, text, are_slots_over=True)
         partition.outbox.state(change)
 
 
@@ -218,6 +233,7 @@ def note_impossible(partition: Partition, app: Application, why: str, now_ns: in
     if app.state not in _EARLY:
         finish(partition, app)
         call_off(partition, app, why)
+        report_slots_over(partition, app)
         return
     requeue.close(partition, app)
     ledger.clear_quota_reservation(partition, app)
@@ -327,6 +343,7 @@ def time_out(partition: Partition, app: Application, now_ns: int) -> None:
         give_up(partition, app, now_ns, why)
     elif app.state in (ApplicationState.RUNNING, ApplicationState.COMPLETING):
         release_placeholders(partition, app, "unused placeholder", now_ns)
+        report_slots_over(partition, app)
         if not app.spec.is_gang:
             _stop_timer(app)  # the next placeholder starts it again
         if not app.gang.allocated:  # real pods never came (docs/internals/semantics.md, rule 13)

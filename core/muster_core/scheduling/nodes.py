@@ -15,7 +15,7 @@ from muster_core.model.ids import ROOT, NodeId, Termination
 from muster_core.model.records import Change, Detail, Notice
 from muster_core.model.states import NODE, NodeEvent, NodeState, follow
 from muster_core.model.storage import Claim, NamespaceLabels, ObjectGone, ObjectKind, StorageFact
-from muster_core.scheduling import allocations, ledger, reservations, selectors
+from muster_core.scheduling import allocations, ledger, reservations, selectors, slots
 from muster_core.state.applications import Allocation
 from muster_core.state.nodes import ANY_CLAIM
 from muster_core.state.scheduler_state import Partition
@@ -159,8 +159,7 @@ def _abandon_targets(partition: Partition, node: NodeId, gone: list[Allocation])
         app = partition.applications[name]
         ask = app.asks[key]
         if ask.replacement is not None and ask.replacement.node == node:
-            ledger.unlink(partition, app, key)
-            ledger.wait_again(partition, app, ask, as_usual=True)
+            slots.schedule_individually(partition, app, ask)
 
 
 def _release_of(partition: Partition, allocation: Allocation, node: NodeId) -> Release:

@@ -208,7 +208,7 @@ def watch_required(partition: Partition, app: Application, kinds: Iterable[AskCl
     """
     leaf = app.queue
     due = [
-        _due(partition, [ask], leaf)
+        _due(partition, app, [ask], leaf)
         for kind in kinds
         if kind.required_node
         and kind in app.waiting
@@ -297,7 +297,7 @@ def _look(partition: Partition, leaf: Queue, part: tuple[AskClass, deque[Applica
         return False
     what = _wanted(app, asks)
     known = search.refused.get(what)
-    at_ns = max(_due(partition, asks, leaf), _again(partition, known))
+    at_ns = max(_due(partition, app, asks, leaf), _again(partition, known))
     search.is_refused = search.is_refused or known is not None
     if at_ns > now_ns:
         if at_ns < _NEVER:
@@ -386,17 +386,28 @@ def _may(partition: Partition, ask: Ask) -> bool:
     return ask.reported_kind in (ReasonKind.QUOTA, ReasonKind.NODES, ReasonKind.RESERVED)
 
 
-def _due(partition: Partition, asks: list[Ask], leaf: Queue) -> int:
+def _due(partition: Partition, app: Application, asks: list[Ask], leaf: Queue) -> int:
     """Returns when preemption may be tried for all of the requests. No delay applies to a pod of a DaemonSet."""
     at_ns = 0
     for ask in asks:
         again_ns = ask.attempted_ns + _interval(partition, ask) if ask.attempted_ns else 0
         at_ns = max(at_ns, ask.asked_ns, again_ns)
         if not ask.spec.required_node:
-            at_ns = max(at_ns, ask.asked_ns + leaf.policies.preemption_delay_ns)
+            asked_ns, unschedulable_ns = _since(app, ask)
+            at_ns = max(at_ns, asked_ns + leaf.policies.preemption_delay_ns)
             if ask.unschedulable_ns:
-                at_ns = max(at_ns, ask.unschedulable_ns + partition.timing.scale_up_delay_ns)
+                at_ns = max(at_ns, unschedulable_ns + partition.timing.scale_up_delay_ns)
     return at_ns
+
+
+def _since(app: Application, ask: Ask) -> tuple[int, int]:
+    """Returns since when the request waits, and since when it fits on no node.
+
+    The requests of an Auto gang are replaced as its members appear, so that the times of the gang count.
+    """
+    if app.spec.is_auto and ask.spec.placeholder:
+        return min(app.submitted_ns, ask.asked_ns), app.gang.unschedulable_ns or ask.unschedulable_ns
+    return ask.asked_ns, ask.unschedulable_ns
 
 
 def _interval(partition: Partition, ask: Ask) -> int:

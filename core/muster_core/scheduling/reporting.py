@@ -85,6 +85,7 @@ def report_unschedulable(partition: Partition, app: Application, unplaced: list[
         for ask in asks:
             ask.reported_kind = why.kind
             ask.unschedulable_ns = (ask.unschedulable_ns or partition.node_demand.now_ns) if lacks_node else 0
+        _note_gang(partition, app, entry.kind, why.kind)
         if _needs_node(app, entry.kind, why):
             demand = _demand_of(partition, app, entry.kind)
             demand.fits_again = demand.fits_again or fits_again
@@ -96,6 +97,16 @@ def report_unschedulable(partition: Partition, app: Application, unplaced: list[
         _send(partition, app, entry.kind, asks, why, fits_again=fits_again)
     if demands:
         _guarded(partition, partial(_decide_now, partition, list(demands)))
+
+
+def _note_gang(partition: Partition, app: Application, kind: AskClass, reason: ReasonKind) -> None:
+    """Records since when the members of an Auto gang fit on no node. Their requests change while members appear."""
+    if not app.spec.is_auto or not kind.placeholder:
+        return
+    if SCHEDULING_STATES[reason] is SchedulingState.FAILED:
+        app.gang.unschedulable_ns = app.gang.unschedulable_ns or partition.node_demand.now_ns
+    elif reason in _QUOTAS:
+        app.gang.unschedulable_ns = 0
 
 
 def _unreported(app: Application, kind: AskClass, reason: ReasonKind) -> list[Ask]:

@@ -7,8 +7,7 @@ or a timeout releases it (docs/internals/semantics.md, rule 16).
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import islice
-from typing import Final
+from itertools import takewhile
 
 from muster_core.model import messages
 from muster_core.model.decisions import PlaceholderReplacement
@@ -24,13 +23,10 @@ from muster_core.model.records import Change, Detail
 from muster_core.model.specs import AskSpec
 from muster_core.model.states import ApplicationState
 from muster_core.placement.filters import node_properties
-from muster_core.scheduling import gangs, ledger, lifecycle, reservations, selectors
+from muster_core.scheduling import gangs, ledger, lifecycle, reservations, selectors, victims
 from muster_core.scheduling.commit import commit
 from muster_core.state.applications import Allocation, Application, Ask
 from muster_core.state.scheduler_state import Partition
-
-#: Maximum number of virtual placeholders that are evaluated for one placeholder pod.
-_MAX_TRIED: Final = 64
 
 
 def refusal(spec: AskSpec) -> str:
@@ -47,12 +43,25 @@ def has_slot(partition: Partition, app: Application, spec: AskSpec) -> bool:
 
 
 def _reserved_slot(partition: Partition, app: Application, spec: AskSpec) -> Allocation | None:
-    held = (app.allocations[identity] for identity in app.gang.live_virtual.get(spec.group, ()))
-    for slot in islice(held, _MAX_TRIED):
-        is_usable = slot.node not in spec.avoid and _allows(partition, spec, slot.node)
-        if is_usable and slot.spec.resources.covers(spec.resources):
-            return slot
+    """Returns a virtual placeholder on a node that the pod may use, or None."""
+    for node, names in app.gang.live_virtual_on.get(spec.group, {}).items():
+        if node in spec.avoid or not _allows(partition, spec, node):
+            continue
+        for identity in names:
+            if app.allocations[identity].spec.resources.covers(spec.resources):
+                return app.allocations[identity]
     return None
+
+
+def _search_last(app: Application, spec: AskSpec, chosen: NodeId) -> None:
+    """Moves the nodes without a usable slot behind the others, so that they are not searched for each pod.
+
+    Nodes that only this pod avoids are not moved.
+    """
+    by_node = app.gang.live_virtual_on[spec.group]
+    useless = [node for node in takewhile(lambda node: node != chosen, by_node) if node not in spec.avoid]
+    for node in useless:
+        by_node[node] = by_node.pop(node)
 
 
 def _allows(partition: Partition, spec: AskSpec, node: NodeId) -> bool:
@@ -68,6 +77,7 @@ def take(partition: Partition, app: Application, ask: Ask, now_ns: int) -> None:
     """
     slot = None if app.is_reserving else _reserved_slot(partition, app, ask.spec)
     if slot is not None:
+        _search_last(app, ask.spec, slot.node)
         taken = PlaceholderReplacement(partition.id, app.id, ask.spec.key, slot.id, slot.node, same_node=True)
         commit(partition, taken, now_ns)
         return
@@ -85,29 +95,59 @@ def take(partition: Partition, app: Application, ask: Ask, now_ns: int) -> None:
         reservations.put(partition, app, ask, reservation.node, now_ns, preemption=reservation.preemption)
 
 
-def return_request(partition: Partition, app: Application, ask: Ask) -> None:
-    """Requests a virtual placeholder for the slot of a placeholder pod whose request is about to be removed."""
-    if app.spec.is_auto and app.is_reserving and ask.spec.placeholder and not ask.spec.is_virtual:
-        _ask_again(partition, app, ask.spec.group)
+def request_again(partition: Partition, app: Application, spec: AskSpec) -> None:
+    """Requests a virtual placeholder for the slot of a placeholder pod whose request or allocation ends.
 
-
-def _ask_again(partition: Partition, app: Application, group: TaskGroup) -> None:
-    surplus = app.gang.surplus.get(group, 0)
-    member = next((one for one in app.spec.members if one.group == group), None)
+    It does so only while the gang reserves. Call it before the request is removed, so that the gang is not taken for
+    complete in between.
+    """
+    if not app.spec.is_auto or not app.is_reserving or not spec.placeholder or spec.is_virtual:
+        return
+    surplus = app.gang.surplus.get(spec.group, 0)
+    member = next((one for one in app.spec.members if one.group == spec.group), None)
     if surplus:
-        app.gang.surplus[group] = surplus - 1
+        app.gang.surplus[spec.group] = surplus - 1
     elif member is not None:
-        spec = gangs.virtual_ask(app.spec, member)
-        key = _free_key(partition, app, group)
-        gangs.add_virtual_ask(partition, app, replace(spec, key=key, max_allocations=1), app.submitted_ns)
+        virtual = gangs.virtual_ask(app.spec, member)
+        key = _new_key(partition, app, spec.group)
+        gangs.add_virtual_ask(partition, app, replace(virtual, key=key, max_allocations=1), app.submitted_ns)
 
 
-def _free_key(partition: Partition, app: Application, group: TaskGroup) -> AllocationKey:
-    base = virtual_placeholder_key(app.id, group)
-    while True:
-        key = virtual_slot_key(base, partition.next_number())
-        if key not in app.asks and allocation_id(key, 0) not in app.allocations:
-            return key
+def _new_key(partition: Partition, app: Application, group: TaskGroup) -> AllocationKey:
+    return virtual_slot_key(virtual_placeholder_key(app.id, group), partition.next_number())
+
+
+def schedule_individually(partition: Partition, app: Application, ask: Ask) -> None:
+    """Gives up the replacement of a placeholder. Its request is scheduled like any other.
+
+    The member of an Auto gang still has the slot of the placeholder. The slot must not be kept for another member when
+    the placeholder ends.
+    """
+    placeholder = ask.replacement.placeholder if ask.replacement is not None else None
+    ledger.unlink(partition, app, ask.spec.key)
+    ledger.wait_again(partition, app, ask, as_usual=True)
+    if app.spec.is_auto and placeholder is not None and placeholder in app.allocations:
+        ask.given_up_for = placeholder
+        app.gang.given_up_replacements[placeholder] = ask.spec.key
+
+
+def end_individual(partition: Partition, app: Application, ended: Allocation) -> bool:
+    """Returns whether the slot of a placeholder that has ended is used, because its replacement was given up.
+
+    A member that still waits can take the slot now.
+    """
+    key = app.gang.given_up_replacements.pop(ended.id, None)
+    ask = app.asks.get(key) if key is not None else None
+    if ask is not None:
+        ask.given_up_for = None
+        ledger.wait_again(partition, app, ask, as_usual=False)
+    return key is not None and ask is None
+
+
+def forget_individual(app: Application, ask: Ask) -> None:
+    """The request is removed. If it is scheduled individually, its slot is free again."""
+    if ask.given_up_for is not None:
+        app.gang.given_up_replacements.pop(ask.given_up_for, None)
 
 
 def keep_reserved(partition: Partition, app: Application, ended: Allocation, now_ns: int) -> bool:
@@ -120,10 +160,9 @@ def keep_reserved(partition: Partition, app: Application, ended: Allocation, now
         return False
     gang = app.gang
     is_complete = gang.over and app.state is ApplicationState.RUNNING and gang.timer and not app.ending
-    left_ns = lifecycle.placeholder_timeout_ns(partition, app) - gang.elapsed_ns - (now_ns - gang.since_ns)
-    if not is_complete or left_ns <= 0 or not _allows(partition, ended.spec, ended.node):
+    if not is_complete or is_timed_out(partition, app, now_ns) or not _allows(partition, ended.spec, ended.node):
         return False
-    spec = replace(ended.spec, key=_free_key(partition, app, ended.spec.group), is_virtual=True)
+    spec = replace(ended.spec, key=_new_key(partition, app, ended.spec.group), is_virtual=True)
     kept = Allocation(spec, allocation_id(spec.key, 0), ended.node, now_ns)
     selectors.join(partition, spec)
     ledger.book(partition, app, kept)
@@ -133,7 +172,20 @@ def keep_reserved(partition: Partition, app: Application, ended: Allocation, now
     return True
 
 
-def ask_again(partition: Partition, app: Application, ended: Allocation) -> None:
-    """Requests the slot of a lost placeholder pod again, while the gang reserves."""
-    if app.spec.is_auto and app.is_reserving and ended.spec.placeholder and not ended.spec.is_virtual:
-        _ask_again(partition, app, ended.spec.group)
+def is_timed_out(partition: Partition, app: Application, now_ns: int) -> bool:
+    """Whether the placeholder timer has expired."""
+    gang = app.gang
+    elapsed_ns = gang.elapsed_ns + (now_ns - gang.since_ns if gang.timer else 0)
+    return elapsed_ns >= lifecycle.placeholder_timeout_ns(partition, app)
+
+
+def release_surplus(partition: Partition, app: Application, found: Allocation, bound_ns: int, now_ns: int) -> None:
+    """Releases a reported placeholder pod without a slot, because its gang was completed without it or has timed out.
+
+    `bound_ns`: when the pod was bound; 0 = it is no pod, but the slot of a member (`release_virtual_placeholders`).
+    """
+    is_surplus = app.spec.is_auto and app.gang.over and found.spec.placeholder and bool(bound_ns)
+    if is_surplus and found.releasing is None:
+        answer = partition.outbox.answer(partition.rm)
+        why = messages.placeholder_not_needed(app.name)
+        victims.release_on_timeout(partition, app, [found], why, now_ns, answer)

@@ -25,6 +25,7 @@ from muster_core.scheduling import (
     records,
     reporting,
     reservations,
+    slots,
     takeovers,
     victims,
 )
@@ -217,7 +218,6 @@ def _release(partition: Partition, app: Application, timer: Timer) -> None:
     if ask is None or ask.replacement is None or ask.timer != timer.generation:
         return
     placeholder = ask.replacement.placeholder
-    ledger.unlink(partition, app, timer.key)
-    ledger.wait_again(partition, app, ask, as_usual=True)
+    slots.schedule_individually(partition, app, ask)
     message = messages.placeholder_not_released(placeholder)
     partition.note(Notice.REQUEST, timer.key, reference=app.id, message=message)

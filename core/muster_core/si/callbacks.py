@@ -34,10 +34,14 @@ def scheduling_states(changes: Sequence[SchedulingStateChanged]) -> muster_pb2.C
                 )
                 for change in changes
             ],
-            reasonKinds=[change.reason_kind or "" for change in changes],
+            reasonKinds=[_kind(change) for change in changes],
             preemptionNodes=[change.preemption_node or "" for change in changes],
         )
     )
+
+
+def _kind(change: SchedulingStateChanged) -> str:
+    return keys.REASON_TIMED_OUT if change.are_slots_over else change.reason_kind or ""
 
 
 def autoscaling(found: Iterable[Outstanding]) -> muster_pb2.AutoScalingMetrics:

@@ -21,6 +21,7 @@ from muster_core.state.reservations import GangKey
 UNKNOWN_TYPE: Final = "UNKNOWN"
 _SECOND: Final = 1_000_000_000
 _Name = TypeVar("_Name", AllocationId, AllocationKey)
+_Group = TypeVar("_Group", TaskGroup, NodeId)
 
 
 @dataclass(slots=True, eq=False)
@@ -70,9 +71,15 @@ class Gang:
     live: dict[TaskGroup, dict[AllocationId, None]] = field(default_factory=dict)
     #: The virtual placeholders among them, and the requests of virtual placeholders, by task group.
     live_virtual: dict[TaskGroup, dict[AllocationId, None]] = field(default_factory=dict)
+    #: The live virtual placeholders of a task group by node. The nodes have no defined order.
+    live_virtual_on: dict[TaskGroup, dict[NodeId, dict[AllocationId, None]]] = field(default_factory=dict)
     asked_virtual: dict[TaskGroup, dict[AllocationKey, None]] = field(default_factory=dict)
     #: Requests of placeholder pods by task group, whose slots were taken by members that another client had bound.
     surplus: dict[TaskGroup, int] = field(default_factory=dict)
+    #: Of an Auto gang: placeholders whose replacement was given up, with the request that is scheduled individually.
+    given_up_replacements: dict[AllocationId, AllocationKey] = field(default_factory=dict)
+    #: Of an Auto gang: time since when its members fit on no node; 0 = they wait for something else.
+    unschedulable_ns: int = 0
     groups: dict[TaskGroup, GroupCount] = field(default_factory=dict)
     over: bool = False
     #: The resource manager gave it up: what is released has not timed out.
@@ -120,6 +127,8 @@ class Ask:
     made: int = 0
     #: The replacement that the request waits for; None = not parked.
     replacement: PlaceholderReplacement | None = None
+    #: The placeholder of an Auto gang whose replacement was given up, so that the request is scheduled individually.
+    given_up_for: AllocationId | None = None
     #: Number of the release timer of the replacement.
     timer: int = 0
     #: Last reported reason kind. A reason is reported again only if the kind changes.
@@ -339,6 +348,8 @@ class Application:  # long: every write to an application goes through here
             self.gang.live.setdefault(spec.group, {})[allocation.id] = None
             if spec.is_virtual:
                 self.gang.live_virtual.setdefault(spec.group, {})[allocation.id] = None
+                on_node = self.gang.live_virtual_on.setdefault(spec.group, {}).setdefault(allocation.node, {})
+                on_node[allocation.id] = None
         else:
             self.real_allocations += 1
             self.had_real = True
@@ -393,6 +404,10 @@ class Application:  # long: every write to an application goes through here
         _discard(self.gang.live, allocation.spec.group, allocation.id)
         if allocation.spec.is_virtual:
             _discard(self.gang.live_virtual, allocation.spec.group, allocation.id)
+            by_node = self.gang.live_virtual_on[allocation.spec.group]
+            _discard(by_node, allocation.node, allocation.id)
+            if not by_node:
+                del self.gang.live_virtual_on[allocation.spec.group]
         self.gang.reserved = self.gang.reserved.plus(allocation.spec.resources, -1)
 
     def _stop_waiting(self, ask: Ask) -> None:
@@ -411,7 +426,7 @@ class Application:  # long: every write to an application goes through here
                 self.to_report.pop(ask.kind, None)
 
 
-def _discard(by_group: dict[TaskGroup, dict[_Name, None]], group: TaskGroup, name: _Name) -> None:
+def _discard(by_group: dict[_Group, dict[_Name, None]], group: _Group, name: _Name) -> None:
     names = by_group[group]
     del names[name]
     if not names:

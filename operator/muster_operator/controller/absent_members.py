@@ -26,6 +26,7 @@ from muster_operator.controller.state import (
 from muster_operator.model import messages, problems
 from muster_operator.model.commands import Outcome
 from muster_operator.model.core_requests import TerminationType
+from muster_operator.model.core_responses import SchedulingStateChanged
 from muster_operator.model.ids import AppId
 from muster_operator.model.pods import GangDefinition
 from muster_operator.model.states import AppState, TaskState
@@ -148,6 +149,16 @@ def placeholder_ended(ledger: Ledger, app: Application, task: Task, now: float) 
     if task.release is TerminationType.TIMEOUT or task.pod.kubelet_refusal:
         tasks.count_used_slot(ledger, task, 1)
     changed(ledger, app, now)
+
+
+def slots_timed_out(ledger: Ledger, change: SchedulingStateChanged) -> None:
+    """The core has released the slots of absent members of a task group: creates no more placeholder pods for it."""
+    app, group = ledger.applications.get(change.app), change.key.removeprefix(f"{change.app}/")
+    definition = app.gang.group(group) if app is not None and app.gang is not None else None
+    if app is None or app.gang is None or definition is None or not app.gang.is_auto:
+        return
+    app.used_slots[group] = max(app.used_slots.get(group, 0), definition.min_member)
+    app.creations.missing.pop(group, None)
 
 
 def stop_pods(ledger: Ledger, out: Outcome, app: Application, problem: str, now: float) -> None:

@@ -11,6 +11,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from muster_operator.controller import (
+    absent_members,
     applications,
     nodes,
     placeholders,
@@ -168,6 +169,7 @@ def _create(ledger: Ledger, out: Outcome, result: Result, command: CreatePlaceho
             applications.give_up_gang(ledger, out, app, now, problem)
         else:
             slot.state = SlotState.CREATED
+            app.pod_failures = 0 if isinstance(result, CommandSucceeded) else app.pod_failures
             slot.is_taken = isinstance(result, CommandFailed) and result.status == _CONFLICT
     placeholders.creation_answered(ledger, out, app, command.spec.name)
 
@@ -213,6 +215,8 @@ def _states(ledger: Ledger, out: Outcome, response: SchedulingStates, now: float
     for change in response.changes:
         if change.key in ledger.tasks:
             reporting.state_changed(ledger, out, change, now)
+        elif change.kind == keys.REASON_TIMED_OUT:
+            absent_members.slots_timed_out(ledger, change)
     reporting.states_changed(ledger, out, (one for one in response.changes if one.key not in ledger.tasks), now)
     if ledger.settings.provisioning_class:
         provisioning.states_changed(ledger, out, dict.fromkeys(change.app for change in response.changes))

@@ -5,31 +5,23 @@ from __future__ import annotations
 import pytest
 
 from muster_operator.model.ids import AppId
+from tests.unit.contract import gangs
 from tests.unit.contract.agent_and_core import Both
 from tests.unit.contract.test_restarts import Kill, every_kill
-from tests.unit.operator.controller.objects import Raw, a_container, a_group, a_node, a_pod, gang_annotations
+from tests.unit.operator.controller.objects import Raw, a_node
 
 APP = AppId("dev/app")
 QUIET_S = 1
 
 
-def a_member(both: Both, name: str, *, extra: str = "", count: int = 4, cpu: str = "1", group: str = "g") -> Raw:
-    groups = [a_group(name, count, minResource={"cpu": cpu, "memory": "1Gi"}) for name in sorted({"g", group})]
-    annotations = gang_annotations(*groups, parameters=f"gangPlacement=Auto {extra}".strip(), member_of=group)
-    pod = a_pod(name, app="app", annotations=annotations)
-    pod["spec"]["containers"] = [a_container(cpu=cpu, memory="1Gi")]
-    pod["metadata"]["creationTimestamp"] = both.created()
-    return pod
+def a_member(both: Both, name: str, *, extra: str = "", cpu: str = "1") -> Raw:
+    return gangs.a_member(both, name, f"gangPlacement=Auto {extra}".strip(), cpu=cpu)
 
 
 def began(*names: str, nodes: int = 1, extra: str = "", cpu: str = "1") -> Both:
     """Return nodes of eight CPUs, and these members of a gang of four."""
-    both = Both()
-    both.kubernetes.add_nodes(nodes)
-    both.start()
-    both.kubernetes.add(*(a_member(both, name, extra=extra, cpu=cpu) for name in names))
-    both.run()
-    return both
+    both = gangs.on_nodes(nodes)
+    return gangs.add(both, *(a_member(both, name, extra=extra, cpu=cpu) for name in names))
 
 
 def pods(both: Both) -> list[bool]:
@@ -199,3 +191,15 @@ def test_after_a_restart_in_the_quiet_period_absent_members_get_pods(kill: Kill)
     both.run()
     both.wait(QUIET_S)
     assert pods(both) == [True] * 3
+
+
+@every_kill
+def test_after_a_restart_no_pod_is_created_for_slots_that_had_timed_out(kill: Kill) -> None:
+    both = began("w0", extra="placeholderTimeoutInSeconds=20")
+    both.wait(30)
+    made = creations(both)
+    assert (made, pods(both)) == (3, [])
+    kill(both)
+    both.run()
+    both.wait(60)
+    assert (creations(both), pods(both)) == (made, [])

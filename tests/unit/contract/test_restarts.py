@@ -6,9 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.unit.contract import gangs
 from tests.unit.contract.agent_and_core import Both
 from tests.unit.contract.random_events import PLACEMENTS
-from tests.unit.operator.controller.objects import Raw, a_group, a_pod, gang_annotations
+from tests.unit.operator.controller.objects import Raw
 
 APP = "dev/half"
 MEMBERS = 4
@@ -36,20 +37,13 @@ every_placement = pytest.mark.parametrize("placement", PLACEMENTS)
 
 def a_member(both: Both, number: int, placement: str, words: str = "") -> Raw:
     parameters = f"gangPlacement={placement} placeholderTimeoutInSeconds={LONG_S} {words}".strip()
-    annotations = gang_annotations(a_group("g", MEMBERS), parameters=parameters, member_of="g")
-    pod = a_pod(f"w{number}", app=APP, annotations=annotations)
-    pod["metadata"]["creationTimestamp"] = both.created()
-    return pod
+    return gangs.a_member(both, f"w{number}", parameters, app=APP, count=MEMBERS)
 
 
 def began(placement: str, *numbers: int, nodes: int = 1) -> Both:
     """Return nodes of eight CPUs, and these members of a gang of four with one CPU each."""
-    both = Both()
-    both.kubernetes.add_nodes(nodes)
-    both.start()
-    both.kubernetes.add(*(a_member(both, number, placement) for number in numbers))
-    both.run()
-    return both
+    both = gangs.on_nodes(nodes)
+    return gangs.add(both, *(a_member(both, number, placement) for number in numbers))
 
 
 def placeholder_count(both: Both) -> int:

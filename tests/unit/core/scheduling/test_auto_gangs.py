@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from muster_core.model.events import ApplicationAdded, ManagerRegistered, NodeAction, RecoveryBarrierPassed
-from muster_core.model.ids import NodeId, TaskGroup, Termination
-from muster_core.model.specs import AskSpec, GangPlacement, GangStyle
+from muster_core.model.events import ApplicationAdded, NodeAction, RecoveryBarrierPassed
+from muster_core.model.ids import NodeId, Termination
+from muster_core.model.specs import GangStyle
 from tests.unit.builders import RM, a_configuration, a_queue, an_allocation, an_application, an_ask, resources
-from tests.unit.core.scheduling import direct
+from tests.unit.core.scheduling.auto import CONFIGURATION, WORKERS, a_gang, fenced, pod, pods, slots
 from tests.unit.core.scheduling.direct import KEY, answers, bound, held, member, members
 from tests.unit.core.scheduling.scenario import (
     Scenario,
@@ -19,39 +19,6 @@ from tests.unit.core.scheduling.scenario import (
     states,
     waits,
 )
-
-WORKERS = TaskGroup("workers")
-CONFIGURATION = a_configuration(a_queue("a"), a_queue("b"))
-
-
-def fenced() -> Scenario:
-    """A resource manager registers again and has not reported anything yet."""
-    scenario = Scenario(CONFIGURATION)
-    scenario.send(ManagerRegistered(RM, CONFIGURATION, fenced=True))
-    return scenario
-
-
-def a_gang(count: int, name: str = "app", **options: object) -> ApplicationAdded:
-    gang = direct.a_gang(count, name, **options)  # type: ignore[arg-type]  # the options of the other builder
-    return ApplicationAdded(replace(gang.spec, gang_placement=GangPlacement.AUTO))
-
-
-def pod(key: str, app: str = "app", vcore: int = 1000) -> AskSpec:
-    """Return the request of a placeholder pod."""
-    return an_ask(key, app=app, vcore=vcore, group="workers", placeholder=True)
-
-
-def pods(count: int, app: str = "app") -> list[AskSpec]:
-    return [pod(f"{app}-p{index}", app) for index in range(count)]
-
-
-def slots(scenario: Scenario, app: str = "app") -> tuple[int, int, int]:
-    """Return how many slots are requested, reserved without a pod, and reserved by pods."""
-    found = scenario.app(app)
-    asked = sum(ask.left for ask in found.asks.values() if ask.spec.placeholder)
-    live = [found.allocations[name] for names in found.gang.live.values() for name in names]
-    return asked, sum(one.spec.is_virtual for one in live), sum(not one.spec.is_virtual for one in live)
-
 
 # -- while the gang reserves ---------------------------------------------------
 

@@ -38,15 +38,28 @@ def pod_of(command: CreatePlaceholder, **spec: Any) -> Raw:
     return raw
 
 
-def reserving(*, parameters: str = "") -> tuple[Driver, list[Raw]]:
-    """Return a gang of two after the asks of both placeholders were sent."""
-    driver = live()
-    driver.see(a_member(parameters=parameters))
-    driver.see(a_member("w1", parameters=parameters))
-    placeholders = [pod_of(command) for command in creates(driver.accepted())]
-    for raw in placeholders:
+def began(
+    *names: str, parameters: str = "", count: int = 2, settings: Settings | None = None
+) -> tuple[Driver, list[CreatePlaceholder]]:
+    """Return a gang with these members that the core has accepted, and the creations of its placeholders."""
+    driver = live() if settings is None else live(settings=settings)
+    for name in names:
+        driver.see(a_member(name, count=count, parameters=parameters))
+    return driver, creates(driver.accepted())
+
+
+def seen(driver: Driver, commands: list[CreatePlaceholder]) -> list[Raw]:
+    """Let the operator see the placeholders that it created. Return them."""
+    found = [pod_of(command) for command in commands]
+    for raw in found:
         driver.see(raw)
-    return driver, placeholders
+    return found
+
+
+def reserving(*, parameters: str = "", settings: Settings | None = None) -> tuple[Driver, list[Raw]]:
+    """Return a gang of two after the asks of both placeholders were sent."""
+    driver, commands = began("w0", "w1", parameters=parameters, settings=settings)
+    return driver, seen(driver, commands)
 
 
 def uid(raw: Raw) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from muster_operator.controller import recovery
 from muster_operator.controller.state import TimerKind
 from muster_operator.model import names
 from muster_operator.model.commands import DeletePod, Outcome, PostEvent
@@ -10,13 +11,16 @@ from muster_operator.model.core_responses import SchedulingState, SchedulingStat
 from muster_operator.model.ids import PodUid
 from muster_operator.model.states import AppState
 from muster_si import keys
-from tests.unit.operator.controller.driver import APP, Driver, done, live, orders, refused, requested_keys
-from tests.unit.operator.controller.gang import a_member, creates, pod_of
-from tests.unit.operator.controller.objects import Raw, a_group, a_pod, gang_annotations
+from tests.unit.operator.controller import gang
+from tests.unit.operator.controller.driver import APP, Driver, done, live, orders, refused, requested_keys, whole
+from tests.unit.operator.controller.gang import a_member, creates, pod_of, seen
+from tests.unit.operator.controller.kubernetes import namespace_seen
+from tests.unit.operator.controller.objects import Raw, a_group, a_namespace, a_pod, gang_annotations
 from tests.unit.operator.controller.test_direct import FULL, conditions
 
 AUTO = "gangPlacement=Auto"
 QUIET_S = 0.5
+BOUND = {"conditions": [{"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:05Z"}]}
 
 
 def member(name: str = "w0", count: int = 4, group: str = "g") -> Raw:
@@ -25,20 +29,15 @@ def member(name: str = "w0", count: int = 4, group: str = "g") -> Raw:
 
 def began(*names: str, count: int = 4) -> Driver:
     """Return a gang whose application was accepted, with these members."""
-    driver = live()
-    for name in names or ("w0",):
-        driver.see(member(name, count))
-    driver.accepted()
+    driver, commands = gang.began(*names or ("w0",), parameters=AUTO, count=count)
+    assert commands == []
     return driver
 
 
 def with_pods(*names: str) -> tuple[Driver, list[Raw]]:
     """Return a gang of four after the placeholder pods of its absent members were seen."""
     driver = began(*names)
-    found = [pod_of(command) for command in creates(driver.wait(QUIET_S))]
-    for raw in found:
-        driver.see(raw)
-    return driver, found
+    return driver, seen(driver, creates(driver.wait(QUIET_S)))
 
 
 def deleted(out: Outcome) -> list[str]:
@@ -246,3 +245,103 @@ def test_a_timer_of_an_earlier_application_with_the_same_id_has_no_effect() -> N
     driver.updated(keys.APP_COMPLETED)
     driver.see(member("w1"))
     assert creates(driver.wait(QUIET_S * 2)) == [], "the new application is not accepted yet"
+
+
+def bound(driver: Driver, uid: str, node: str = "n1") -> None:
+    """The core allocates the pod, and the bind succeeds."""
+    [order] = orders(driver.allocated(uid, node))
+    driver.result(done(order))
+
+
+def slots_over(driver: Driver) -> Outcome:
+    """The core reports that it reserves nothing for absent members any more."""
+    key, kind = PodUid(f"{APP}/g"), keys.REASON_TIMED_OUT
+    change = SchedulingStateChanged(APP, key, SchedulingState.SCHEDULED, "no reservation", kind)
+    return driver.receive(SchedulingStates((change,)))
+
+
+def test_no_pod_is_created_after_the_slots_of_absent_members_have_timed_out() -> None:
+    driver = began()
+    driver.updated(keys.APP_RUNNING)
+    slots_over(driver)
+    assert creates(driver.wait(60)) == []
+    driver.see(member("w1"))
+    assert creates(driver.wait(60)) == []
+
+
+def test_planned_creations_end_when_the_slots_of_absent_members_have_timed_out() -> None:
+    driver = began(count=700)
+    open_creations = creates(driver.wait(QUIET_S))
+    driver.updated(keys.APP_RUNNING)
+    slots_over(driver)
+    assert [creates(driver.result(done(command))) for command in open_creations[:3]] == [[], [], []]
+
+
+def test_nothing_is_created_in_a_terminating_namespace() -> None:
+    driver = began()
+    raw = a_namespace()
+    raw["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:02Z"
+    driver.fact(namespace_seen(raw))
+    assert creates(driver.wait(60)) == []
+
+
+def test_planned_creations_end_first_when_members_appear() -> None:
+    driver = began(count=700)
+    waiting = creates(driver.wait(QUIET_S))
+    late = 699 - len(waiting)
+    assert late > 0, "the open creations of a gang are bounded"
+    for number in range(late):
+        driver.see(member(f"late-{number}", 700))
+    assert deleted(driver.wait(60)) == []
+    assert [creates(driver.result(done(command))) for command in waiting] == [[]] * len(waiting)
+    assert [deleted(driver.see(pod_of(command))) for command in waiting] == [[]] * len(waiting)
+
+
+def test_a_member_whose_bind_failed_uses_no_slot_until_it_has_a_node_again() -> None:
+    driver = began("w0", "w1", "w2", "w3")
+    driver.updated(keys.APP_RUNNING)
+    for name in ("w0", "w1", "w2"):
+        bound(driver, f"uid-{name}")
+    [order] = orders(driver.allocated("uid-w3"))
+    driver.result(refused(order))
+    driver.gone("w3")
+    assert len(creates(driver.wait(60))) == 1
+
+
+def test_slots_of_bound_members_are_not_given_to_existing_pods_after_a_restart() -> None:
+    driver, pods = with_pods("w0")
+    driver.updated(keys.APP_RUNNING)
+    for raw in (member("w0"), member("w1"), *pods):
+        driver.see(raw | {"spec": raw["spec"] | {"nodeName": "n1"}}, **BOUND)
+    restarted = whole([*recovery.begin(driver.ledger, driver.now)])
+    restarted.add(driver.accepted())
+    restarted.add(whole([*recovery.report_nodes(driver.ledger, driver.now)]))
+    restarted.add(whole([*recovery.submit_asks(driver.ledger, driver.now)]))
+    assert len(deleted(restarted)) == 1, "four slots, two members and three pods"
+
+
+def test_a_slot_whose_pod_was_rejected_by_its_kubelet_gets_no_other_pod() -> None:
+    driver, pods = with_pods("w0")
+    driver.updated(keys.APP_RUNNING)
+    for raw in pods:
+        bound(driver, raw["metadata"]["uid"])
+    rejected = pods[0] | {"spec": pods[0]["spec"] | {"nodeName": "n1"}}
+    driver.see(rejected, phase="Failed", reason="OutOfcpu", message="no cpu")
+    driver.gone_uid(PodUid(rejected["metadata"]["uid"]))
+    assert creates(driver.wait(60)) == []
+
+
+def test_the_pause_after_refused_pods_starts_again_after_a_success() -> None:
+    driver = began("w0")
+    for pause in (60, 120):
+        driver.result(refused(creates(driver.wait(QUIET_S))[0], message="exceeded quota"))
+        assert creates(driver.wait(pause - 1)) == []
+        driver.wait(1)
+    for command in creates(driver.wait(QUIET_S)):
+        driver.result(done(command))
+        raw = pod_of(command)
+        driver.see(raw)
+        driver.gone_uid(PodUid(raw["metadata"]["uid"]))
+    driver.result(refused(creates(driver.wait(QUIET_S))[0], message="exceeded quota"))
+    driver.wait(60)
+    assert creates(driver.wait(QUIET_S)), "the pause is a minute again"

@@ -24,7 +24,7 @@ from muster_operator.model.pods import Placement
 from muster_operator.model.states import AppState
 from muster_si import keys
 from tests.unit.operator.controller.driver import APP, Driver, done, events, live, orders, requested_keys, whole
-from tests.unit.operator.controller.gang import a_direct_member, a_member, creates, pod_of
+from tests.unit.operator.controller.gang import a_direct_member, a_member, began, creates, pod_of
 from tests.unit.operator.controller.kubernetes import namespace_seen, node_seen
 from tests.unit.operator.controller.objects import Raw, a_group, a_namespace, a_node, a_pod, gang_annotations
 
@@ -37,10 +37,7 @@ FAILED, SKIPPED, SCHEDULED = SchedulingState.FAILED, SchedulingState.SKIPPED, Sc
 
 def looking(parameters: str = "gangPlacement=Direct") -> Driver:
     """A gang of two whose members are requested while the core has not reserved them."""
-    driver = live()
-    driver.see(a_member(parameters=parameters))
-    driver.see(a_member("w1", parameters=parameters))
-    driver.accepted()
+    driver, _ = began("w0", "w1", parameters=parameters)
     return driver
 
 

@@ -25,8 +25,9 @@ from muster_operator.model.provisioning import CHECK_CAPACITY, MAX_POD_SETS
 from muster_operator.model.settings import Settings
 from muster_operator.translate.gangs import placeholder_body
 from muster_si import keys
-from tests.unit.operator.controller.driver import APP, Driver, done, live
-from tests.unit.operator.controller.gang import a_member, creates, pod_of, uid
+from tests.unit.operator.controller import gang
+from tests.unit.operator.controller.driver import APP, Driver, done
+from tests.unit.operator.controller.gang import creates, uid
 from tests.unit.operator.controller.objects import Raw
 
 FAILED, SKIPPED = SchedulingState.FAILED, SchedulingState.SKIPPED
@@ -36,14 +37,7 @@ A_CHECK_S = 61.0
 
 def reserving(parameters: str = "", provisioning_class: str = CHECK_CAPACITY) -> tuple[Driver, list[Raw]]:
     """A gang of two whose placeholders exist, with the setting."""
-    driver = live()
-    driver.ledger.settings = Settings(provisioning_class=provisioning_class)
-    driver.see(a_member(parameters=parameters))
-    driver.see(a_member("w1", parameters=parameters))
-    placeholders = [pod_of(command) for command in creates(driver.accepted())]
-    for raw in placeholders:
-        driver.see(raw)
-    return driver, placeholders
+    return gang.reserving(parameters=parameters, settings=Settings(provisioning_class=provisioning_class))
 
 
 def waits(driver: Driver, placeholders: list[Raw], state: SchedulingState = FAILED) -> Outcome:
