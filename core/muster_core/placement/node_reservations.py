@@ -184,6 +184,10 @@ def _nearest(partition: Partition, app: Application, kind: AskClass) -> NodeId:
     possible = node_search.allowed(snapshot, shape_of(kind)) & _large_enough(snapshot, kind, own)
     if not kind.required_node:
         possible = possible & snapshot.schedulable & ~snapshot.nodes.reserved.view(snapshot.size)
+    if own:
+        others = possible.copy()
+        others[list(own)] = False
+        possible = others if others.any() else possible
     rows = np.flatnonzero(possible)
     if not len(rows):
         return NO_NODE
@@ -192,9 +196,8 @@ def _nearest(partition: Partition, app: Application, kind: AskClass) -> NodeId:
         column = snapshot.available(name)
         if column is not None:
             np.maximum(lacking, (amount - column[rows]) / amount, out=lacking)
-    has_own = np.array([row in own for row in rows.tolist()], dtype=np.bool_)
-    ranks = snapshot.nodes.rows.ranks()[rows]
-    return snapshot.nodes.rows.at(int(rows[np.lexsort((ranks, lacking, has_own))[0]]))
+    nearest = rows[lacking == lacking.min()]
+    return snapshot.nodes.rows.at(int(nearest[snapshot.nodes.rows.ranks()[nearest].argmin()]))
 
 
 def _own(partition: Partition, app: Application) -> dict[int, Resources]:
