@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 
@@ -192,6 +192,7 @@ CITATION = re.compile(
     r"(?<![\[-])\b(?:contracts?|seeds?|semantics|style|behaviours?|architecture) (?:[A-Z]\.)?[0-9]+(?:\.[0-9]+)*\b",
     re.IGNORECASE,
 )
+_ANY_PROSE = re.compile("|".join(f"(?:{pattern})" for pattern, _ in PROSE.values()), re.IGNORECASE)
 _PROSE = {key: (re.compile(pattern, re.IGNORECASE), instead) for key, (pattern, instead) in PROSE.items()}
 
 # (file, words, reason). An exception without a hit fails the test.
@@ -200,6 +201,7 @@ CONFIGURATION = (".yaml", ".yml", ".tpl", ".txt", ".toml", ".jinja")
 EXCEPTIONS: tuple[tuple[str, str, str], ...] = ()
 
 _CODE_SPAN = re.compile(r"(`+)(?:(?!\1).)*?\1")
+_CLASS = re.compile(r"^\s*class (\w+)", re.MULTILINE)
 _FENCE = re.compile(r"^\s*(?:```|~~~)")
 
 
@@ -222,6 +224,8 @@ def prose(file: str, first: int, text: str) -> Iterator[Finding]:
     """Phrases in a text that starts at line `first`; code spans in backquotes are names and not checked."""
     for number, line in enumerate(text.splitlines(), start=first):
         words = _CODE_SPAN.sub("`", line)
+        if _ANY_PROSE.search(words) is None:
+            continue
         for key, (pattern, instead) in _PROSE.items():
             if pattern.search(words):
                 yield Finding(file, number, key, line, instead)
@@ -245,11 +249,11 @@ def markdown(file: str, text: str) -> Iterator[Finding]:
     yield from prose(file, 1, "\n".join(lines))
 
 
-def _docstrings(tree: ast.Module) -> set[int]:
+def _docstrings(nodes: Iterable[ast.AST]) -> set[int]:
     owners = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     return {
         id(node.body[0].value)
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, owners) and node.body and isinstance(node.body[0], ast.Expr)
     }
 
@@ -269,20 +273,23 @@ def _is_old(words: str, old: str) -> bool:
     return words.strip("_").lower() == old
 
 
-def code(file: str, tree: ast.Module, *, complete: bool) -> Iterator[Finding]:
-    """Old names of classes and modules; if `complete`, also old words, and phrases in texts."""
-    parts = file.removesuffix(".py").split("/")
-    for part in parts:
+def names(file: str, text: str) -> Iterator[Finding]:
+    """Old names of classes and modules."""
+    for part in file.removesuffix(".py").split("/"):
         for old, instead in OLD_NAMES.items():
             if _is_old(part, old.lower()):
                 yield Finding(file, 1, old, file, instead)
-    docstrings = _docstrings(tree) if complete else set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ClassDef) and node.name.strip("_") in OLD_NAMES:
-            old = node.name.strip("_")
-            yield Finding(file, node.lineno, old, f"class {node.name}", OLD_NAMES[old])
-        if not complete:
-            continue
+    for found in _CLASS.finditer(text):
+        old = found[1].strip("_")
+        if old in OLD_NAMES:
+            yield Finding(file, text.count("\n", 0, found.start(1)) + 1, old, f"class {found[1]}", OLD_NAMES[old])
+
+
+def code(file: str, tree: ast.Module) -> Iterator[Finding]:
+    """Old words, and phrases in texts."""
+    nodes = list(ast.walk(tree))
+    docstrings = _docstrings(nodes)
+    for node in nodes:
         found = _named(node)
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             if id(node) in docstrings or " " in node.value:
@@ -306,7 +313,9 @@ def findings() -> tuple[Finding, ...]:
         found += prose(name(path), 1, path.read_text())
     checked = set(modules(*PRODUCT, *DEVELOPMENT))
     for path in (*checked, *modules("tests")):
-        found += code(name(path), parsed(path), complete=path in checked)
+        found += names(name(path), path.read_text())
+    for path in checked:
+        found += code(name(path), parsed(path))
     for path in files(".py", ".md", ".proto", ".yaml", ".yml", ".toml", ".jinja"):
         found += citations(name(path), path.read_text())
     excepted = {(file, words) for file, words, _ in EXCEPTIONS}

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import pytest
 
 from tests.unit.repo import language
-from tests.unit.repo.language import OLD_NAMES, OLD_WORDS, PROSE, Finding, citations, code, markdown, prose
+from tests.unit.repo.language import OLD_NAMES, OLD_WORDS, PROSE, Finding, citations, code, markdown, names, prose
 from tests.unit.repo.tree import ROOT
 
 SENTENCES = {
@@ -65,7 +65,7 @@ def test_every_exception_has_a_match_and_a_reason() -> None:
     for file, words, reason in language.EXCEPTIONS:
         path = ROOT / file
         text = path.read_text()
-        hits = code(file, ast.parse(text), complete=True) if path.suffix == ".py" else markdown(file, text)
+        hits = (*names(file, text), *code(file, ast.parse(text))) if path.suffix == ".py" else markdown(file, text)
         assert words in {one.words for one in hits}, f"{file}: nothing is excepted by {words}"
         assert reason
 
@@ -77,7 +77,7 @@ def test_each_banned_phrase_is_found_in_markdown_strings_and_docstrings(words: s
         True
     ]
     source = f'"""{sentence}"""\nprint("{sentence}")\n'
-    assert [(one.line, one.words) for one in code("core/a.py", ast.parse(source), complete=True)] == [
+    assert [(one.line, one.words) for one in code("core/a.py", ast.parse(source))] == [
         (1, words),
         (2, words),
     ]
@@ -85,16 +85,15 @@ def test_each_banned_phrase_is_found_in_markdown_strings_and_docstrings(words: s
 
 @pytest.mark.parametrize("old", OLD_NAMES)
 def test_each_banned_name_is_found_as_a_class_and_as_a_module(old: str) -> None:
-    tree = ast.parse(f"class _{old}: ...")
-    assert [one.words for one in code("tests/a.py", tree, complete=False)] == [old]
-    assert [one.words for one in code(f"core/{old.lower()}.py", ast.parse(""), complete=True)] == [old]
+    assert [(one.line, one.words) for one in names("tests/a.py", f"x = 1\nclass _{old}: ...")] == [(2, old)]
+    assert [one.words for one in names(f"core/{old.lower()}.py", "")] == [old]
 
 
 @pytest.mark.parametrize("old", OLD_WORDS)
 def test_each_banned_word_is_found_as_a_function_field_parameter_and_key(old: str) -> None:
     sources = (f"def _{old}(): ...", f"class A:\n    {old}: int", f"def f({old}): ...", f"x['{old}']", f"x.{old} = 1")
     for source in sources:
-        assert [one.words for one in code("core/a.py", ast.parse(source), complete=True)] == [old], source
+        assert [one.words for one in code("core/a.py", ast.parse(source))] == [old], source
 
 
 @pytest.mark.parametrize("document", ["contract", "Contract", "semantics", "seed", "style", "behaviour"])
