@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -76,34 +77,44 @@ def _framework(sizes: Sequence[int]) -> Framework:
 
 @dataclass(slots=True)
 class Karpenter:
-    """The running Karpenter. `bought`: every NodeClaim since its start by name, also those that are gone."""
+    """The running Karpenter. `bought`: every NodeClaim since its start by name, also those that are gone.
+
+    `since`, `ready`, `until`: monotonic times at which a NodeClaim was created, was initialized, and was gone.
+    """
 
     api: Api
     bought: dict[str, Json] = field(default_factory=dict)
+    since: dict[str, float] = field(default_factory=dict)
+    ready: dict[str, float] = field(default_factory=dict)
+    until: dict[str, float] = field(default_factory=dict)
 
     async def watch(self) -> None:
         """Record the NodeClaims. Runs until it is cancelled."""
         async for kind, claim in self.api.watch(CLAIMS):
-            if kind != "DELETED":
-                self.bought[claim["metadata"]["name"]] = claim
+            name, now = claim["metadata"]["name"], time.monotonic()
+            self.since.setdefault(name, now)
+            if kind == "DELETED":
+                self.until[name] = now
+                continue
+            self.bought[name] = claim
+            conditions = claim.get("status", {}).get("conditions", [])
+            if any(one["type"] == "Initialized" and one["status"] == "True" for one in conditions):
+                self.ready.setdefault(name, now)
 
     def cpus(self) -> int:
         """The CPUs of all nodes that were bought and have an instance type already."""
-        kinds = [
-            one["metadata"].get("labels", {}).get("node.kubernetes.io/instance-type", "")
-            for one in self.bought.values()
-        ]
-        return sum(int(kind.split("-")[1].removesuffix("x")) for kind in kinds if kind)
-
-    async def remove_nodes(self, namespace: str) -> None:
-        """Delete the pods of the namespace and all nodes, and count from 0 again."""
-        await _remove_nodes(self.api, namespace)
-        self.bought.clear()
+        return sum(map(cpus_of, self.bought.values()))
 
     async def nodes(self) -> list[Json]:
         """The nodes that Karpenter created and is not deleting."""
         found = await self.api.find("nodes", labelSelector="karpenter.sh/nodepool")
         return [node for node in found if "deletionTimestamp" not in node["metadata"]]
+
+
+def cpus_of(claim: Json) -> int:
+    """The CPUs of the instance type of a NodeClaim; 0 if it has none yet."""
+    kind: str = claim["metadata"].get("labels", {}).get("node.kubernetes.io/instance-type", "")
+    return int(kind.split("-")[1].removesuffix("x")) if kind else 0
 
 
 @asynccontextmanager

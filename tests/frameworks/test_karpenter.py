@@ -7,9 +7,9 @@ import pytest
 from devcluster.api import Json
 from devcluster.cluster import Cluster
 from tests.e2e.conditions import scheduled, wait_for_reason
-from tests.e2e.configuration import a_queue, queue_file
+from tests.e2e.configuration import QUICK_PREEMPTION, a_queue, queue_file
 from tests.e2e.conftest import OpenScenario
-from tests.e2e.manifests import Group, a_gang, a_pod, owned
+from tests.e2e.manifests import Group, a_gang, a_pod, owned, with_annotations
 from tests.e2e.scenario import Scenario
 from tests.frameworks import karpenter
 from tests.frameworks.gangs import SLOW_S
@@ -87,6 +87,41 @@ async def test_gangs_that_share_a_quota_buy_nodes_for_one_of_them(
         await scenario.create(pod for gang in gangs for pod in gang)
         await _bound(scenario, NODE_CPUS)
         await buys(scenario, running, "later", cpus=2 * NODE_CPUS)
+
+
+@pytest.mark.parametrize("placement", ["", "Reserve", "Auto"])
+async def test_pods_for_which_others_are_preempted_buy_no_node(
+    home: Cluster, open_scenario: OpenScenario, placement: str
+) -> None:
+    """The victims terminate slowly. The queue has a maximum, so the pods never waited for nodes before."""
+    owner = a_queue("owner", guaranteed={"vcore": "2"}, properties={"preemption.delay": "1s"})
+    shared = a_queue("shared", owner, a_queue("borrower"), maximum=FULL)
+    scenario = await open_scenario([karpenter.SYSTEM], queue_file(a_queue("open"), shared) | QUICK_PREEMPTION)
+    async with karpenter.running(home, scenario.namespace) as running:
+        labels = {"applicationId": "borrower", "queue": "root.shared.borrower"}
+        for number in range(NODE_CPUS):
+            pod = with_annotations(
+                a_pod(f"victim-{number}", labels=labels), {"devcluster.muster/delete-after": "3600s"}
+            )
+            pod["spec"]["terminationGracePeriodSeconds"] = 3600
+            await scenario.create([pod])
+        await _bound(scenario, NODE_CPUS)
+        groups = [Group("workers", 2)]
+        gang = a_gang("owner", groups, queue="root.shared.owner", placement=placement or "Reserve", timeout_s=600)
+        plain = {"applicationId": "owner", "queue": "root.shared.owner"}
+        alone = [a_pod(f"owner-workers-{number}", labels=plain) for number in range(2)]
+        await scenario.create(gang if placement else alone)
+
+        async def victims() -> list[str]:
+            pods = [pod["metadata"] for pod in await scenario.pods() if "deletionTimestamp" in pod["metadata"]]
+            return [pod["name"] for pod in pods] if len(pods) == 2 else []
+
+        names = await scenario.eventually("two pods are being preempted", victims, SLOW_S)
+        await buys(scenario, running, "later", cpus=2 * NODE_CPUS)
+        for name in names:
+            await scenario.api.delete("pods", name, scenario.namespace, grace_s=0)
+        await are_bound(scenario, "owner-workers-0", "owner-workers-1")
+        assert running.cpus() == 2 * NODE_CPUS
 
 
 async def test_pods_beyond_the_quota_of_their_queue_buy_no_node(home: Cluster, open_scenario: OpenScenario) -> None:
