@@ -66,12 +66,12 @@ e2e: setup ## only the end-to-end tests
 	$(BIN)/python -m devcluster build
 	$(PYTEST) tests/e2e
 
-e2e-all: setup ## the end-to-end tests with the placement Reserve, then those of gangs with Atomic, Direct and Auto (ARGS as for test)
+e2e-all: setup ## the end-to-end tests with the placement Auto, then those of gangs with Reserve, Atomic and Direct (ARGS as for test)
 	$(BIN)/python -m devcluster build
-	MUSTER_GANG_PLACEMENT=Reserve $(PYTEST) tests/e2e
+	$(PYTEST) tests/e2e
+	MUSTER_GANG_PLACEMENT=Reserve $(PYTEST) -m gangs tests/e2e
 	MUSTER_GANG_PLACEMENT=Atomic $(PYTEST) -m gangs tests/e2e
 	MUSTER_GANG_PLACEMENT=Direct $(PYTEST) -m gangs tests/e2e
-	MUSTER_GANG_PLACEMENT=Auto $(PYTEST) -m gangs tests/e2e
 
 e2e-kind: setup ## image, chart and gangs on a kind cluster with real kubelets (KIND_CLUSTER_NAME uses one that is there, KIND_NODE_IMAGE, BASE, KEEP=1, ARGS)
 	$(BIN)/python -m tools.on_kind $(ARGS)

@@ -82,13 +82,11 @@ class Load:
 
     def _gang(self) -> dict[str, str]:
         group = {"name": "workers", "minMember": self.pods // self.gangs, "minResource": AMOUNTS}
-        found = {
+        return {
             f"{PREFIX}task-group-name": "workers",
             f"{PREFIX}task-groups": orjson.dumps([group]).decode(),
+            f"{PREFIX}schedulingPolicyParameters": f"gangPlacement={self.contender}",
         }
-        if self.contender is not Contender.RESERVE:
-            found[f"{PREFIX}schedulingPolicyParameters"] = f"gangPlacement={self.contender}"
-        return found
 
 
 @dataclass(slots=True)

@@ -5,6 +5,7 @@ An ask (REST: `requests`) or an allocation is an item here. `explain` shows an `
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
@@ -187,11 +188,23 @@ def explain(app: Json, queue: Json | None, waiting: Sequence[Json], pod: str = "
         pod=pod,
         status=_status_of_unknown_pod(app) if is_unknown else _status(app, bound, pending),
         bound=len(bound),
-        pending=1 if is_unknown else sum(item["pendingCount"] for item in pending),
+        pending=1 if is_unknown else _pending_count(pending),
         reasons=_for_unsatisfiable(app, _grouped(blocked)),
         preemption=_preemption_attempts(pending),
         ahead=list(waiting[:position]) if blocked else [],
         quota={} if queue is None else {key: queue[key] for key in ("maxResource", "allocatedResource", "headroom")},
+    )
+
+
+def _pending_count(pending: list[Json]) -> int:
+    """Number of pending pods. A member of an incomplete gang and the placeholder of its slot are one."""
+    counts: Counter[tuple[str, bool]] = Counter()
+    for item in pending:
+        counts[item["taskGroupName"], bool(item["placeholder"])] += item["pendingCount"]
+    groups = {group for group, _ in counts}
+    return sum(
+        counts[group, False] + counts[group, True] if not group else max(counts[group, False], counts[group, True])
+        for group in groups
     )
 
 

@@ -83,7 +83,9 @@ async def test_a_flood_of_placeholders_delays_no_other_tenant_and_ends_with_its_
     attack = await open_attack()
     groups = [(f"g{n}", sized(8, 100)) for n in range(100)]
     pod = annotated(
-        a_pod("flood", cpu="1m", labels={"applicationId": "flood"}), task_groups=task_groups(*groups, cpu="0")
+        a_pod("flood", cpu="1m", labels={"applicationId": "flood"}),
+        task_groups=task_groups(*groups, cpu="0"),
+        schedulingPolicyParameters="gangPlacement=Reserve",
     )
     pod["metadata"]["labels"]["queue"] = "root.tenant"
     await attack.user.create([pod])
@@ -102,7 +104,7 @@ async def test_a_flood_of_placeholders_delays_no_other_tenant_and_ends_with_its_
 async def test_a_huge_min_member_costs_nothing(open_attack: OpenAttack) -> None:
     """Two billion members in each placement: rejected, or waiting without any work per member."""
     attack = await open_attack()
-    for placement in ("Reserve", "Atomic", "Direct"):
+    for placement in ("Reserve", "Atomic", "Direct", "Auto"):
         pod = annotated(
             a_pod(f"huge-{placement.lower()}", cpu="1m", labels={"applicationId": f"huge-{placement}", **OWN_QUEUE}),
             task_groups=task_groups(("g", 2**31 - 1)),
@@ -191,6 +193,7 @@ async def test_a_namespace_deleted_during_placeholder_creation_leaves_nothing(
     pod = annotated(
         a_pod("doomed", cpu="1m", labels={"applicationId": "doomed", **OWN_QUEUE}),
         task_groups=task_groups(*((f"g{n}", members // 10) for n in range(10)), cpu="0"),
+        schedulingPolicyParameters="gangPlacement=Reserve",
     )
     await attack.user.create([pod])
     await attack.scenario.eventually("placeholders are being created", lambda: _has_placeholders(attack))

@@ -134,7 +134,11 @@ async def test_a_pod_with_a_copied_signature_is_not_a_placeholder(open_attack: O
     """Copies of a real placeholder under other names, owners and requests are ordinary pods, also after a restart."""
     attack = await open_attack()
     labels = {"applicationId": "own", "queue": "root.attacker"}
-    driver = annotated(a_pod("driver", cpu="100", labels=labels), task_groups=task_groups(("g", 2), cpu="1"))
+    driver = annotated(
+        a_pod("driver", cpu="100", labels=labels),
+        task_groups=task_groups(("g", 2), cpu="1"),
+        schedulingPolicyParameters="gangPlacement=Reserve",
+    )
     await attack.user.create([driver])
 
     async def placeholders() -> list[Json]:
@@ -175,7 +179,7 @@ async def test_an_application_id_of_another_namespace_does_not_affect_its_pods(o
         captor = annotated(
             a_pod(f"captor-{number}", cpu="100", labels={"applicationId": app, "queue": "root.attacker"}),
             task_groups=task_groups(("g", 3), cpu="100"),
-            schedulingPolicyParameters="gangSchedulingStyle=Hard placeholderTimeoutInSeconds=2",
+            schedulingPolicyParameters="gangSchedulingStyle=Hard placeholderTimeoutInSeconds=2 gangPlacement=Reserve",
         )
         await attack.user.create([captor])
     victims = [

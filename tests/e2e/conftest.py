@@ -38,7 +38,7 @@ BUSY = {"MUSTER_COMPARE_EVERY": "0.2"}
 """The states of operator and core are compared continuously, so that a scenario shows differences."""
 
 PLACEMENT_VARIABLE = "MUSTER_GANG_PLACEMENT"
-"""The default gang placement of this run: Reserve (unset), Atomic, Direct or Auto. Tests of placeholder pods, and of
+"""The default gang placement of this run: Auto (unset), Reserve, Atomic or Direct. Tests of placeholder pods, and of
 partial reservations, set the placement explicitly."""
 
 HERE = Path(__file__).parent
@@ -138,8 +138,8 @@ async def open_scenario(home: Cluster, request: pytest.FixtureRequest) -> AsyncI
 
 
 def placement_of_run() -> str:
-    """The default gang placement of this run."""
-    return os.environ.get(PLACEMENT_VARIABLE) or "Reserve"
+    """The default gang placement of this run for the scheduler name `muster`."""
+    return os.environ.get(PLACEMENT_VARIABLE) or "Auto"
 
 
 def with_pods() -> str:

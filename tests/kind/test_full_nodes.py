@@ -36,7 +36,7 @@ async def full_cluster_gang(namespace: Namespace, app: str, **more: object) -> t
 
 
 async def test_members_replace_placeholders_on_full_nodes_without_rejection(namespace: Namespace) -> None:
-    gang, each = await full_cluster_gang(namespace, "full")
+    gang, each = await full_cluster_gang(namespace, "full", placement="Reserve")
     await namespace.create(gang)
     await namespace.running(len(gang))
     free = await namespace.kind.free_cpu()

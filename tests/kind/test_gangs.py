@@ -18,9 +18,15 @@ ENFORCED = {"pod-security.kubernetes.io/enforce": "restricted"}
 
 @pytest.mark.parametrize("style", ["Soft", "Hard"])
 async def test_a_gang_of_two_groups_replaces_its_placeholders(style: str, namespace: Namespace) -> None:
-    await namespace.create(a_gang(f"spark-{style.lower()}", GROUPS, style=style))
+    await namespace.create(a_gang(f"spark-{style.lower()}", GROUPS, style=style, placement="Reserve"))
     await namespace.running(4)
     assert len(namespace.placeholders) == 4
+
+
+async def test_a_gang_without_a_placement_runs_without_any_placeholder(namespace: Namespace) -> None:
+    await namespace.create(a_gang("present", GROUPS, style="Hard"))
+    await namespace.running(4)
+    assert namespace.placeholders == set()
 
 
 async def test_a_direct_gang_runs_without_any_placeholder(namespace: Namespace) -> None:
@@ -30,7 +36,7 @@ async def test_a_direct_gang_runs_without_any_placeholder(namespace: Namespace) 
 
 
 async def test_a_finished_gang_releases_all_resources_including_unused_placeholders(namespace: Namespace) -> None:
-    gang = a_gang("short", [Group("workers", 3, cpu="100m", real=2)], style="Soft", timeout_s=600)
+    gang = a_gang("short", [Group("workers", 3, cpu="100m", real=2)], style="Soft", timeout_s=600, placement="Reserve")
     await namespace.create(running(pod, namespace.kind.image, "print('done')") for pod in gang)
 
     async def has_finished() -> bool:
@@ -43,7 +49,8 @@ async def test_a_finished_gang_releases_all_resources_including_unused_placehold
 
 async def test_a_hard_gang_without_free_resources_fails_after_the_timeout_with_a_reason(namespace: Namespace) -> None:
     slots, each = await namespace.block()
-    gang = a_gang("hard", [Group("workers", slots, cpu=f"{each}m", real=2)], style="Hard", timeout_s=10)
+    group = Group("workers", slots, cpu=f"{each}m", real=2)
+    gang = a_gang("hard", [group], style="Hard", timeout_s=10, placement="Reserve")
     await namespace.create(gang)
     await namespace.reserved(slots - 1)
 
@@ -66,15 +73,14 @@ async def members(namespace: Namespace) -> list[Json]:
 
 async def test_a_soft_gang_without_free_resources_continues_after_the_timeout(namespace: Namespace) -> None:
     slots, each = await namespace.block()
-    await namespace.create(
-        a_gang("large", [Group("workers", slots, cpu=f"{each}m", real=2)], style="Soft", timeout_s=5)
-    )
+    group = Group("workers", slots, cpu=f"{each}m", real=2)
+    await namespace.create(a_gang("large", [group], style="Soft", timeout_s=5, placement="Reserve"))
     await namespace.running(3)
 
 
 async def test_a_gang_runs_in_a_namespace_that_enforces_pod_security_restricted(open_namespace: OpenNamespace) -> None:
     namespace = await open_namespace(ENFORCED)
-    gang = a_gang("strict", GROUPS, style="Hard")
+    gang = a_gang("strict", GROUPS, style="Hard", placement="Reserve")
     await namespace.create(restricted(running(pod, namespace.kind.image)) for pod in gang)
     await namespace.running(4)
     assert len(namespace.placeholders) == 4

@@ -18,7 +18,8 @@ KILL_CORE = (
 async def half_reserved(namespace: Namespace) -> list[Json]:
     """Create a gang for all nodes while the pod `blocker` occupies one slot. Returns the bound placeholders."""
     slots, each = await namespace.block()
-    await namespace.create(a_gang("firm", [Group("workers", slots, cpu=f"{each}m")], style="Hard", timeout_s=600))
+    group = Group("workers", slots, cpu=f"{each}m")
+    await namespace.create(a_gang("firm", [group], style="Hard", timeout_s=600, placement="Reserve"))
     return await namespace.reserved(slots - 1)
 
 

@@ -19,7 +19,8 @@ CLUSTER_KINDS = (
 async def test_an_uninstall_keeps_only_user_pods(namespace: Namespace, kind: Kind, release: Release) -> None:
     assert await named_muster(), "there are objects to delete"
     slots, each = await namespace.block()
-    gang = a_gang("left", [Group("workers", slots, cpu=f"{each}m", real=2)], style="Hard", timeout_s=600)
+    group = Group("workers", slots, cpu=f"{each}m", real=2)
+    gang = a_gang("left", [group], style="Hard", timeout_s=600, placement="Reserve")
     await namespace.create(gang)
     await namespace.reserved(slots - 1)
     await release.uninstall()

@@ -20,7 +20,8 @@ async def reserving(namespace: Namespace, node: str) -> set[str]:
     """Create a gang of two for this node, where the pod `blocker` occupies one slot. Returns the placeholder names."""
     each = (await namespace.free_cpu())[node] // 2
     on_node = {"nodeSelector": {"kubernetes.io/hostname": node}}
-    gang = a_gang("waits", [Group("workers", 2, cpu=f"{each}m", extra=on_node)], style="Hard", timeout_s=600)
+    group = Group("workers", 2, cpu=f"{each}m", extra=on_node)
+    gang = a_gang("waits", [group], style="Hard", timeout_s=600, placement="Reserve")
     for pod in (blocker := a_pod("blocker", cpu=f"{each}m"), *gang):
         pod["spec"] |= on_node
     await namespace.create([blocker])

@@ -225,9 +225,10 @@ def _at_start(key: str, default: str, meaning: str) -> Setting:
 TIMEOUTS: Final = (
     _at_once(
         settings.GANG_PLACEMENT,
-        "Reserve",
-        "placement mode of gangs without `gangPlacement`: `Reserve`, `Atomic`, `Direct` or `Auto`; changes apply to "
-        "new gangs",
+        "",
+        "placement mode of gangs without `gangPlacement`: `Reserve`, `Atomic`, `Direct` or `Auto`. If empty: `Auto`; "
+        "`Reserve` for pods with the scheduler name `yunikorn`, and with `autoscaling.provisioningRequest`; changes "
+        "apply to new gangs",
     ),
     _at_start(
         settings.MEMBER_QUIET_PERIOD,

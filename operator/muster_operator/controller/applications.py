@@ -120,7 +120,7 @@ def _gang(ledger: Ledger, out: Outcome, pod: Pod) -> GangDefinition | None:
         or pod.ref.uid in ledger.resumed
     ):
         return None
-    found = read_gang(pod.membership.gang, ledger.settings.gang_placement)
+    found = read_gang(pod.membership.gang, ledger.settings.default_placement(pod.scheduler_name))
     if isinstance(found, GangProblem):
         if pod.node is None:
             reporting.post(out, pod.ref, messages.gang_ignored(found.message))

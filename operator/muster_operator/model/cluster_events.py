@@ -127,9 +127,9 @@ class KeysSeen(Struct, frozen=True, gc=False):
 
 
 class PlacementChosen(Struct, frozen=True, gc=False):
-    """The configured placement mode of gangs has changed. See docs/internals/semantics.md, 16."""
+    """The configured placement mode of gangs has changed; None = none is set. See docs/internals/semantics.md, 16."""
 
-    placement: Placement
+    placement: Placement | None
 
 
 StorageEvent = VolumeSeen | VolumeGone | ClaimSeen | ClaimGone | DriversSeen | AttachmentSeen | AttachmentGone

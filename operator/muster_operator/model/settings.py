@@ -38,13 +38,10 @@ class Settings:
     disable_gang: bool = False
     """``service.disableGangScheduling``: ignores task groups."""
 
-    gang_placement: Placement = Placement.RESERVE
+    gang_placement: Placement | None = None
     """``gang.placement``: placement mode of gangs that do not specify one (docs/internals/semantics.md, 16).
 
-    A change applies to new gangs.
-
-    ``Reserve`` is YuniKorn's, and best for autoscalers; ``Direct`` needs the fewest writes; ``Auto`` needs as few for
-    members that exist, and creates placeholder pods for the others."""
+    None = ``default_placement``. A change applies to new gangs."""
 
     member_quiet_s: float = 0.5
     """``gang.memberQuietPeriod``: an absent member of an ``Auto`` gang gets a placeholder pod if no member of the gang
@@ -93,6 +90,16 @@ class Settings:
 
     Longer than ``avoid_node_s``, so that the slot still exists when its node can be used again, and longer than the
     first back-offs of a Job (10, 20 and 40 s)."""
+
+    def default_placement(self, scheduler_name: str) -> Placement:
+        """The placement of gangs whose pods have this scheduler name and specify none.
+
+        For `yunikorn` it is YuniKorn's. ProvisioningRequests need the placeholders of all members.
+        """
+        if self.gang_placement is not None:
+            return self.gang_placement
+        is_reserve = scheduler_name == names.YUNIKORN or bool(self.provisioning_class)
+        return Placement.RESERVE if is_reserve else Placement.AUTO
 
 
 class Pattern(Protocol):

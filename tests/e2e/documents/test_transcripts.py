@@ -56,7 +56,7 @@ async def reader(open_scenario: OpenScenario, cluster: Cluster) -> AsyncIterator
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.skipif(placement_of_run() != "Reserve", reason="the examples show placeholders one by one")
+@pytest.mark.skipif(placement_of_run() != "Auto", reason="the examples show the default placement")
 async def test_lessons_and_quick_start_match_the_real_output_and_clean_up(
     reader: tuple[Scenario, Shell], subtests: pytest.Subtests
 ) -> None:

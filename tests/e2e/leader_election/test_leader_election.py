@@ -88,9 +88,10 @@ async def test_no_decision_is_lost_or_repeated_across_leader_changes(open_scenar
     await scenario.eventually("the second one writes", has_written)
     await second.operator.kill()
     await second.core.kill()
+    await scenario.create(a_gang("last", [Group("workers", 3)], timeout_s=600))
     await first.start()
     await leads(scenario, first)
-    await scenario.all_bound(36)
+    await scenario.all_bound(39)
     assert writers(scenario) == ["muster-0", "muster-1", "muster-0"]
 
 

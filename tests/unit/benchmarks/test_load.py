@@ -21,10 +21,11 @@ def test_a_muster_gang_is_defined_by_annotations() -> None:
     assert (group["name"], group["minMember"]) == (annotations[f"{PREFIX}task-group-name"], 20)
 
 
-def test_the_placement_is_set_unless_it_is_the_default() -> None:
+def test_the_placement_is_set() -> None:
+    """Whatever the default is."""
     key = f"{PREFIX}schedulingPolicyParameters"
-    assert GANG[Contender.DIRECT].pod(0)["metadata"]["annotations"][key] == "gangPlacement=Direct"
-    assert key not in GANG[Contender.RESERVE].pod(0)["metadata"]["annotations"]
+    for contender in (Contender.DIRECT, Contender.RESERVE, Contender.AUTO):
+        assert GANG[contender].pod(0)["metadata"]["annotations"][key] == f"gangPlacement={contender}"
 
 
 def test_a_kube_scheduler_gang_is_defined_by_a_pod_group() -> None:

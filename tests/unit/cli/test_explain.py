@@ -112,6 +112,13 @@ def test_a_waiting_gang_member_is_explained_by_its_placeholders(served: Served) 
     assert "placeholders of workers: " in served.run("explain", "big").stdout
 
 
+def test_a_member_and_the_placeholder_of_its_slot_are_one_pending_pod(served: Served) -> None:
+    served.scenario.gang(ApplicationAdded(an_application("big", gang=13, queue="root.b")), 13)
+    served.scenario.ask(an_ask("first", app="big", group="workers"), an_ask("other", app="big"))
+    assert explained(served, "big")["pending"] == 14
+    assert explained(served, "pod/first")["pending"] == 1
+
+
 def test_a_member_without_a_request_waits_for_the_reservation_of_its_gang(served: Served) -> None:
     served.scenario.gang(ApplicationAdded(an_application("big", gang=13, queue="root.b")), 13)
     app = json.loads(served.run("app", "big", "-o", "json").stdout)

@@ -41,7 +41,7 @@ from tests.unit.operator.model.signing import KEYS
 
 APP = AppId("dev/job")
 #: Two namespaces that share their application IDs, and the application `job` of both.
-SHARING = Settings(sharing_groups={"dev": "team", "other": "team"})
+SHARING = Settings(gang_placement=SETTINGS.gang_placement, sharing_groups={"dev": "team", "other": "team"})
 SHARED = AppId("@team/job")
 
 
@@ -49,7 +49,7 @@ SHARED = AppId("@team/job")
 class Driver:
     """A ledger with a fake clock. The test advances ``now``."""
 
-    ledger: Ledger = field(default_factory=lambda: Ledger(keys=KEYS))
+    ledger: Ledger = field(default_factory=lambda: Ledger(SETTINGS, keys=KEYS))
     now: float = 0.0
 
     def see(self, raw: Raw, **status: object) -> Outcome:

@@ -28,6 +28,7 @@ from muster_operator.model.commands import (
     SetCondition,
 )
 from muster_operator.model.ids import NodeName, PodUid
+from muster_operator.model.pods import Placement
 from muster_operator.model.settings import Settings
 from muster_operator.translate.gangs import placeholder_body
 from muster_operator.translate.nodes import read_namespace, read_node
@@ -35,7 +36,8 @@ from muster_operator.translate.pods import read_pod
 from tests.unit.operator.controller.objects import a_namespace, a_node
 
 Raw = dict[str, Any]
-SETTINGS = Settings()
+#: Most scenarios are about placeholder pods. A scenario of another placement sets it.
+SETTINGS = Settings(gang_placement=Placement.RESERVE)
 
 
 def seen(raw: Raw, settings: Settings = SETTINGS) -> PodSeen:

@@ -32,7 +32,7 @@ from muster_operator.model.settings import Settings
 from tests.unit.operator.controller.core import Core
 from tests.unit.operator.controller.driver import whole
 from tests.unit.operator.controller.index_checks import assert_counted
-from tests.unit.operator.controller.kubernetes import Kubernetes
+from tests.unit.operator.controller.kubernetes import SETTINGS, Kubernetes
 from tests.unit.operator.controller.state_comparison import Asking
 from tests.unit.operator.model.signing import KEYS
 
@@ -52,7 +52,7 @@ class Simulation:  # long: every move is a method on the same queues
 
     kubernetes: Kubernetes = field(default_factory=Kubernetes)
     core: Core = field(default_factory=Core)
-    ledger: Ledger = field(default_factory=lambda: Ledger(keys=KEYS))
+    ledger: Ledger = field(default_factory=lambda: Ledger(SETTINGS, keys=KEYS))
     now: float = 0.0
     streams: tuple[deque[CoreRequest], deque[CoreRequest], deque[CoreRequest]] = field(
         default_factory=lambda: (deque(), deque(), deque())
@@ -60,7 +60,7 @@ class Simulation:  # long: every move is a method on the same queues
     commands: deque[Command] = field(default_factory=deque)
     results: deque[Result] = field(default_factory=deque)
     asking: Asking | None = None
-    settings: Settings = field(default_factory=Settings)
+    settings: Settings = SETTINGS
     differences: list[Difference] = field(default_factory=list)
 
     def start(self) -> Simulation:

@@ -21,6 +21,8 @@ from muster_operator.model.core_responses import (
 )
 from muster_operator.model.ids import AppId, PodUid
 from muster_operator.model.pods import Placement
+from muster_operator.model.provisioning import CHECK_CAPACITY
+from muster_operator.model.settings import Settings
 from muster_operator.model.states import AppState
 from muster_si import keys
 from tests.unit.operator.controller.driver import APP, Driver, done, events, live, orders, requested_keys, whole
@@ -289,6 +291,34 @@ def test_the_configured_placement_applies_to_gangs_that_start_later() -> None:
     assert tag(driver.see(other)) == "Direct"
     named = gang_annotations(a_group(), parameters="gangPlacement=Atomic")
     assert tag(driver.see(a_pod("y0", app="named", annotations=named))) == "Atomic"
+
+
+@pytest.mark.parametrize(
+    "scheduler_name,settings,placement",
+    [
+        ("muster", Settings(), "Auto"),
+        ("yunikorn", Settings(), None),
+        ("muster", Settings(provisioning_class=CHECK_CAPACITY), None),
+        ("muster", Settings(gang_placement=Placement.RESERVE), None),
+        ("yunikorn", Settings(gang_placement=Placement.AUTO), "Auto"),
+        ("muster", Settings(gang_placement=Placement.AUTO, provisioning_class=CHECK_CAPACITY), "Auto"),
+    ],
+)
+def test_the_default_placement_depends_on_the_scheduler_name(
+    scheduler_name: str, settings: Settings, placement: str | None
+) -> None:
+    """Reserve has no tag."""
+    driver = live(settings=settings)
+    pod = a_member()
+    pod["spec"]["schedulerName"] = scheduler_name
+    assert tag(driver.see(pod)) == placement
+    assert len(creates(driver.accepted())) == (0 if placement else 2)
+
+
+def test_a_removed_setting_gives_the_default_placement() -> None:
+    driver = live()
+    driver.fact(PlacementChosen(None))
+    assert tag(driver.see(a_member())) == "Auto"
 
 
 def test_a_placement_that_is_chosen_while_no_session_is_live_is_kept() -> None:

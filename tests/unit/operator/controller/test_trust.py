@@ -18,7 +18,7 @@ from muster_operator.model.signing import SigningKeys
 from muster_operator.model.states import AppState
 from muster_si import keys
 from tests.unit.operator.controller.driver import APP, Driver, events, live, orders, requested_keys, whole
-from tests.unit.operator.controller.kubernetes import node_seen
+from tests.unit.operator.controller.kubernetes import SETTINGS, node_seen
 from tests.unit.operator.controller.objects import APP_ID, TASK_GROUP_NAME, Raw, a_container, a_node, a_pod
 from tests.unit.operator.controller.test_recovery import a_member, gathered, older, placeholder, recovered
 from tests.unit.operator.model.signing import KEYS, OTHER_KEYS, sign_outcome, sign_placeholder
@@ -203,7 +203,7 @@ def test_placeholders_are_created_only_when_keys_exist() -> None:
 
 def test_keys_received_after_the_pods_are_used_in_the_recovery() -> None:
     """A new leader reads the Secret while the pods are read already."""
-    driver = Driver(Ledger())
+    driver = Driver(Ledger(SETTINGS))
     for raw in (a_member("w0"), placeholder("ph0", nodeName="n1"), placeholder("ph1")):
         assert not driver.see(copy.deepcopy(raw))
     driver.fact(node_seen(a_node("n1")))

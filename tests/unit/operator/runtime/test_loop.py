@@ -37,6 +37,7 @@ from muster_operator.si.session import CoreLink
 from muster_operator.translate import objects
 from muster_si import keys, muster_pb2, si_pb2
 from tests.unit.operator.controller.driver import APP
+from tests.unit.operator.controller.kubernetes import SETTINGS
 from tests.unit.operator.controller.test_recovery import a_member, placeholder
 from tests.unit.operator.model.signing import KEYS, sign_binding
 from tests.unit.operator.si.scheduler import Peer
@@ -84,7 +85,7 @@ class Operator:
 
     def __post_init__(self) -> None:
         self.inbox = Inbox(self.metrics)
-        self.ledger = Ledger(keys=KEYS)
+        self.ledger = Ledger(SETTINGS, keys=KEYS)
         self.loop = Loop(self.ledger, self.inbox, self.commands.append, self.metrics, binds=self)
         self.loop.use_clock(lambda: self.clock_ahead_s)
         self.link = CoreLink(self.peer, Encoder("rm", "default"), parse({}), self.inbox, lambda: None)

@@ -212,7 +212,7 @@ def test_a_restarted_operator_continues_the_trace() -> None:
     before.tracer.close()
     assert before.names[-1] == "run"
 
-    after = Traced(Ledger(keys=before.ledger.keys))
+    after = Traced(Ledger(before.ledger.settings, keys=before.ledger.keys))
     after.ns = before.ns
     after.ledger.namespaces, after.ledger.nodes = before.ledger.namespaces, before.ledger.nodes
     after.see(a_pod("w0", app=APP, nodeName="n1"))
