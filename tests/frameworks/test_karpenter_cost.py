@@ -1,17 +1,16 @@
 """What Karpenter buys for 100 gangs, against what the gangs that may run use. `pytest -rP` prints the numbers.
 
-All gangs are created at once. A gang runs `RUN_S` from the moment that its last member has a node, as a training job
-that needs all its members, and is then deleted. Karpenter removes empty nodes. The instance types have 4, 8 and 16 CPUs
-at the same price per CPU, so the cost of a node is its CPUs times the seconds from the creation of its NodeClaim until
-it is gone, or until the last gang ends. The optimum is the sum of the CPUs of all members times the seconds that their
-gang runs.
+The gangs are created as fast as the API server allows. A gang runs `RUN_S` from the moment that its last member has a
+node, as a training job that needs all its members, and is then deleted. Karpenter removes empty nodes. The instance
+types have 4, 8 and 16 CPUs at the same price per CPU, so the cost of a node is its CPUs times the seconds from the
+creation of its NodeClaim until it is gone, or until the last gang ends. The optimum is the sum of the CPUs of all
+members times the seconds that their gang runs.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -24,7 +23,7 @@ from devcluster.errors import ConditionNotMet
 from devcluster.waiting import until
 from tests.e2e.configuration import a_queue, queue_file
 from tests.e2e.conftest import OpenScenario
-from tests.e2e.manifests import Group, a_gang
+from tests.e2e.manifests import Group, a_gang, is_placeholder
 from tests.e2e.scenario import Scenario
 from tests.frameworks import karpenter
 from tests.frameworks.karpenter import Karpenter, cpus_of
@@ -33,8 +32,10 @@ GANGS = 100
 SIZES = (4, 8, 16)
 RUN_S = 120.0
 DEADLINE_S = 500.0
-EVERY_S = 1.0
-"""Seconds between two looks at the pods. A gang counts as complete from the first look that finds it so."""
+WRITERS = 4
+"""Gangs that are created at the same time."""
+EVERY_S = 0.5
+"""Seconds between two looks at the gangs that have run long enough."""
 EMPTY_FOR = "5s"
 """Karpenter removes a node that was empty for this time."""
 MOST = 1.1
@@ -92,27 +93,35 @@ class Load:
     nodes: dict[str, set[str]] = field(default_factory=dict)
     until: float = 0.0
 
+    async def watch(self) -> None:
+        """Record the members with a node. Runs until it is cancelled."""
+        bound: dict[str, set[str]] = {}
+        async for _, pod in self.scenario.api.watch("pods", self.scenario.namespace):
+            node, name = pod["spec"].get("nodeName"), pod["metadata"]["labels"].get("applicationId", "")
+            if not node or is_placeholder(pod) or name not in self.gangs:
+                continue
+            self.nodes.setdefault(name, set()).add(node)
+            members = bound.setdefault(name, set())
+            members.add(pod["metadata"]["name"])
+            if len(members) == self.gangs[name].members:
+                self.complete.setdefault(name, time.monotonic())
+
     async def is_over(self) -> bool:
-        """Look at the pods once, and end gangs. Returns whether all gangs of the open queue have ended."""
-        counts: Counter[str] = Counter()
-        for pod in await self.scenario.bound():
-            gang = pod["metadata"]["labels"]["applicationId"]
-            counts[gang] += 1
-            self.nodes.setdefault(gang, set()).add(pod["spec"]["nodeName"])
+        """End the gangs that have run long enough. Returns whether all gangs of the open queue have ended."""
         self.until = time.monotonic()
-        for name, count in counts.items():
-            if count == self.gangs[name].members:
-                self.complete.setdefault(name, self.until)
-        for name, since in self.complete.items():
-            if name not in self.ended and self.until >= since + RUN_S and self.gangs[name].queue == OPEN:
-                await self._end(name)
+        over = [
+            name
+            for name, since in self.complete.items()
+            if name not in self.ended and self.until >= since + RUN_S and self.gangs[name].queue == OPEN
+        ]
+        await asyncio.gather(*map(self._end, over))
         return sum(gang.queue == OPEN for gang in self.gangs.values()) == len(self.ended)
 
     async def _end(self, name: str) -> None:
         names = (f"{name}-workers-{number}" for number in range(self.gangs[name].members))
         space = self.scenario.namespace
         await asyncio.gather(*(self.scenario.api.delete("pods", pod, space, grace_s=0) for pod in names))
-        self.ended[name] = self.until = time.monotonic()
+        self.ended[name] = self.until = max(time.monotonic(), self.until)
 
     def end_of(self, gang: str) -> float:
         """When it ended."""
@@ -135,6 +144,7 @@ class Bought:
 
     `created`: until Karpenter reported the node as ready. `waiting`: from then until the first gang on it was complete.
     `used`: until the last gang on it ended. `empty`: until the node was gone, or the last gang of the load ended.
+    `steps`: seconds since the first pod was created, ascending; the first, the median and the last are printed.
     """
 
     nodes: int
@@ -146,6 +156,7 @@ class Bought:
     waiting: float = 0.0
     used: float = 0.0
     empty: float = 0.0
+    steps: dict[str, list[float]] = field(default_factory=dict)
 
     @property
     def cost(self) -> float:
@@ -156,22 +167,40 @@ class Bought:
         """One line."""
         parts = {"created": self.created, "waiting": self.waiting, "used": self.used, "empty": self.empty}
         shares = ", ".join(f"{part} {seconds / self.optimum:.3f}" for part, seconds in parts.items())
+        steps = ", ".join(
+            f"{step} {at[0]:.0f}, {at[len(at) // 2]:.0f}, {at[-1]:.0f}" for step, at in self.steps.items()
+        )
         nodes = f"{self.nodes} nodes ({self.unused} unused), {self.cpus} CPUs for {self.wanted:g}"
-        return f"{nodes}; optimum {self.optimum:.0f} CPU seconds, cost {self.cost:.3f}: {shares}"
+        return f"{nodes}; optimum {self.optimum:.0f} CPU seconds, cost {self.cost:.3f}: {shares}; {steps}"
 
 
 async def bought_for(
     gangs: list[Gang], scenario: Scenario, running: Karpenter, placement: str = "", scheduler: str = "muster"
 ) -> Bought:
     """Create the gangs, let them run, and return what was bought."""
-    load = Load(scenario, {gang.name: gang for gang in gangs})
-    await scenario.create(pod for gang in gangs for pod in gang.pods(placement, scheduler))
+    load, start = Load(scenario, {gang.name: gang for gang in gangs}), time.monotonic()
+
+    async def create(some: list[Gang]) -> float:
+        for gang in some:
+            await scenario.create(gang.pods(placement, scheduler))
+        return time.monotonic()
+
+    watching = asyncio.create_task(load.watch())
     try:
+        created = max(await asyncio.gather(*(create(gangs[number::WRITERS]) for number in range(WRITERS))))
         await until("the gangs have run", load.is_over, DEADLINE_S, every_s=EVERY_S)
     except ConditionNotMet as error:
         raise AssertionError(f"{error}\n{await scenario.report()}") from None
+    finally:
+        watching.cancel()
     wanted = sum(load.gangs[name].members * load.gangs[name].cpu for name in load.complete)
     found = Bought(len(running.bought), running.cpus(), wanted, load.optimum())
+    found.steps = {
+        "pods created": [created - start],
+        "nodes ready": sorted(ready - start for ready in running.ready.values()),
+        "gangs complete": sorted(complete - start for complete in load.complete.values()),
+        "gangs ended": sorted(ended - start for ended in load.ended.values()),
+    }
     for name, claim in running.bought.items():
         cpus, since, use = cpus_of(claim), running.since[name], load.use_of(claim["status"].get("nodeName", ""))
         gone = min(running.until.get(name, load.until), load.until)
@@ -199,7 +228,6 @@ async def test_the_cost_of_the_nodes_of_100_gangs(
     may_run = [gang for gang in gangs if gang.queue == OPEN]
     assert found.wanted == sum(gang.members * gang.cpu for gang in may_run) + 4 * IN_QUOTA * (mix is half_blocked)
     assert found.cpus <= MOST * found.wanted
-    assert found.unused == 0
     assert found.cost <= MOST_SECONDS
 
 
