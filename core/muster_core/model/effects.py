@@ -138,7 +138,7 @@ class SchedulingState(StrEnum):
 class SchedulingStateChanged:
     """Message UpdateContainerSchedulingStateRequest, sent only on a change. `reason_kind`: kind of the failure.
 
-    `preemption_node`: the node on which victims are being released for the request; None = none. `are_slots_over`: an
+    `preemption_node`: the node on which victims are being released for the request; None = none. `slots_timed_out`: an
     Auto gang reserves nothing for absent members of a task group any more.
     """
 
@@ -149,7 +149,7 @@ class SchedulingStateChanged:
     reason: str
     reason_kind: ReasonKind | None = None
     preemption_node: NodeId | None = None
-    are_slots_over: bool = False
+    slots_timed_out: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -181,7 +181,7 @@ def report_slots_over(partition: Partition, app: Application) -> None:
         key = virtual_placeholder_key(app.id, member.group)
         text = "absent members have no reservation any more"
         scheduled = SchedulingState.SCHEDULED
-        change = SchedulingStateChanged(partition.rm, app.id, key, scheduled, text, are_slots_over=True)
+        change = SchedulingStateChanged(partition.rm, app.id, key, scheduled, text, slots_timed_out=True)
         partition.outbox.state(change)
 
 

@@ -132,9 +132,9 @@ def schedule_individually(partition: Partition, app: Application, ask: Ask) -> N
 
 
 def end_individual(partition: Partition, app: Application, ended: Allocation) -> bool:
-    """Returns whether the slot of a placeholder that has ended is used, because its replacement was given up.
+    """Returns whether a member that was scheduled individually has used the slot of the ended placeholder.
 
-    A member that still waits can take the slot now.
+    If the member still waits, it can take the slot now.
     """
     key = app.gang.given_up_replacements.pop(ended.id, None)
     ask = app.asks.get(key) if key is not None else None

@@ -41,7 +41,7 @@ def scheduling_states(changes: Sequence[SchedulingStateChanged]) -> muster_pb2.C
 
 
 def _kind(change: SchedulingStateChanged) -> str:
-    return keys.REASON_TIMED_OUT if change.are_slots_over else change.reason_kind or ""
+    return keys.REASON_TIMED_OUT if change.slots_timed_out else change.reason_kind or ""
 
 
 def autoscaling(found: Iterable[Outstanding]) -> muster_pb2.AutoScalingMetrics:

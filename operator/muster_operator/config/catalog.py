@@ -226,9 +226,9 @@ TIMEOUTS: Final = (
     _at_once(
         settings.GANG_PLACEMENT,
         "",
-        "placement mode of gangs without `gangPlacement`: `Reserve`, `Atomic`, `Direct` or `Auto`. If empty: `Auto`; "
-        "`Reserve` for pods with the scheduler name `yunikorn`, and with `autoscaling.provisioningRequest`; changes "
-        "apply to new gangs",
+        "placement mode of gangs without `gangPlacement`: `Reserve`, `Atomic`, `Direct` or `Auto`. If empty: `Reserve` "
+        "for pods with the scheduler name `yunikorn` or if `autoscaling.provisioningRequest` is set, otherwise `Auto`. "
+        "Changes apply to new gangs",
     ),
     _at_start(
         settings.MEMBER_QUIET_PERIOD,

@@ -21,7 +21,7 @@ STUCK_S = 121
 
 def over(effects: list[Effect]) -> list[str]:
     """Return the task groups that were reported to have no slots for absent members any more."""
-    return [one.key for one in effects if isinstance(one, SchedulingStateChanged) and one.are_slots_over]
+    return [one.key for one in effects if isinstance(one, SchedulingStateChanged) and one.slots_timed_out]
 
 
 # -- a replacement that was given up -------------------------------------------
