@@ -110,7 +110,7 @@ def _report_own(partition: Partition, app: Application, spec: AllocationSpec, no
         return
     if waiting is not None:
         ledger.unlink(partition, app, spec.key)
-        slots.forget_individual(app, waiting)
+        slots.forget_given_up_replacement(app, waiting)
         slots.request_again(partition, app, waiting.spec)
         ledger.remove_ask(partition, app, waiting, Detail.REQUEST_ALLOC, repeated=True)
     has_slot = gangs.release_virtual_placeholders(partition, app, spec, now_ns)
@@ -166,7 +166,7 @@ def end_allocation(
         ledger.wait_again(partition, app, ask, as_usual=True)
         partition.note(Notice.REQUEST, ask.spec.key, reference=app.id, message=TOO_LARGE)
     was = allocation.releasing
-    is_used = slots.end_individual(partition, app, allocation) or node_removed or is_smaller
+    is_used = slots.end_given_up_replacement(partition, app, allocation) or node_removed or is_smaller
     is_unused = was in (None, Termination.PLACEHOLDER_REPLACED) and not is_used
     if is_unused and slots.keep_reserved(partition, app, allocation, now_ns):
         return

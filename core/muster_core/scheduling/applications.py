@@ -157,7 +157,7 @@ def _forget(partition: Partition, app: Application, ask: Ask, why: Detail) -> No
     If it is in a replacement, its placeholder still ends (docs/internals/semantics.md, rule 14).
     """
     ledger.unlink(partition, app, ask.spec.key)
-    slots.forget_individual(app, ask)
+    slots.forget_given_up_replacement(app, ask)
     slots.request_again(partition, app, ask.spec)
     ledger.remove_ask(partition, app, ask, why, repeated=True)
     partition.requeue_one(app)

@@ -145,10 +145,9 @@ def last_virtual_ask(app: Application, group: TaskGroup) -> Ask | None:
 def drop_virtual_placeholder(partition: Partition, app: Application, asked: Ask) -> None:
     """Removes one virtual placeholder from a pending request."""
     if asked.left == 1:
-        ledger.remove_ask(partition, app, asked, Detail.REQUEST_ALLOC)
-        # After a split, other requests of the group may still be pending.
-        if last_virtual_ask(app, asked.spec.group) is None:
+        if len(app.gang.asked_virtual[asked.spec.group]) == 1:  # more after a split
             report_withdrawn(partition, app, asked)
+        ledger.remove_ask(partition, app, asked, Detail.REQUEST_ALLOC)
     else:
         asked.left -= 1
         partition.node_demand.lower(app, asked)
@@ -168,7 +167,10 @@ def _held(app: Application, group: TaskGroup, node: NodeId) -> Allocation | None
 
 
 def report_withdrawn(partition: Partition, app: Application, asked: Ask) -> None:
-    """Reports SCHEDULED for a removed placeholder request, if a reason for waiting was reported before."""
+    """Reports SCHEDULED for a placeholder request, if a reason for waiting was reported before.
+
+    To be called before the request is removed, because its node reservation, which may be the reason, goes with it.
+    """
     if asked.reported_kind is not None:
         text = "no longer waiting for a reservation"
         change = SchedulingStateChanged(partition.rm, app.id, asked.spec.report_key, SchedulingState.SCHEDULED, text)
@@ -429,8 +431,8 @@ def _drop_asks(
     for ask in gone:
         if ask.spec.placeholder and not given_up:
             app.gang.groups[ask.spec.group].timed_out += ask.left
-        ledger.remove_ask(partition, app, ask, Detail.REQUEST_CANCEL if given_up else Detail.REQUEST_TIMEOUT)
         if ask.spec.is_virtual:
             report_withdrawn(partition, app, ask)
-        else:
+        ledger.remove_ask(partition, app, ask, Detail.REQUEST_CANCEL if given_up else Detail.REQUEST_TIMEOUT)
+        if not ask.spec.is_virtual:
             answer.released_asks.append(AskRelease(partition.id, app.id, ask.spec.key, Termination.TIMEOUT, why))

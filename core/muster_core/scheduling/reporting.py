@@ -105,7 +105,7 @@ def _note_gang(partition: Partition, app: Application, kind: AskClass, reason: R
         return
     if SCHEDULING_STATES[reason] is SchedulingState.FAILED:
         app.gang.unschedulable_ns = app.gang.unschedulable_ns or partition.node_demand.now_ns
-    elif reason in _QUOTAS:
+    elif reason is not ReasonKind.RESERVED:
         app.gang.unschedulable_ns = 0
 
 

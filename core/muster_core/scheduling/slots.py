@@ -131,7 +131,7 @@ def schedule_individually(partition: Partition, app: Application, ask: Ask) -> N
         app.gang.given_up_replacements[placeholder] = ask.spec.key
 
 
-def end_individual(partition: Partition, app: Application, ended: Allocation) -> bool:
+def end_given_up_replacement(partition: Partition, app: Application, ended: Allocation) -> bool:
     """Returns whether a member that was scheduled individually has used the slot of the ended placeholder.
 
     If the member still waits, it can take the slot now.
@@ -144,7 +144,7 @@ def end_individual(partition: Partition, app: Application, ended: Allocation) ->
     return key is not None and ask is None
 
 
-def forget_individual(app: Application, ask: Ask) -> None:
+def forget_given_up_replacement(app: Application, ask: Ask) -> None:
     """The request is removed. If it is scheduled individually, its slot is free again."""
     if ask.given_up_for is not None:
         app.gang.given_up_replacements.pop(ask.given_up_for, None)

@@ -51,9 +51,9 @@ class ServerStream:
     async def run(self, first: bytes | None, farewell_s: float) -> Ending:
         """Tells the client that the stream is bound, serves until the session ends, and returns how it ended.
 
-        `first` is a request that was read already. The connection can break before the first message, so everything
-        that follows `attach` ends the session when it fails. The rest of the outbox is sent for up to `farewell_s` if
-        the ending requires it, and always on the callback stream, which may contain the reason.
+        `first` is a request that was read already. The connection can break before the first message; that ends the
+        session too. The rest of the outbox is sent for up to `farewell_s` if the ending requires it, and always on the
+        callback stream, which may contain the reason.
         """
         over = self._session.over
         tasks: list[asyncio.Task[None]] = []

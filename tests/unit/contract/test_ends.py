@@ -114,22 +114,20 @@ async def test_a_broken_connection_is_reported_on_both_sides(socket: Socket, pro
 class Unconfirmed:
     """The context of a stream whose client is gone before it gets the initial metadata."""
 
-    def __init__(self) -> None:
-        self.is_sending = asyncio.Event()
+    def __init__(self, error: BaseException) -> None:
+        self._error = error
 
     async def send_initial_metadata(self, _: object) -> None:
-        self.is_sending.set()
-        await asyncio.get_running_loop().create_future()
+        raise self._error
 
 
-async def test_a_connection_that_breaks_before_its_stream_is_confirmed_ends_the_session() -> None:
-    session, context = ServerSession("rm", "a session", SETTINGS), Unconfirmed()
+@pytest.mark.parametrize("error", [asyncio.CancelledError(), grpc.aio.BaseError()], ids=["cancelled", "broken"])
+async def test_a_connection_that_breaks_before_its_stream_is_confirmed_ends_the_session(error: BaseException) -> None:
+    """The handler is cancelled, or gRPC raises an error."""
+    session, context = ServerSession("rm", "a session", SETTINGS), Unconfirmed(error)
     stream = ServerStream(Scheduler(), StreamKind.NODE, session, _nothing(), cast(Context, context))
-    serving = asyncio.create_task(stream.run(None, farewell_s=0.0))
-    await context.is_sending.wait()
-    serving.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await serving
+    with pytest.raises(type(error)):
+        await stream.run(None, farewell_s=0.0)
     assert session.over.result() is CONNECTION_BROKE
 
 

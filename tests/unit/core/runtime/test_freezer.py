@@ -45,12 +45,26 @@ class Cycle:
 
 def test_garbage_of_an_earlier_recovery_is_collected() -> None:
     freezer = GarbageCollectorFreezer(is_on=True)
+    freezer.registered()
     garbage = Cycle()
     left = weakref.ref(garbage)
     freezer.recovered()
     del garbage
     gc.collect()
     assert left() is not None
+    freezer.registered()
+    freezer.recovered()
+    assert left() is None
+
+
+def test_garbage_of_an_interrupted_first_recovery_is_collected() -> None:
+    freezer = GarbageCollectorFreezer(is_on=True)
+    freezer.registered()
+    garbage = Cycle()
+    left = weakref.ref(garbage)
+    freezer.count(5_000)
+    del garbage
+    freezer.registered()
     freezer.recovered()
     assert left() is None
 

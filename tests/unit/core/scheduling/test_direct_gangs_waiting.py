@@ -167,6 +167,16 @@ def test_a_guaranteed_gang_preempts_for_all_placeholders_and_reports_once() -> N
     assert len(placed(scenario.ask(*members(2, "poor")))) == 2
 
 
+def test_a_direct_gang_that_is_given_up_while_victims_terminate_is_no_longer_reported_as_waiting() -> None:
+    scenario = Scenario(guarded(), nodes=1)
+    scenario.send(ApplicationAdded(an_application("rich")))
+    scenario.ask(*(an_ask(f"r{index}", app="rich") for index in range(4)))
+    scenario.send(a_gang(2, "poor", queue="root.b", wait_s=20))
+    assert waits(scenario.wait(5))["poor/workers"][0] == "RESERVED"
+    changes = [one for one in scenario.wait(20) if isinstance(one, SchedulingStateChanged)]
+    assert [one.state for one in changes if one.key == "poor/workers"] == ["SCHEDULED"]
+
+
 def test_a_direct_gang_waits_for_nodes_again_after_its_preemption_was_cancelled() -> None:
     scenario = Scenario(guarded(), nodes=1)
     scenario.send(ApplicationAdded(an_application("rich")))
