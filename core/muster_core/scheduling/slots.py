@@ -44,12 +44,18 @@ def has_slot(partition: Partition, app: Application, spec: AskSpec) -> bool:
 
 def _reserved_slot(partition: Partition, app: Application, spec: AskSpec) -> Allocation | None:
     """Returns a virtual placeholder on a node that the pod may use, or None."""
+    allowed, rows = node_properties.allowed(spec.constraints, partition.nodes), partition.nodes.rows
+    too_small = None  # the slots of a task group usually share one object
     for node, names in app.gang.live_virtual_on.get(spec.group, {}).items():
-        if node in spec.avoid or not _allows(partition, spec, node):
+        if node in spec.avoid or not allowed.item(rows.row(node)):
             continue
         for identity in names:
-            if app.allocations[identity].spec.resources.covers(spec.resources):
-                return app.allocations[identity]
+            slot = app.allocations[identity]
+            if slot.spec.resources is too_small:
+                continue
+            if slot.spec.resources.covers(spec.resources):
+                return slot
+            too_small = slot.spec.resources
     return None
 
 
