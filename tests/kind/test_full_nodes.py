@@ -19,7 +19,7 @@ REPLACEMENTS, MEMBERS_A_NODE = 200, 10
 
 def a_job(name: str, group: Group) -> Json:
     """A Job whose pods are the gang. A failed pod is kept and counted."""
-    pod = a_member(name, group.name, name, [group], "gangSchedulingStyle=Hard")
+    pod = a_member(name, group.name, name, [group], "gangSchedulingStyle=Hard gangPlacement=Reserve")
     metadata = {"labels": pod["metadata"]["labels"], "annotations": pod["metadata"]["annotations"]}
     template = {"metadata": metadata, "spec": pod["spec"]}
     spec = {"parallelism": group.members, "completions": group.members, "backoffLimit": 0, "template": template}
