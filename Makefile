@@ -52,12 +52,12 @@ check: setup .venv/.docs ## style, format, types, layers, generated code, docume
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/python -m tools.proto --check
 	$(BIN)/python -m tools.workflows
-	$(BIN)/pytest -q -n 0 tests/unit/repo/test_language.py
+	$(BIN)/pytest -q -n 2 tests/unit/repo
 	$(BIN)/python -m mkdocs build --strict --quiet
 
 test: check ## the checks, then all tests: units in seconds, end to end on a local control plane (ARGS="-k name" chooses; ARGS="-n0 --pdb" stays in one process)
 	$(BIN)/python -m devcluster build
-	$(BIN)/pytest -n 3 --ignore tests/unit/repo/test_language.py $(ARGS) tests/unit tests/conformance tests/install tests/e2e tests/attacks
+	$(BIN)/pytest -n 3 --ignore tests/unit/repo $(ARGS) tests/unit tests/conformance tests/install tests/e2e tests/attacks
 
 test-py: setup | $(UV) ## unit and contract tests on every CPython from 3.11 up that is here, each in an environment of its own (PYTHONS="3.12 3.13" chooses; ARGS as for test)
 	$(BIN)/python -m tools.pythons --uv $(UV) $(foreach version,$(PYTHONS),--python $(version)) $(ARGS)
