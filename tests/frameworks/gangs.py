@@ -37,14 +37,19 @@ async def is_reserved_first(
 ) -> list[Json]:
     """Wait until the members of all groups are bound; before the first of them, all placeholders were bound.
 
-    In an Auto or Direct gang, no write shows the reservation. ``groups``: the number of members of each task group. The
-    webhook gave every pod its user, and its scheduler unless the framework did. Returns the members.
+    The reservation of an Auto or Direct gang is seen in its event. ``groups``: the number of members of each task
+    group. The webhook gave every pod its user, and its scheduler unless the framework did. Returns the members.
     """
     pods = await members_bound(scenario, app, groups)
     for pod in pods:
         assert pod["spec"]["schedulerName"] == scheduler, pod["metadata"]["name"]
         assert f"{PREFIX}user.info" in pod["metadata"]["annotations"], pod["metadata"]["name"]
     if scheduler == "muster" and placement_of_run() not in WITH_PODS:
+
+        async def is_reported() -> bool:
+            return has_reservation_event(await scenario.events(), pods, sum(groups.values()))
+
+        await scenario.eventually("the gang was reserved", is_reported)
         return pods
     names = {pod["metadata"]["name"] for pod in pods}
 
@@ -57,6 +62,13 @@ async def is_reserved_first(
     first = min(bound.index(name) for name in names)
     assert len([name for name in bound[:first] if name.startswith(f"tg-{app[:20].lower()}")]) == sum(groups.values())
     return pods
+
+
+def has_reservation_event(events: Sequence[Json], pods: Sequence[Json], members: int) -> bool:
+    """Whether an event on one of the pods says that this many members were reserved together."""
+    names = {pod["metadata"]["name"] for pod in pods}
+    text = f"All {members} members are reserved"
+    return any(event["message"] == text and event["involvedObject"]["name"] in names for event in events)
 
 
 async def members_bound(scenario: Scenario, app: str, groups: Mapping[str, int]) -> list[Json]:

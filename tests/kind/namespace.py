@@ -94,6 +94,10 @@ class Namespace:
 
         return await self.eventually(f"{count} placeholders are bound", are_bound)
 
+    async def events(self) -> list[Json]:
+        """The events of the namespace, also those on deleted pods."""
+        return await self.api.find("events", self.name)
+
     async def wait_for_warning(self, pod: str, *texts: str) -> None:
         """Wait for a Warning event on the pod whose message contains all texts."""
 
@@ -135,7 +139,7 @@ class Namespace:
         parts = [f"=== pods of {self.name} ==="]
         parts += [_pod_line(pod) for pod in await self.api.find("pods", self.name)]
         parts += [f"=== free: {await self.kind.free_cpu()} ===", "=== events ==="]
-        for event in await self.api.find("events", self.name):
+        for event in await self.events():
             parts.append(
                 f"{event['type']:8} {event['reason']:20} {event['involvedObject'].get('name')} {event.get('message')}"
             )

@@ -20,4 +20,4 @@ PUBLISHED = "pytorch/pytorch:2.6.0-cuda12.4-cudnn9-runtime"
 async def test_two_ranks_compute_the_same_sum(kind: Kind, namespace: Namespace, tmp_path: Path) -> None:
     async with loaded(kind, "pytorch") as image:
         await typed(namespace, "pytorch.md", {PUBLISHED: image}, tmp_path)
-    assert len(reserved_first(namespace, "allreduce", {"rank": 2})) == 2
+    assert len(await reserved_first(namespace, "allreduce", {"rank": 2})) == 2

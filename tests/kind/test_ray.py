@@ -57,4 +57,4 @@ async def kuberay(kind: Kind, release: Release, tmp_path: Path) -> AsyncIterator
 async def test_a_ray_job_trains_on_two_workers(kind: Kind, namespace: Namespace, tmp_path: Path) -> None:
     async with loaded(kind, "ray") as image:
         await typed(namespace, "ray.md", {"rayproject/ray:2.46.0": image}, tmp_path)
-    assert len(reserved_first(namespace, "rayjob-train", GANG, scheduler="yunikorn")) == sum(GANG.values())
+    assert len(await reserved_first(namespace, "rayjob-train", GANG, scheduler="yunikorn")) == sum(GANG.values())

@@ -26,9 +26,10 @@ async def test_spark_submit_counts_primes_with_and_without_dynamic_allocation(
     async with loaded(kind, "spark") as image:
         await typed(namespace, "spark.md", {"spark:4.0.1": image}, tmp_path)
 
-    assert Counter(map(group_of, reserved_first(namespace, app_with(namespace, "primes-driver"), GANG))) == GANG
+    pods = await reserved_first(namespace, app_with(namespace, "primes-driver"), GANG)
+    assert Counter(map(group_of, pods)) == GANG
 
-    pods = reserved_first(namespace, app_with(namespace, "primes-dynamic-driver"), GANG)
+    pods = await reserved_first(namespace, app_with(namespace, "primes-dynamic-driver"), GANG)
     found = Counter(map(group_of, pods))
     assert found["spark-driver"] == 1
     assert found["spark-executor"] > GANG["spark-executor"], "Spark added executors"
