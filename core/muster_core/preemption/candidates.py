@@ -1,10 +1,12 @@
 """Candidates for preemption, and filters that preemption can resolve.
 
-Candidates are ordered: pods that did not opt out first, originators last; then lower priority, then members whose gang
-stays complete without them, then smaller and younger pods. For filters that depend on pods on the node, all candidates
-are removed and added back one by one while the pod still fits.
+Candidates are ordered: pods that are terminating first, because nothing more is lost with them (a core that restarts
+during a preemption selects the same victims again); pods that did not opt out before those that did, originators last;
+then lower priority, then members whose gang stays complete without them, then smaller and younger pods. For filters
+that depend on pods on the node, all candidates are removed and added back one by one while the pod still fits.
 
-Differs: victims are also ordered by priority, gang and size; YuniKorn orders them by opt-out, originator and age only.
+Differs: victims are also ordered by termination, priority, gang and size; YuniKorn orders them by opt-out, originator
+and age only.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from itertools import islice
 from typing import Final
 
 from muster_core.model.config import PreemptionPolicy
+from muster_core.model.constraints import TERMINATING
 from muster_core.model.ids import ApplicationId, NodeId, QueuePath, TaskGroup
 from muster_core.model.resources import NOTHING, Resources
 from muster_core.placement import node_search
@@ -37,7 +40,7 @@ _TRIED: Final = 8
 
 #: What the gang of a candidate loses: a member it can spare, a member of an incomplete gang, or its completeness.
 _FREE, _LOST, _WHOLE = 0, 1, 2
-_Key = tuple[bool, bool, int, int, int, int, int, float, bool, int, int, int]
+_Key = tuple[bool, bool, bool, int, int, int, int, int, float, bool, int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,19 +65,24 @@ class Candidate:
         return self.allocation.spec.resources
 
     @property
+    def is_terminating(self) -> bool:
+        """Whether its pod is being deleted anyway."""
+        return is_terminating(self.allocation)
+
+    @property
     def is_protected(self) -> bool:
         """Whether it opted out of preemption or is the originator of its application."""
-        return self.key[0] or self.key[1]
+        return self.key[1] or self.key[2]
 
     @property
     def priority(self) -> int:
         """Priority as the nearest common queue of victim and request sees it."""
-        return self.key[2]
+        return self.key[3]
 
     @property
     def breaks_gang(self) -> bool:
         """Whether a complete gang would lose a required member."""
-        return self.key[4] == _WHOLE
+        return self.key[5] == _WHOLE
 
 
 def victim_leaves(root: Queue, amount: Resources, but: Iterable[QueuePath]) -> list[Queue]:
@@ -161,6 +169,11 @@ def is_eligible(allocation: Allocation, amount: Resources) -> bool:
     return any(map(allocation.spec.resources.__getitem__, amount))
 
 
+def is_terminating(allocation: Allocation) -> bool:
+    """Whether the pod of the allocation is being deleted."""
+    return TERMINATING in allocation.spec.tags
+
+
 def sides(leaf: Queue, other: Queue) -> tuple[list[Queue], list[Queue]]:
     """Returns the paths of two leaves, each up to below their nearest common queue."""
     above = {queue.path for queue in other.path_up}
@@ -189,7 +202,7 @@ class Ranking:
         tier, size, number = self._gang(app, spec.group) if app.spec.is_gang else (_FREE, 0, 0)
         cost = self._cost(spec.resources)
         key = (
-            *(not spec.allow_preempt_self, spec.originator, seen, spec.priority),
+            *(not is_terminating(allocation), not spec.allow_preempt_self, spec.originator, seen, spec.priority),
             *(tier, size, number, cost, not spec.is_virtual, -allocation.allocated_ns, -app.sequence, len(self._known)),
         )
         made = self._known[app.id, allocation.id] = Candidate(app, allocation, key, cost)

@@ -223,12 +223,13 @@ class _VictimSearch:
         if more is None or not may_run_without(self.snapshot, shape, node, victims := [*victims, *more]):
             return None
         self.freed_some = True
+        lost = [victim for victim in victims if not victim.is_terminating]
         key = (
-            sum(victim.is_protected for victim in victims),
-            len({victim.app.id for victim in victims if victim.breaks_gang}),
-            max((victim.priority for victim in victims), default=-(2**31)),
-            len(victims),
-            sum(victim.cost for victim in victims),
+            sum(victim.is_protected for victim in lost),
+            len({victim.app.id for victim in lost if victim.breaks_gang}),
+            max((victim.priority for victim in lost), default=-(2**31)),
+            len(lost),
+            sum(victim.cost for victim in lost),
             int(self.snapshot.nodes.rows.ranks()[self._row(node)]),
         )
         return _Solution(key, node, tuple(victims))
@@ -346,11 +347,11 @@ def _candidates(partition: Partition, app: Application, ask: Ask) -> list[Candid
     return sorted(found, key=_node_victim_order)
 
 
-def _node_victim_order(candidate: Candidate) -> tuple[bool, bool, int, bool, int, float, int]:
+def _node_victim_order(candidate: Candidate) -> tuple[bool, bool, bool, int, bool, int, float, int]:
     spec = candidate.allocation.spec
     since = -candidate.allocation.allocated_ns
-    opted_out = not spec.allow_preempt_self
-    return spec.originator, opted_out, spec.priority, not spec.is_virtual, since, candidate.cost, candidate.key[-1]
+    first = not candidate.is_terminating, spec.originator, not spec.allow_preempt_self, spec.priority
+    return *first, not spec.is_virtual, since, candidate.cost, candidate.key[-1]
 
 
 #: Minimum number of allocations that are evaluated per leaf.
@@ -435,11 +436,13 @@ def _take(
 #: Pods of one hour are ordered by size.
 _HOUR_NS: Final = 3600 * 1_000_000_000
 
-_QuotaVictimKey = tuple[bool, bool, float, int, bool, int, tuple[float, ...], int, int]
+_QuotaVictimKey = tuple[bool, bool, bool, float, int, bool, int, tuple[float, ...], int, int]
 
 
 def _quota_victim_order(candidate: Candidate, over: Resources, cluster: Resources) -> _QuotaVictimKey:
-    """Returns the ordering key of a victim: as in YuniKorn, the youngest hour first and the smallest within the hour.
+    """Returns the ordering key of a victim: the youngest hour first and the smallest within the hour, as in YuniKorn.
+
+    Terminating pods are before all others.
 
     The size is the share of the cluster, largest resource first, and counts only resources above the maximum.
     """
@@ -449,5 +452,5 @@ def _quota_victim_order(candidate: Candidate, over: Resources, cluster: Resource
     hour = -((spec.created_ns or since_ns) // _HOUR_NS)
     size = tuple(sorted((spec.resources[name] / max(cluster[name], 1) for name in over), reverse=True))
     opted_out = not spec.allow_preempt_self
-    value = (spec.originator, opted_out, -matching, spec.priority)
+    value = (not candidate.is_terminating, spec.originator, opted_out, -matching, spec.priority)
     return *value, not spec.is_virtual, hour, size, -since_ns, candidate.key[-1]

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from muster_core.model.constraints import Constraints
-from muster_core.model.events import ApplicationAdded, NodeAdded
-from muster_core.model.specs import AskSpec
-from tests.unit.builders import a_configuration, a_node, a_queue, an_application, an_ask
+from muster_core.model.constraints import TERMINATING, Constraints
+from muster_core.model.events import AllocationReported, ApplicationAdded, NodeAdded
+from muster_core.model.specs import AllocationSpec, AskSpec
+from tests.unit.builders import a_configuration, a_node, a_queue, an_allocation, an_application, an_ask
 from tests.unit.core.scheduling.preemption_scenario import (
     a_daemon,
     confirm,
@@ -58,6 +58,38 @@ def test_the_youngest_of_equal_victims_is_preempted() -> None:
     run(scenario, "root.b", an_ask("young"))
     run(scenario, "root.a", an_ask("x"))
     assert run_until_idle(scenario) == ["young"]
+
+
+def recovered(*specs: AllocationSpec, nodes: int = 2) -> Scenario:
+    """root.b has these pods on nodes with 1 core each, as after a restart of the core."""
+    scenario = two(nodes=nodes, vcore=1000)
+    submit(scenario, "b", "root.b")
+    scenario.send(*map(AllocationReported, specs))
+    return scenario
+
+
+def test_after_a_restart_the_terminating_victims_of_the_first_preemption_are_selected_again() -> None:
+    """The terminating pod is on the second node, opted out, older, and has a higher priority."""
+    leaving = replace(an_allocation("leaving", "n1", app="b"), tags={TERMINATING: "true"})
+    leaving = replace(leaving, allow_preempt_self=False, originator=True, priority=5)
+    scenario = recovered(leaving, an_allocation("other", "n0", app="b", allocated_s=9))
+    run(scenario, "root.a", an_ask("x", priority=10))
+    assert run_until_idle(scenario) == ["leaving"]
+
+
+def test_a_pod_that_does_not_terminate_in_time_is_not_selected_again() -> None:
+    leaving = replace(an_allocation("leaving", "n1", app="b"), tags={TERMINATING: "true"})
+    scenario = recovered(leaving, an_allocation("other", "n0", app="b"))
+    run(scenario, "root.a", an_ask("x", priority=10))
+    assert victims(scenario.wait(60)) == {"leaving"}
+    assert victims(scenario.wait(600)) == {"other"}
+
+
+def test_a_daemonset_pod_preempts_the_terminating_pod_of_its_node_first() -> None:
+    leaving = replace(an_allocation("leaving", "n0", app="b", vcore=500), tags={TERMINATING: "true"}, priority=5)
+    scenario = recovered(leaving, an_allocation("other", "n0", app="b", vcore=500), nodes=1)
+    run(scenario, "root.a", a_daemon("d", "n0", vcore=500, priority=10))
+    assert run_until_idle(scenario) == ["leaving"]
 
 
 def test_an_opted_out_originator_is_preempted_as_a_last_resort() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from muster_core.model.config import QueueConfig, QueuePolicies
-from muster_core.model.constraints import Constraints
+from muster_core.model.constraints import TERMINATING, Constraints
 from muster_core.model.events import AllocationReported, ApplicationAdded, ConfigurationReplaced, NodeAdded
 from muster_core.model.ids import Termination
 from muster_core.model.limits import ALLOCATIONS_PER_QUOTA_PREEMPTION
@@ -49,6 +49,16 @@ def test_a_maximum_lowered_below_usage_is_enforced_after_the_delay_youngest_firs
     reload(scenario, a(4000))
     assert victims(scenario.wait(59)) == set()
     assert victims(scenario.wait(2)) == {"x4", "x5"}
+
+
+def test_a_lowered_maximum_counts_terminating_pods_first() -> None:
+    scenario = running(count=0)
+    submit(scenario, "a", "root.a")
+    scenario.send(AllocationReported(replace(an_allocation("old", "n0", app="a"), tags={TERMINATING: "true"})))
+    scenario.wait(1)
+    run(scenario, "root.a", *pods("x", 5))
+    reload(scenario, a(5000))
+    assert victims(scenario.wait(61)) == {"old"}
 
 
 def test_a_longer_delay_postpones_the_start_and_a_lower_maximum_does_not() -> None:
