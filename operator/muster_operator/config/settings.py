@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from muster_operator.kube.write_queue import Limits
-from muster_operator.model import names, provisioning
+from muster_operator.model import names
 from muster_operator.model.errors import BadSetting
 from muster_operator.model.pods import Placement
 from muster_operator.model.settings import Settings
@@ -256,7 +256,7 @@ def _placement(text: str) -> Placement | None:
 
 def _provisioning_class(text: str) -> str | None:
     """Write check-capacity.autoscaling.x-k8s.io or best-effort-atomic-scale-up.autoscaling.x-k8s.io, or nothing."""
-    return text if text in provisioning.CLASSES else None
+    return text if text in names.PROVISIONING_CLASSES else None
 
 
 def _text(text: str) -> str | None:

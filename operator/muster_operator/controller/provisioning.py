@@ -15,14 +15,16 @@ from muster_operator.model import messages, names
 from muster_operator.model.commands import (
     CommandFailed,
     CommandSucceeded,
+    NodesRequest,
     Outcome,
+    PodSet,
     RequestNodes,
     Result,
     WithdrawNodes,
 )
 from muster_operator.model.ids import AppId
+from muster_operator.model.limits import POD_SETS
 from muster_operator.model.pods import GangDefinition, PlaceholderSpec, TaskGroup
-from muster_operator.model.provisioning import MAX_POD_SETS, NodesRequest, PodSet
 from muster_operator.model.states import AppState, TaskState
 from muster_operator.translate.gangs import nodes_request_name
 
@@ -35,7 +37,7 @@ def _gang_of(ledger: Ledger, app: Application) -> GangDefinition | None:
     if not ledger.settings.provisioning_class or gang is None or gang.uses_virtual_placeholders:
         return None
     has_own = any(names.ANNOTATION_CONSUME_REQUEST in group.annotations for group in gang.groups)
-    return None if has_own or len(gang.groups) > MAX_POD_SETS else gang
+    return None if has_own or len(gang.groups) > POD_SETS else gang
 
 
 def request_name(ledger: Ledger, app: Application) -> str:

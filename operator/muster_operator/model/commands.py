@@ -10,8 +10,25 @@ from msgspec.structs import astuple
 from muster_operator.model.core_requests import CoreRequest
 from muster_operator.model.ids import NO_NODE, AppId, NodeName, NumberEnum
 from muster_operator.model.pods import PlaceholderSpec, PodRef
-from muster_operator.model.provisioning import NodesRequest
 from muster_operator.model.storage import ClaimRef
+
+
+class PodSet(Struct, frozen=True, gc=False):
+    """Members of a task group without a node. ``group``: index of the group in its gang."""
+
+    group: int
+    count: int
+    placeholder: PlaceholderSpec
+
+
+class NodesRequest(Struct, frozen=True, gc=False):
+    """A ProvisioningRequest of a gang, for the nodes of its members without a node."""
+
+    name: str
+    app: AppId
+    originator: PodRef
+    provisioning_class: str
+    pod_sets: tuple[PodSet, ...]
 
 
 class CreatePlaceholder(Struct, frozen=True, gc=False):

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from muster_operator.model.commands import NodesRequest
 from muster_operator.model.ids import application_name
 from muster_operator.model.pods import PlaceholderSpec
-from muster_operator.model.provisioning import NodesRequest
 from muster_operator.translate.gangs import owner_reference, placeholder_labels
 from muster_operator.translate.values import Raw, mapping, text
 

@@ -20,8 +20,8 @@ from muster_operator.model.core_responses import (
     SchedulingStates,
 )
 from muster_operator.model.ids import AppId, PodUid
+from muster_operator.model.names import CHECK_CAPACITY
 from muster_operator.model.pods import Placement
-from muster_operator.model.provisioning import CHECK_CAPACITY
 from muster_operator.model.settings import Settings
 from muster_operator.model.states import AppState
 from muster_si import keys

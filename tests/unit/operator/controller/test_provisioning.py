@@ -19,9 +19,9 @@ from muster_operator.model.commands import (
 )
 from muster_operator.model.core_responses import SchedulingState, SchedulingStateChanged, SchedulingStates
 from muster_operator.model.ids import NodeName, PodUid
-from muster_operator.model.names import ANNOTATION_CONSUME_REQUEST, ANNOTATION_PROVISIONING_CLASS
+from muster_operator.model.limits import POD_SETS
+from muster_operator.model.names import ANNOTATION_CONSUME_REQUEST, ANNOTATION_PROVISIONING_CLASS, CHECK_CAPACITY
 from muster_operator.model.pods import GangDefinition
-from muster_operator.model.provisioning import CHECK_CAPACITY, MAX_POD_SETS
 from muster_operator.model.settings import Settings
 from muster_operator.translate.gangs import placeholder_body
 from muster_si import keys
@@ -144,7 +144,7 @@ def with_own_request(gang: GangDefinition) -> GangDefinition:
 
 
 def with_many_groups(gang: GangDefinition) -> GangDefinition:
-    return replace(gang, groups=gang.groups * (MAX_POD_SETS + 1))
+    return replace(gang, groups=gang.groups * (POD_SETS + 1))
 
 
 def test_the_request_is_withdrawn_when_the_gang_is_complete() -> None:

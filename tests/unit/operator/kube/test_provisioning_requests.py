@@ -10,10 +10,17 @@ from msgspec.structs import replace
 from muster_operator.kube.provisioning import served_class
 from muster_operator.kube.session import KubeSession
 from muster_operator.kube.write_queue import WritePriority, key_of, namespace_of, write_priority_of
-from muster_operator.model.commands import CommandFailed, CommandSucceeded, RequestNodes, WithdrawNodes
+from muster_operator.model.commands import (
+    CommandFailed,
+    CommandSucceeded,
+    NodesRequest,
+    PodSet,
+    RequestNodes,
+    WithdrawNodes,
+)
 from muster_operator.model.errors import ApiRefused
 from muster_operator.model.ids import AppId
-from muster_operator.model.provisioning import CHECK_CAPACITY, NodesRequest, PodSet
+from muster_operator.model.names import CHECK_CAPACITY
 from tests.unit.operator.kube.apiserver import (
     ApiServer,
     CommandRecorder,
