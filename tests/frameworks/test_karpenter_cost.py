@@ -193,6 +193,9 @@ async def bought_for(
         raise AssertionError(f"{error}\n{await scenario.report()}") from None
     finally:
         watching.cancel()
+        (watched,) = await asyncio.gather(watching, return_exceptions=True)
+    if isinstance(watched, Exception):
+        raise watched
     wanted = sum(load.gangs[name].members * load.gangs[name].cpu for name in load.complete)
     found = Bought(len(running.bought), running.cpus(), wanted, load.optimum())
     found.steps = {

@@ -166,9 +166,9 @@ def end_allocation(
         ledger.wait_again(partition, app, ask, as_usual=True)
         partition.note(Notice.REQUEST, ask.spec.key, reference=app.id, message=TOO_LARGE)
     was = allocation.releasing
-    is_used = slots.end_given_up_replacement(partition, app, allocation) or node_removed or is_smaller
-    is_unused = was in (None, Termination.PLACEHOLDER_REPLACED) and not is_used
-    if is_unused and slots.keep_reserved(partition, app, allocation, now_ns):
+    slot_ends = slots.end_given_up_replacement(partition, app, allocation) or node_removed or is_smaller
+    may_keep_slot = was in (None, Termination.PLACEHOLDER_REPLACED) and not slot_ends
+    if may_keep_slot and slots.keep_reserved(partition, app, allocation, now_ns):
         return
     ledger.drop(partition, app, allocation, now_ns, node_removed=node_removed)
     if allocation.spec.placeholder:

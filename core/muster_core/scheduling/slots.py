@@ -43,10 +43,17 @@ def has_slot(partition: Partition, app: Application, spec: AskSpec) -> bool:
 
 
 def _reserved_slot(partition: Partition, app: Application, spec: AskSpec) -> Allocation | None:
-    """Returns a virtual placeholder on a node that the pod may use, or None."""
+    """Returns a virtual placeholder on a node that the pod may use, or None.
+
+    A search without a result is not repeated for equal pods until a slot or a node changes.
+    """
+    gang = app.gang
+    searched = spec.group, spec.constraints, spec.resources, partition.nodes.facts_epoch
+    if gang.search_without_slot == searched:
+        return None
     allowed, rows = node_properties.allowed(spec.constraints, partition.nodes), partition.nodes.rows
     too_small = None  # the slots of a task group usually share one object
-    for node, names in app.gang.live_virtual_on.get(spec.group, {}).items():
+    for node, names in gang.live_virtual_on.get(spec.group, {}).items():
         if node in spec.avoid or not allowed.item(rows.row(node)):
             continue
         for identity in names:
@@ -56,6 +63,8 @@ def _reserved_slot(partition: Partition, app: Application, spec: AskSpec) -> All
             if slot.spec.resources.covers(spec.resources):
                 return slot
             too_small = slot.spec.resources
+    if not spec.avoid:
+        gang.search_without_slot = searched
     return None
 
 

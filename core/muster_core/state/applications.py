@@ -6,7 +6,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
-from muster_core.model.constraints import Tags
+from muster_core.model.constraints import Constraints, Tags
 from muster_core.model.decisions import PlaceholderReplacement, ReasonKind, UnschedulableReason
 from muster_core.model.ids import AllocationId, AllocationKey, ApplicationId, NodeId, TaskGroup, Termination
 from muster_core.model.records import Detail
@@ -78,6 +78,9 @@ class Gang:
     surplus: dict[TaskGroup, int] = field(default_factory=dict)
     #: Of an Auto gang: placeholders whose replacement was given up, with the request that is scheduled individually.
     given_up_replacements: dict[AllocationId, AllocationKey] = field(default_factory=dict)
+    #: Of an Auto gang: the last search for a slot without a result (`slots.has_slot`), as task group, constraints and
+    #: resources of the pod, and `facts_epoch` of the nodes. None = a slot was added since.
+    search_without_slot: tuple[TaskGroup, Constraints, Resources, int] | None = None
     #: Of an Auto gang: time since when its members fit on no node; 0 = they wait for something else.
     unschedulable_ns: int = 0
     groups: dict[TaskGroup, GroupCount] = field(default_factory=dict)
@@ -350,6 +353,7 @@ class Application:  # long: every write to an application goes through here
                 self.gang.live_virtual.setdefault(spec.group, {})[allocation.id] = None
                 on_node = self.gang.live_virtual_on.setdefault(spec.group, {}).setdefault(allocation.node, {})
                 on_node[allocation.id] = None
+                self.gang.search_without_slot = None
         else:
             self.real_allocations += 1
             self.had_real = True

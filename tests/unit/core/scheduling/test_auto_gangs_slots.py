@@ -85,9 +85,8 @@ def test_a_member_whose_replacement_lost_its_node_uses_one_slot() -> None:
     scenario.add_node("n1")
     scenario.node("n0", NodeAction.DRAIN)
     scenario.ask(member("r0"))
-    [replacement] = [ask.replacement for ask in scenario.app().asks.values()]
-    assert replacement is not None
-    assert replacement.node == "n1"
+    nodes = [ask.replacement.node for ask in scenario.app().asks.values() if ask.replacement is not None]
+    assert nodes == ["n1"]
     scenario.node("n0", NodeAction.OPEN)
     scenario.node("n1", NodeAction.DECOMMISSION)
     assert placed(scenario.wait(1)) == {}
@@ -191,6 +190,30 @@ def test_nodes_without_a_usable_slot_are_not_searched_for_each_pod() -> None:
     assert searched[3:] == drained
     assert len(placed(scenario.ask(*pods(11)))) == 11
     assert placed(scenario.ask(pod("one-too-many"))) == {}
+
+
+def test_a_search_without_a_slot_is_repeated_only_after_a_change() -> None:
+    """All pods that a LimitRange makes too large would otherwise search all nodes."""
+    scenario = Scenario(CONFIGURATION, nodes=2, vcore=2000)
+    scenario.send(a_gang(4))
+    assert placed(scenario.ask(pod("large", vcore=1500))) == {}
+    assert scenario.app().gang.search_without_slot is not None
+    assert placed(scenario.ask(pod("larger", vcore=1600))) == {}
+    assert placed(scenario.ask(pod("p0"))) != {}
+
+    node = next(iter(scenario.app().gang.live_virtual_on[WORKERS]))
+    for name in ("n0", "n1"):
+        scenario.node(name, NodeAction.DRAIN)
+    assert placed(scenario.ask(pod("drained"))) == {}
+    scenario.node(node, NodeAction.OPEN)
+    assert placed(scenario.ask(pod("open"))) == {"open": node}
+
+    for name in ("n0", "n1"):
+        scenario.node(name, NodeAction.OPEN)
+    assert len(placed(scenario.ask(pod("p1"), pod("p2")))) == 2
+    assert placed(scenario.ask(pod("one-too-many"))) == {}
+    scenario.release("p0")
+    assert len(placed(scenario.ask(pod("after")))) == 1, "the slot of the pod that ended is kept"
 
 
 # -- preemption for an incomplete gang -----------------------------------------
