@@ -44,7 +44,8 @@ async def is_reserved_first(
     for pod in pods:
         assert pod["spec"]["schedulerName"] == scheduler, pod["metadata"]["name"]
         assert f"{PREFIX}user.info" in pod["metadata"]["annotations"], pod["metadata"]["name"]
-    if scheduler == "muster" and placement_of_run() not in WITH_PODS:
+    default = placement_of_run() if scheduler == "muster" else "Reserve"
+    if placement_of(pods, default) not in WITH_PODS:
 
         async def is_reported() -> bool:
             return has_reservation_event(await scenario.events(), pods, sum(groups.values()))
@@ -62,6 +63,13 @@ async def is_reserved_first(
     first = min(bound.index(name) for name in names)
     assert len([name for name in bound[:first] if name.startswith(f"tg-{app[:20].lower()}")]) == sum(groups.values())
     return pods
+
+
+def placement_of(pods: Sequence[Json], default: str) -> str:
+    """The placement that the parameters of one of the pods name, or the default."""
+    texts = (pod["metadata"].get("annotations", {}).get(f"{PREFIX}schedulingPolicyParameters", "") for pod in pods)
+    parameters = (entry.partition("=") for text in texts for entry in text.split())
+    return next((value for name, _, value in parameters if name == "gangPlacement"), default)
 
 
 def has_reservation_event(events: Sequence[Json], pods: Sequence[Json], members: int) -> bool:

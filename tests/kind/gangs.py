@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from devcluster.api import Json
 from tests.e2e.manifests import PREFIX, is_placeholder
-from tests.frameworks.gangs import app_of, group_of, has_reservation_event
+from tests.frameworks.gangs import app_of, group_of, has_reservation_event, placement_of
 from tests.kind.namespace import Namespace
 
 
@@ -16,14 +16,14 @@ async def reserved_first(
 ) -> list[Json]:
     """Return the real pods of an application, in the order in which they got a node.
 
-    Fails unless all pods have this scheduler and a user, and each task group of ``groups`` has its members. With the
-    scheduler name `yunikorn`, all placeholders must have got a node before the first real pod. In an Auto gang, where
-    only absent members have placeholders, an event must report the reservation of all members.
+    Fails unless all pods have this scheduler and a user, and each task group of ``groups`` has its members. In a
+    Reserve gang, all placeholders must have got a node before the first real pod. In an Auto gang, where only absent
+    members have placeholders, an event must report the reservation of all members.
     """
     pods = [pod for pod in namespace.history.values() if app_of(pod) == app]
     real = [pod for pod in pods if not is_placeholder(pod)]
     assert real, f"no pod of {app} got a node: {sorted(namespace.history)}"
-    if scheduler == "yunikorn":
+    if placement_of(real, "Auto" if scheduler == "muster" else "Reserve") == "Reserve":
         assert Counter(group_of(pod) for pod in pods[: pods.index(real[0])]) == Counter(groups)
     else:
         assert has_reservation_event(await namespace.events(), real, sum(groups.values()))
