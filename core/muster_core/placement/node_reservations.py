@@ -6,7 +6,7 @@ the complete node, and each waiting request may reserve one.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping
 from heapq import nsmallest
 from itertools import islice
 from operator import itemgetter
@@ -21,7 +21,7 @@ from muster_core.model.resources import NOTHING, Resources
 from muster_core.placement import node_search
 from muster_core.queues import quota
 from muster_core.state.applications import Application, Ask
-from muster_core.state.columns import BoolColumn
+from muster_core.state.columns import BoolColumn, IntColumn
 from muster_core.state.ordering import Key, application_key
 from muster_core.state.queues import Queue
 from muster_core.state.request_classes import AskClass
@@ -180,22 +180,22 @@ def _nearest(partition: Partition, app: Application, kind: AskClass) -> NodeId:
     Nodes without allocations of the application come first. Ties are decided by the lowest node ID.
     """
     snapshot = Snapshot(partition.nodes)
+    rows = _reservable(snapshot, kind)
+    if not len(rows):
+        return NO_NODE
     own = _own(partition, app)
-    possible = node_search.allowed(snapshot, shape_of(kind)) & _large_enough(snapshot, kind, own)
-    if not kind.required_node:
-        possible = possible & snapshot.schedulable & ~snapshot.nodes.reserved.view(snapshot.size)
+    rows = rows[node_search.allowed(snapshot, shape_of(kind))[rows]]
+    rows = rows[_are_large_enough(snapshot, kind, own, rows)]
     if own:
-        others = possible.copy()
-        others[list(own)] = False
-        possible = others if others.any() else possible
-    rows = np.flatnonzero(possible)
+        others = rows[~np.isin(rows, list(own))]
+        rows = others if len(others) else rows
     if not len(rows):
         return NO_NODE
     lacking = np.zeros(len(rows))
     for name, amount in kind.resources.items():
-        column = snapshot.available(name)
-        if column is not None:
-            np.maximum(lacking, (amount - column[rows]) / amount, out=lacking)
+        available = snapshot.available_at(name, rows)
+        if available is not None:
+            np.maximum(lacking, (amount - available) / amount, out=lacking)
     nearest = rows[lacking == lacking.min()]
     return snapshot.nodes.rows.at(int(nearest[snapshot.nodes.rows.ranks()[nearest].argmin()]))
 
@@ -211,13 +211,33 @@ def _own(partition: Partition, app: Application) -> dict[int, Resources]:
     return found
 
 
-def _large_enough(snapshot: Snapshot, kind: AskClass, own: dict[int, Resources]) -> BoolColumn:
-    """Rows that could hold one pod of the class once all pods that may end have ended. `own` does not end."""
-    fitting = np.ones(snapshot.size, dtype=np.bool_)
+def _reservable(snapshot: Snapshot, kind: AskClass) -> IntColumn:
+    """Returns the rows that may get one more reservation. Most nodes of a full cluster have one.
+
+    A request that requires a node may reserve it even if the node has a reservation or is not schedulable.
+    """
+    nodes = snapshot.nodes
+    if kind.required_node:
+        rows = [nodes.rows.row(kind.required_node)] if kind.required_node in nodes else []
+        return np.array(rows, dtype=np.int64)
+    return np.flatnonzero(snapshot.schedulable & ~nodes.reserved.view(snapshot.size))
+
+
+def _are_large_enough(
+    snapshot: Snapshot, kind: AskClass, own: Mapping[int, Resources], rows: IntColumn
+) -> BoolColumn:
+    """Whether each of the rows could hold one pod of the class once all pods that may end have ended.
+
+    `own`: amounts per row that do not end.
+    """
+    fitting = np.ones(len(rows), dtype=np.bool_)
+    shared = [(index, own[row]) for index, row in enumerate(rows.tolist()) if row in own] if own else []
     for name, amount in kind.resources.items():
-        column = snapshot.at_best(name)
-        fitting = np.zeros(snapshot.size, dtype=np.bool_) if column is None else fitting & (column >= amount)
-        for row, kept in own.items():
-            if column is not None and column.item(row) - kept[name] < amount:
-                fitting[row] = False
+        most = snapshot.at_best(name, rows)
+        if most is None:
+            return np.zeros(len(rows), dtype=np.bool_)
+        fitting &= most >= amount
+        for index, kept in shared:
+            if most.item(index) - kept[name] < amount:
+                fitting[index] = False
     return fitting

@@ -205,13 +205,27 @@ class Snapshot:  # long: every what-if change goes through this class
             if matches(targets, dict(pod_on_node.tags)):
                 yield rows
 
-    def at_best(self, resource: str) -> IntColumn | None:
-        """Returns the available amount per row once all pods that may end have ended. None = unknown resource."""
-        most = self.capacity(resource)
+    def available_at(self, resource: str, rows: IntColumn) -> IntColumn | None:
+        """Like `available`, for some rows."""
+        written = self._written.get(resource)
+        if written is not None:
+            return written[rows]
+        left = self._columns.availables.column(resource, self.size)
+        held = self._columns.node_reserved.column(resource, self.size)
+        if held is None:
+            return None if left is None else left[rows]
+        return -held[rows] if left is None else left[rows] - held[rows]
+
+    def at_best(self, resource: str, rows: IntColumn) -> IntColumn | None:
+        """Returns the available amount of these rows once all pods that may end have ended. None = unknown resource."""
+        capacity = self.capacity(resource)
+        if capacity is None:
+            return None
+        most = capacity[rows]
         for kept in (self._columns.occupied, self._columns.permanent):
             column = kept.column(resource, self.size)
-            if most is not None and column is not None:
-                most = most - column
+            if column is not None:
+                most -= column[rows]
         return most
 
     @property
