@@ -48,14 +48,17 @@ def plan_reservation(partition: Partition, app: Application) -> AllocationPlan:
     snapshot = Snapshot(partition.nodes)
     freed: set[AskId] = set()
     taken = given = NOTHING
+    room = quota.room(partition, app)
     for hold in partition.reservations.of(app.id):
         ask = app.asks[hold.key]
         back = hold.resources if hold.preempted else NOTHING
-        if not quota.room(partition, app, back, given).room(taken).count(ask.spec.resources, 1):
+        left = quota.room(partition, app, back, given) if back or given else room
+        if not left.room(taken).count(ask.spec.resources, 1):
             refused = quota.quota_refusal(partition, app, ask.spec.resources, taken - back, given + back)
             allocation_plan.blocking_reasons += [refused.blocking_reason] if refused is not None else []
             continue
-        node = _place(partition, snapshot, ask.kind, hold, freed)
+        is_possible = bool(freed) or _may_fit(partition, ask.kind, hold)
+        node = _place(partition, snapshot, ask.kind, hold, freed) if is_possible else NO_NODE
         if node:
             # The placement uses up the reserved quota.
             taken += ask.spec.resources - back
@@ -67,6 +70,16 @@ def plan_reservation(partition: Partition, app: Application) -> AllocationPlan:
             # help.
             allocation_plan.blocking_reasons.append(MembersDoNotFit(app.id))
     return allocation_plan
+
+
+def _may_fit(partition: Partition, kind: AskClass, hold: NodeReservation) -> bool:
+    """Whether the request may fit on its reserved node or on another one. False = certainly not."""
+    known = partition.unschedulable_classes.get(kind)
+    if known is None or known.room or kind.required_node:
+        return True
+    nodes = partition.nodes
+    left = nodes.available(hold.node) - nodes.node_reserved(hold.node) + hold.resources
+    return left.covers(kind.resources)
 
 
 def _place(
@@ -223,9 +236,7 @@ def _reservable(snapshot: Snapshot, kind: AskClass) -> IntColumn:
     return np.flatnonzero(snapshot.schedulable & ~nodes.reserved.view(snapshot.size))
 
 
-def _are_large_enough(
-    snapshot: Snapshot, kind: AskClass, own: Mapping[int, Resources], rows: IntColumn
-) -> BoolColumn:
+def _are_large_enough(snapshot: Snapshot, kind: AskClass, own: Mapping[int, Resources], rows: IntColumn) -> BoolColumn:
     """Whether each of the rows could hold one pod of the class once all pods that may end have ended.
 
     `own`: amounts per row that do not end.

@@ -7,13 +7,14 @@ applications active whose reason it may have removed. `ledger` and the handlers 
 from __future__ import annotations
 
 from collections.abc import Container
+from functools import partial
 from typing import Final
 
 import numpy as np
 
 from muster_core.gangs import takeover
 from muster_core.model import messages
-from muster_core.model.ids import NodeId
+from muster_core.model.ids import ApplicationId, NodeId
 from muster_core.model.resources import NOTHING, Limit, Resources
 from muster_core.placement import node_search
 from muster_core.placement.filters import node_properties, resources
@@ -142,20 +143,25 @@ def leave_node(partition: Partition, node: NodeId) -> None:
 _ANY: Final = 1 << 40
 
 
-def absorb(partition: Partition) -> None:
+def absorb(partition: Partition) -> list[Application]:
     """Wakes up the classes that may fit on the nodes that gained resources since the last call.
 
-    If the change may affect any class, wakes up all applications that wait for nodes.
+    If the change may affect any class, wakes up all applications that wait for nodes. Returns the first application of
+    each class for which only node reservations of others keep the gained resources.
     """
     inter_pod, partition.nodes.gains.inter_pod = partition.nodes.gains.inter_pod, False
     claims, partition.nodes.gains.claims = partition.nodes.gains.claims, {}
     gains = partition.nodes.gains.take(partition.nodes.epoch)
     if gains is None:
         _open_all(partition)
-        return
-    if gains:
-        _absorb_nodes(partition, gains)
-    entries = [entry for node in gains for entry in partition.blocking_reasons.by_node.get(node, {}).values()]
+        return []
+    kept_out = _absorb_nodes(partition, gains) if gains else []
+    entries = [
+        entry
+        for node in gains
+        for app, entry in partition.blocking_reasons.by_node.get(node, {}).items()
+        if _may_use_reservation(partition, app, node)
+    ]
     if inter_pod or claims:
         for kind in dict.fromkeys((*partition.unschedulable_classes, *partition.blocking_reasons.by_kind)):
             if (inter_pod and kind.depends_on_others) or _is_concerned(kind, claims):
@@ -164,6 +170,7 @@ def absorb(partition: Partition) -> None:
         entries += partition.blocking_reasons.together.values()
     for entry in entries:
         partition.open(entry)
+    return kept_out
 
 
 def room_grew(partition: Partition, holder: LimitSubject, limit: Limit, taken: Queue | Account) -> None:
@@ -231,32 +238,65 @@ def leaf_unblocked(partition: Partition, leaf: Queue) -> None:
     partition.open(partition.blocking_reasons.entries.get(QueuedBehindGang(leaf.path)))
 
 
-def _absorb_nodes(partition: Partition, gains: list[NodeId]) -> None:
+def _absorb_nodes(partition: Partition, gains: list[NodeId]) -> list[Application]:
     """Wakes up the classes of which one request may fit on the nodes with more resources.
 
-    `count_again` computes how many fit when the first waiting application is tried.
+    `count_again` computes how many fit when the first waiting application is tried. Returns the first application of
+    each class that fits there, but not next to the node reservations of others.
     """
     nodes, unschedulable_classes = partition.nodes, partition.unschedulable_classes
     rows = np.array([nodes.rows.row(node) for node in gains if node in nodes], dtype=np.int64)
     if not len(unschedulable_classes) or not len(rows):
-        return
-    columns = nodes.columns()
-    unschedulable_classes.gained(rows, columns.size)
-
-    def most(name: str) -> int:
-        column = columns.availables.column(name, columns.size)
-        return 0 if column is None else int(column[rows].max())
-
-    for kind in unschedulable_classes.within(most):
+        return []
+    unschedulable_classes.gained(rows, nodes.columns().size)
+    unreserved: set[AskClass] | None = None
+    if any(nodes.columns().node_reserved):
+        unreserved = set(unschedulable_classes.within(partial(_most_available, nodes, rows, unreserved=True)))
+    kept_out: list[Application] = []
+    for kind in unschedulable_classes.within(partial(_most_available, nodes, rows, unreserved=False)):
         entries = partition.blocking_reasons.by_kind.get(kind)
         if entries is None:  # no application waits for it, so the entry is not needed
             unschedulable_classes.drop(kind)
-        elif not kind.depends_on_others:
+        elif kind.depends_on_others:
+            if len(_possible(nodes, rows, kind)):  # its placement may satisfy the affinity of other classes
+                _retry_unschedulable(partition, kind)
+        elif unreserved is None or kind in unreserved or not _respects_reservations(kind):
             unschedulable_classes.grow(kind)
             for entry in entries.values():
                 partition.open(entry)
-        elif len(_possible(nodes, rows, kind)):  # its placement may satisfy the affinity of other classes
-            _retry_unschedulable(partition, kind)
+        else:
+            firsts = map(partition.scheduling.first_of, entries.values())
+            kept_out += [app for app in firsts if app is not None]
+    return kept_out
+
+
+def _may_use_reservation(partition: Partition, name: ApplicationId, node: NodeId) -> bool:
+    """Whether the application may fit on the node that is reserved for one of its requests. False = certainly not."""
+    app, nodes = partition.applications.get(name), partition.nodes
+    holds = [hold for hold in partition.reservations.on(node) if hold.application == name]
+    if app is None or app.is_reserving or node not in nodes or len(holds) != 1:
+        return True  # a gang may use the reservations of all its members together
+    [hold] = holds
+    left = nodes.available(node) - nodes.node_reserved(node) + hold.resources
+    return hold.required or hold.preempted or left.covers(hold.resources)
+
+
+def _most_available(nodes: NodeTable, rows: IntColumn, name: str, *, unreserved: bool) -> int:
+    """Returns the largest available amount of a resource among the rows. `unreserved`: without node reservations."""
+    columns = nodes.columns()
+    column = columns.availables.column(name, columns.size)
+    found = 0 if column is None else column[rows]
+    reserved = columns.node_reserved.column(name, columns.size) if unreserved else None
+    return int(np.max(found if reserved is None else found - reserved[rows]))
+
+
+def _respects_reservations(kind: AskClass) -> bool:
+    """Whether no request of the class may use the resources of a node reservation, except that of its own.
+
+    An application with a reservation waits for its node (`NodeNotReserved`). A gang may use the reservations of all its
+    members, and a request that requires a node may use those of others.
+    """
+    return not (kind.placeholder or kind.required_node)
 
 
 def count_again(partition: Partition, app: Application) -> None:
@@ -315,7 +355,9 @@ def _counts(nodes: NodeTable, rows: IntColumn, kind: AskClass) -> IntColumn:
     columns = nodes.columns()
     for name, amount in kind.resources.items():
         column = columns.availables.column(name, columns.size)
-        np.minimum(found, 0 if column is None else column[rows] // amount, out=found)
+        reserved = columns.node_reserved.column(name, columns.size) if _respects_reservations(kind) else None
+        left = 0 if column is None else column[rows]
+        np.minimum(found, (left if reserved is None else left - reserved[rows]) // amount, out=found)
     return found
 
 

@@ -563,7 +563,7 @@ def _pass(
 ) -> None:
     if partition.nodes.pods_on_nodes.tags.labels.is_on:
         selectors.tidy(partition)
-    _absorb(partition)
+    _absorb(partition, now_ns)
     partition.node_demand.now_ns = now_ns
     is_first = True
     while partition.scheduling.is_due:
@@ -582,7 +582,7 @@ def _pass(
         if app is not None and app.is_reserving:
             turn = QueueAttempt(partition, app.queue, FREELY, _TURN_ALONE, now_ns, may_go_on, phase_ended, only=app)
             turn.take()
-            _absorb(partition)
+            _absorb(partition, now_ns)
     is_taken_over = True
     while is_taken_over:
         while (leaf := partition.scheduling.next_leaf()) is not None:
@@ -594,9 +594,9 @@ def _pass(
             is_alone = partition.scheduling.is_alone(leaf)
             places = _TURN_ALONE if is_alone and leaf.policies.order is ApplicationOrder.FIFO else _TURN
             QueueAttempt(partition, leaf, FREELY if is_alone else None, places, now_ns, may_go_on, phase_ended).take()
-            _absorb(partition)
+            _absorb(partition, now_ns)
         is_taken_over = bool(partition.contention.due) and takeovers.resolve_takeovers(partition, now_ns, may_go_on)
-        _absorb(partition)
+        _absorb(partition, now_ns)
         if partition.contention.due:
             result.more = True
             return
@@ -613,10 +613,14 @@ def _watch(partition: Partition, now_ns: int) -> None:
         HOOKS.recommendations.node_to_empty(partition, now_ns)
 
 
-def _absorb(partition: Partition) -> None:
-    """Wakes up the applications that wait for resources that nodes have gained."""
+def _absorb(partition: Partition, now_ns: int) -> None:
+    """Wakes up the applications that wait for resources that nodes have gained.
+
+    Those that get nothing because of the node reservations of others may get a reservation too.
+    """
     if partition.nodes.gains.is_any(partition.nodes.epoch):
-        requeue.absorb(partition)
+        for app in requeue.absorb(partition):
+            reservations.watch(partition, app, now_ns)
 
 
 def _in_turn(scheduler_state: SchedulerState) -> list[Partition]:

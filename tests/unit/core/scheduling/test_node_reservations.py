@@ -8,11 +8,36 @@ import pytest
 
 from muster_core.model.config import Configuration, Timing
 from muster_core.model.constraints import Constraints, Toleration
-from muster_core.model.events import AllocationReported, ApplicationAdded, NodeAction, NodeUpdated
-from muster_core.model.ids import ApplicationId, NodeId
+from muster_core.model.events import (
+    AllocationReleased,
+    AllocationReported,
+    ApplicationAdded,
+    Event,
+    NodeAction,
+    NodeUpdated,
+)
+from muster_core.model.ids import AllocationKey, ApplicationId, NodeId, Termination
 from muster_core.model.records import Change, Detail
-from tests.unit.builders import SECOND, a_configuration, a_node, a_queue, an_allocation, an_application, an_ask
-from tests.unit.core.scheduling.preemption_scenario import PREEMPTED, a_daemon, pods, run, victims, with_preemption
+from muster_core.scheduling.scheduler import CyclePhase, cycle, step
+from tests.unit.builders import (
+    PARTITION,
+    SECOND,
+    a_configuration,
+    a_node,
+    a_queue,
+    an_allocation,
+    an_application,
+    an_ask,
+)
+from tests.unit.core.scheduling.preemption_scenario import (
+    PREEMPTED,
+    a_daemon,
+    never,
+    pods,
+    run,
+    victims,
+    with_preemption,
+)
 from tests.unit.core.scheduling.scenario import Scenario, placed, waits
 
 _N0 = NodeId("n0")
@@ -255,3 +280,83 @@ def test_a_node_that_becomes_schedulable_is_reserved_for_a_waiting_ask() -> None
     scenario.node("n0", NodeAction.OPEN)
     scenario.wait(5)
     assert reserved(scenario, "a") == [("waits", "n0")]
+
+
+def attempts(scenario: Scenario, *events: Event) -> int:
+    """Apply the events and return the number of scheduling attempts of the next cycle."""
+    for event in events:
+        step(scenario.scheduler_state, event, scenario.now_ns)
+    phases: list[CyclePhase] = []
+    cycle(scenario.scheduler_state, scenario.now_ns, lambda: True, phases.append)
+    return phases.count(CyclePhase.NODE)
+
+
+def ended(key: str, app: str) -> AllocationReleased:
+    return AllocationReleased(PARTITION, ApplicationId(app), AllocationKey(key), None, Termination.STOPPED_BY_RM)
+
+
+def with_a_reserved_node() -> Scenario:
+    """root.a waits for 3 cores of n0, where root.b has 4 pods, and root.c waits for 1 core."""
+    scenario = Scenario(a_configuration(*map(a_queue, "abcd")), nodes=1)
+    run(scenario, "root.b", *pods("b", 4))
+    run(scenario, "root.a", an_ask("wide", vcore=3000))
+    run(scenario, "root.c", an_ask("late"))
+    scenario.wait(3)
+    assert reserved(scenario, "a") == [("wide", "n0")]
+    return scenario
+
+
+def test_resources_that_a_reservation_keeps_cause_no_scheduling_attempt() -> None:
+    scenario = with_a_reserved_node()
+    assert attempts(scenario, ended("b0", "b")) == 0, "too little for the reservation, and nothing for other requests"
+    assert attempts(scenario, ended("b1", "b")) == 0
+    assert attempts(scenario, ended("b2", "b")) == 1, "enough for the reservation"
+    assert not scenario.partition.reservations
+
+
+def test_resources_next_to_a_reservation_wake_up_the_requests_that_fit_there() -> None:
+    scenario = with_a_reserved_node()
+    scenario.add_node("n1", an_allocation("large", "n1", app="b", vcore=4000))
+    run(scenario, "root.a", an_ask("second", vcore=3000))
+    scenario.wait(3)
+    effects = scenario.release("large", app="b")
+    assert placed(effects) == {"wide": "n1", "late": "n1"}
+
+
+def test_a_reservation_that_ends_wakes_up_the_requests_that_fit_on_its_node() -> None:
+    scenario = with_a_reserved_node()
+    assert placed(scenario.release("b0", app="b")) == {}
+    assert placed(scenario.release_ask("wide", app="a")) == {"late": "n0"}
+
+
+def test_a_daemon_pod_uses_resources_that_are_freed_on_its_reserved_node() -> None:
+    scenario = with_a_reserved_node()
+    run(scenario, "root.c", never(a_daemon("agent", "n0")))
+    assert placed(scenario.release("b0", app="b")) == {"agent": "n0"}
+
+
+def test_a_request_that_gets_nothing_next_to_a_reservation_reserves_another_node() -> None:
+    scenario = Scenario(a_configuration(*map(a_queue, "abcd")), nodes=2)
+    run(scenario, "root.b", *pods("b", 8))
+    run(scenario, "root.a", an_ask("wide", vcore=3000))
+    run(scenario, "root.d", an_ask("second"))
+    scenario.wait(3)
+    assert reserved(scenario, "a") == [("wide", "n0")]
+    assert reserved(scenario, "d") == [("second", "n1")]
+    run(scenario, "root.c", an_ask("late"))
+    scenario.wait(3)
+    scenario.release_ask("second", app="d")
+    scenario.wait(3)
+    assert not reserved(scenario, "c"), "all nodes were reserved, and n1 has gained nothing"
+    assert placed(scenario.release("b0", app="b")) == {}
+    scenario.wait(3)
+    assert reserved(scenario, "c") == [("late", "n1")]
+
+
+def test_resources_are_counted_next_to_the_reservation_of_each_node() -> None:
+    scenario = with_a_reserved_node()
+    scenario.send(NodeUpdated(a_node("n0", labels={"zone": "a"})))
+    scenario.add_node("n1", an_allocation("other", "n1", app="b", vcore=2000), vcore=2000)
+    run(scenario, "root.d", an_ask("zonal", constraints=Constraints((("zone", "a"),))))
+    scenario.release_ask("late", app="c")
+    assert attempts(scenario, ended("b0", "b"), ended("other", "b")) == 0, "n0 has too little, and n1 is in no zone"
