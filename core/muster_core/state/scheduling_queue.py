@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from itertools import islice
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from muster_core.model.config import ApplicationOrder
-from muster_core.model.ids import ApplicationId, NodeId, QueuePath, parent_path
+from muster_core.model.ids import ApplicationId, NodeId, QueuePath
 from muster_core.model.resources import Resources
 from muster_core.state import ordering
 from muster_core.state.applications import Application
@@ -85,6 +85,17 @@ _MOST_MOVED: Final = 256
 
 #: With up to this number of queues in a set, its own queues are looked up instead of all queues with changed keys.
 _FEW: Final = 8
+
+
+#: Parent of root.
+_NO_PARENT: Final = QueuePath("")
+
+
+class QueueChange(NamedTuple):
+    """The last change of a queue's key: its number, and the parent of the queue."""
+
+    number: int
+    parent: QueuePath
 
 
 class SchedulingContext(ordering.OrderingContext, Protocol):
@@ -252,10 +263,8 @@ class LeafQueue:
         if self.has(app):
             self.orders[app.queue.path].put(app.id, ordering.application_key(self._cluster, app))
 
-    def catch_up(self, moved: dict[QueuePath, int], moves: int) -> None:
-        """Updates the keys of queues that changed since the last use. `moved`: queue → number of the change, latest
-        last.
-        """
+    def catch_up(self, moved: dict[QueuePath, QueueChange], moves: int) -> None:
+        """Updates the keys of queues that changed since the last use. `moved`: the last change of each, latest last."""
         total = self._cluster.nodes.capacity_total
         if self._total is not total:
             self._total = total
@@ -264,24 +273,26 @@ class LeafQueue:
             self._catch_up_few(moved)
             self._seen = moves
             return
-        for count, (path, number) in enumerate(reversed(moved.items())):
-            if number <= self._seen:
+        seen, orders = self._seen, self.orders
+        for count, (path, (number, parent)) in enumerate(reversed(moved.items())):
+            if number <= seen:
                 break
             if count == _MOST_MOVED:
                 self._epoch += 1
                 break
-            order = self.orders.get(parent_path(path))
+            order = orders.get(parent)
             if order is not None and path in order:
                 order.put(path, self._queue_key(path))
         self._seen = moves
 
-    def _catch_up_few(self, moved: dict[QueuePath, int]) -> None:
+    def _catch_up_few(self, moved: dict[QueuePath, QueueChange]) -> None:
         """Like `catch_up`, for a set with few queues. A key without competitors is computed when it is read."""
         for parent, order in self.orders.items():
             if len(order) < 2 or self._cluster.queues.by_path[parent].is_leaf:
                 continue
             for path in order:
-                if moved.get(QueuePath(path), 0) > self._seen:
+                change = moved.get(QueuePath(path))
+                if change is not None and change.number > self._seen:
                     order.put(path, self._queue_key(path))
 
     def renew_all(self) -> None:
@@ -407,8 +418,8 @@ class SchedulingQueue:  # long: every way in which the order changes
         self._due: list[ApplicationId] | None = None
         #: Reasons that may no longer apply and whose first applications are not active yet.
         self._headless: dict[LeafQueue, None] = {}
-        #: Queues with a changed key, latest last, with the number of the change.
-        self._moved: dict[QueuePath, int] = {}
+        #: Queues with a changed key, latest last.
+        self._moved: dict[QueuePath, QueueChange] = {}
         self._moves = 0
         #: The last change that an entry has read.
         self._caught_up = 0
@@ -498,12 +509,13 @@ class SchedulingQueue:  # long: every way in which the order changes
     def moved(self, queue: Queue) -> None:
         """The keys of a queue and of those above it may be others now."""
         moved = self._moved
-        if moved.get(queue.path, 0) > self._caught_up:
+        known = moved.get(queue.path)
+        if known is not None and known.number > self._caught_up:
             return  # no entry has read its last change yet, nor those of the queues above it
         self._moves += 1
         for one in queue.path_up:
             moved.pop(one.path, None)
-            moved[one.path] = self._moves
+            moved[one.path] = QueueChange(self._moves, one.parent.path if one.parent is not None else _NO_PARENT)
 
     def moved_in_leaf(self, app: Application) -> None:
         """The key of an application may be another one now."""
