@@ -58,7 +58,6 @@ from muster_operator.model.names import (
 )
 from muster_operator.model.pods import PlaceholderSpec, PodRef
 from muster_operator.model.storage import ClaimRef
-from muster_operator.translate.provisioning import request_problem
 from muster_operator.translate.storage import SELECTED_NODE, version_of
 from muster_operator.translate.values import Raw, mapping, strings, text
 
@@ -519,7 +518,7 @@ class Kube:
         """Creates or reads the request. A created one has no conditions yet, so the reply need not be read again."""
         manifest = self._placeholders.manifest
         reply = await provisioning.request(command, manifest, self._with_retries, self._policies)
-        problem = request_problem(reply.json()) if reply.ok else ""
+        problem = provisioning.request_problem(reply.json()) if reply.ok else ""
         return CommandSucceeded(command, problem=problem) if reply.ok else _failed(command, reply)
 
     async def _patch(self, command: FailPod | SetCondition | MarkResumed | MarkDisrupted, request: Request) -> Result:
