@@ -21,7 +21,7 @@ from typing import Any, Final
 import aiohttp
 import orjson
 
-from benchmarks.operator_scale import DEADLINE_S, Run, _kubeconfig, _stand_in, _until
+from benchmarks.operator_scale import DEADLINE_S, Run, _kubeconfig, _start_stub_api, _until
 from devcluster import ports
 from muster_operator.webhook import certificates
 
@@ -71,7 +71,7 @@ class SteadyRequests:
 
 async def measure(one: Run) -> dict[str, list[float]]:
     """Return latencies in milliseconds by phase."""
-    server, core = await _stand_in(one), f"unix://{one.folder}/core.sock"
+    server, core = await _start_stub_api(one), f"unix://{one.folder}/core.sock"
     health, webhook = ports.free(2)
     one.start("core", "muster_core", f"--listen={core}", "--rest-port=0")
     await _until((one.folder / "core.sock").exists)

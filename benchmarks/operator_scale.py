@@ -138,7 +138,7 @@ def scale(*, quick: bool = False) -> dict[str, float]:
 
 async def _measure_scale(one: Run) -> None:
     """Wait until the operator is ready, then compare with a list during pod events."""
-    url, notes, port = await _stand_in(one), one.folder / "notes.json", _free_port()
+    url, notes, port = await _start_stub_api(one), one.folder / "notes.json", _free_port()
     core, operator = await _both(one, url, notes, f"--health-port={port}")
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=DEADLINE_S)) as client:
 
@@ -185,7 +185,7 @@ def _free_port() -> int:
 
 
 async def _measure_memory(one: Run) -> None:
-    url, notes = await _stand_in(one), one.folder / "notes.json"
+    url, notes = await _start_stub_api(one), one.folder / "notes.json"
     core, operator = await _both(one, url, notes)
     async with aiohttp.ClientSession(url, timeout=aiohttp.ClientTimeout(total=DEADLINE_S)) as server:
         await _decided(one, server)
@@ -218,7 +218,7 @@ async def _both(
 
 
 async def _measure(one: Run) -> None:
-    url, notes = await _stand_in(one), one.folder / "notes.json"
+    url, notes = await _start_stub_api(one), one.folder / "notes.json"
     _, operator = await _both(one, url, notes)
     began = one.began_ns
     async with aiohttp.ClientSession(url, timeout=aiohttp.ClientTimeout(total=DEADLINE_S)) as server:
@@ -249,7 +249,7 @@ def _note(one: Run, after: Mapping[str, Any], written: int) -> None:
     }
 
 
-async def _stand_in(one: Run) -> str:
+async def _start_stub_api(one: Run) -> str:
     """Start the stand-in server. Returns its address when it serves."""
     port_file = one.folder / "port"
     one.start("server", "benchmarks.stand_in", str(port_file), str(one.pods), str(one.nodes))

@@ -272,7 +272,7 @@ def _decision(
             if looked_at % _STEP == 0:
                 yield
         held = [hold for hold in rival.holds if not keeper.fits(hold.node, hold.resources)]
-        if goes or held or not keeper.may_keep_pledge(rival):
+        if goes or held or not keeper.may_keep_quota_reservation(rival):
             losers.append(rival)
         victims += [(rival, one) for one in goes]
         holds += held
@@ -308,7 +308,7 @@ class _Keeper:
         self._charge(rival, spec.resources)
         return True
 
-    def may_keep_pledge(self, rival: _Rival) -> bool:
+    def may_keep_quota_reservation(self, rival: _Rival) -> bool:
         """Whether the quota reservation can stay next to the plan. If so, it is charged."""
         amount = self.search.quota_reservation(rival)
         if not amount:

@@ -199,16 +199,16 @@ async def _running_yunikorn(session: KubeSession, reviews: Reviews) -> str:
         accounts = found.setdefault(one.metadata.namespace, {})
         if len(accounts) < limits.YUNIKORN_ACCOUNTS_PER_NAMESPACE:
             accounts.setdefault(one.account, f"{kind} {one.metadata.namespace}/{one.metadata.name}")
-    in_turns = [*_in_turns(found)]
-    account = await reviews.first_that_may_bind(in_turns[: limits.YUNIKORN_ACCOUNTS])
+    listed = [*_round_robin(found)]
+    account = await reviews.first_that_may_bind(listed[: limits.YUNIKORN_ACCOUNTS])
     if account is not None:
         return found[account.namespace][account]
-    if len(in_turns) > limits.YUNIKORN_ACCOUNTS:
-        raise Uncertain(f"{len(in_turns)} service accounts look like a YuniKorn's, {limits.YUNIKORN_ACCOUNTS} reviewed")
+    if len(listed) > limits.YUNIKORN_ACCOUNTS:
+        raise Uncertain(f"{len(listed)} service accounts look like a YuniKorn's, {limits.YUNIKORN_ACCOUNTS} reviewed")
     return ""
 
 
-def _in_turns(found: dict[str, dict[Account, str]]) -> Iterator[Account]:
+def _round_robin(found: dict[str, dict[Account, str]]) -> Iterator[Account]:
     """The first account of each namespace, then the second of each, and so on."""
     return (account for account in chain.from_iterable(zip_longest(*found.values())) if account is not None)
 

@@ -104,7 +104,7 @@ class ClientLink:
         except grpc.aio.AioRpcError as error:
             raise raised(error) from error
 
-    async def say_goodbye(self, request: muster_pb2.UnregisterRequest) -> None:
+    async def unregister(self, request: muster_pb2.UnregisterRequest) -> None:
         """Unregisters. The server closes the streams during the call, which must not cancel it.
 
         Raises:

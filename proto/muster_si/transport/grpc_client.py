@@ -121,7 +121,7 @@ class GrpcClient:  # long: as many methods as the interface
         require_rm_id("UnregisterRequest", request.rmID, link.session.rm_id)
         link.session.start_leaving()
         try:
-            await link.say_goodbye(request)
+            await link.unregister(request)
         finally:
             link.session.leave("unregistered")
 

@@ -54,13 +54,13 @@ async def soft_taints_and_images(scenario: Scenario) -> None:
         await scenario.api.patch("nodes", name, {"status": {"images": images}}, subresource="status")
     names = (f"drawn-{number}" for number in count())
 
-    async def one_is_drawn() -> bool:
+    async def one_has_its_image() -> bool:
         """Pods that are created before the core receives the images go to the less used node."""
         name = next(names)
         await scenario.create([a_small_pod(name)])
         return await node_of(scenario, name) == "b"
 
-    await scenario.eventually("a pod is bound to the node with its image", one_is_drawn, 20)
+    await scenario.eventually("a pod is bound to the node with its image", one_has_its_image, 20)
     await scenario.create([a_small_pod("at-ease", tolerations=[{"key": "old", "operator": "Exists"}])])
     assert await node_of(scenario, "at-ease") == "a"
 

@@ -90,7 +90,8 @@ OLD_NAMES = {
     "World": "SchedulerState or Scenario",
 }
 
-# Functions, methods, fields, parameters and attributes outside tests, and texts that are one of them (JSON keys).
+# Functions, methods, fields, parameters and attributes outside tests, and texts that are one of them (JSON keys). Also
+# as a part of such a name: `is_obstacle`.
 OLD_WORDS = {
     "amending": "retry_on_conflict",
     "books": "state",
@@ -201,6 +202,7 @@ CONFIGURATION = (".yaml", ".yml", ".tpl", ".txt", ".toml", ".jinja")
 EXCEPTIONS: tuple[tuple[str, str, str], ...] = ()
 
 _CODE_SPAN = re.compile(r"(`+)(?:(?!\1).)*?\1")
+_OLD_WORD = re.compile(rf"(?:^|_)({'|'.join(OLD_WORDS)})(?=_|$)")
 _CLASS = re.compile(r"^\s*class (\w+)", re.MULTILINE)
 _FENCE = re.compile(r"^\s*(?:```|~~~)")
 
@@ -296,9 +298,8 @@ def code(file: str, tree: ast.Module) -> Iterator[Finding]:
                 yield from prose(file, node.lineno, node.value)
             else:
                 found = node.value
-        if found is not None and found.strip("_") in OLD_WORDS:
-            old = found.strip("_")
-            yield Finding(file, getattr(node, "lineno", 1), old, found, OLD_WORDS[old])
+        for old in _OLD_WORD.findall(found or ""):
+            yield Finding(file, getattr(node, "lineno", 1), old, str(found), OLD_WORDS[old])
 
 
 @cache

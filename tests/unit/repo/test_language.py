@@ -91,7 +91,14 @@ def test_each_banned_name_is_found_as_a_class_and_as_a_module(old: str) -> None:
 
 @pytest.mark.parametrize("old", OLD_WORDS)
 def test_each_banned_word_is_found_as_a_function_field_parameter_and_key(old: str) -> None:
-    sources = (f"def _{old}(): ...", f"class A:\n    {old}: int", f"def f({old}): ...", f"x['{old}']", f"x.{old} = 1")
+    sources = (
+        f"def _{old}(): ...",
+        f"def is_{old}_of(): ...",
+        f"class A:\n    {old}: int",
+        f"def f({old}): ...",
+        f"x['{old}']",
+        f"x.{old} = 1",
+    )
     for source in sources:
         assert [one.words for one in code("core/a.py", ast.parse(source))] == [old], source
 
