@@ -92,9 +92,13 @@ async def test_a_restarted_operator_continues_the_trace_of_a_pod_that_waits_for_
     async def waits() -> bool:
         return "Unschedulable" in str(await scenario.pods())
 
+    async def waits_in_core() -> bool:
+        return "nodes are available" in str(await scenario.muster.dump())
+
     await scenario.eventually("the pod waits for a node", waits)
     await scenario.muster.stop()
     await scenario.muster.start()
+    await scenario.eventually("the pod waits for a node again", waits_in_core)
     await scenario.cluster.add_nodes([FakeNode("node-large", cpu="32")])
     await scenario.all_bound(1)
     spans = await finished(scenario, receiver, "job")
