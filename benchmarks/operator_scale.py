@@ -1,4 +1,4 @@
-"""Measures the operator with 20,000 pods and 2,000 nodes from a stand-in for the API server, and the real core.
+"""Measures the operator with 20,000 pods and 2,000 nodes from a stub of the API server, and the real core.
 
 It measures the time from process start to the first bind, and the resident memory during and after the list. Then it
 sends 5,000 pod events per second. It measures the time from the server's write until the controller has handled the
@@ -250,7 +250,7 @@ def _note(one: Run, after: Mapping[str, Any], written: int) -> None:
 
 
 async def _start_stub_api(one: Run) -> str:
-    """Start the stand-in server. Returns its address when it serves."""
+    """Start the stub of the API server. Returns its address when it serves."""
     port_file = one.folder / "port"
     one.start("server", "benchmarks.stand_in", str(port_file), str(one.pods), str(one.nodes))
     await _until(port_file.exists)

@@ -74,9 +74,11 @@ TAG_ALLOCATED_AT: Final = "muster/allocated-at"
 #: "true", on an existing allocation: the pod may be a placeholder whose signature cannot be
 #: verified. It counts, but does not prove that its gang has run already.
 TAG_UNVERIFIED: Final = "muster/unverified"
-#: "true": the pod is being deleted. It uses resources until it is gone, but topology
+#: The pod is being deleted: TERMINATING_PREEMPTED if a scheduler preempted it (condition
+#: DisruptionTarget), otherwise "true". It uses resources until it is gone, but topology
 #: spread does not count it any more.
 TAG_TERMINATING: Final = "muster/terminating"
+TERMINATING_PREEMPTED: Final = "preempted"
 #: Comma-separated nodes that this request avoids (docs/internals/semantics.md, 5).
 TAG_AVOID_NODES: Final = "muster/avoid-nodes"
 

@@ -73,7 +73,7 @@ def placement_of(pods: Sequence[Json], default: str) -> str:
 
 
 def has_reservation_event(events: Sequence[Json], pods: Sequence[Json], members: int) -> bool:
-    """Whether an event on one of the pods says that this many members were reserved together."""
+    """Whether an event on one of the pods reports that this many members were reserved together."""
     names = {pod["metadata"]["name"] for pod in pods}
     text = f"All {members} members are reserved"
     return any(event["message"] == text and event["involvedObject"]["name"] in names for event in events)

@@ -140,6 +140,9 @@ NAMESPACE: Final = "kubernetes.io/meta/namespace"
 #: Tag of an allocation that is being deleted (`muster_si.keys.TAG_TERMINATING`). Topology spread ignores it.
 TERMINATING: Final = "muster/terminating"
 
+#: Its value if a scheduler preempted the pod (`muster_si.keys.TERMINATING_PREEMPTED`).
+TERMINATING_PREEMPTED: Final = "preempted"
+
 #: Prefix of tags that are labels of the pod (`muster_si.keys.TAG_POD_LABEL_PREFIX`).
 LABEL_PREFIX: Final = "kubernetes.io/label/"
 

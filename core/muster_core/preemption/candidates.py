@@ -1,12 +1,11 @@
 """Candidates for preemption, and filters that preemption can resolve.
 
-Candidates are ordered: pods that are terminating first, because nothing more is lost with them (a core that restarts
-during a preemption selects the same victims again); pods that did not opt out before those that did, originators last;
-then lower priority, then members whose gang stays complete without them, then smaller and younger pods. For filters
-that depend on pods on the node, all candidates are removed and added back one by one while the pod still fits.
+Candidates are ordered: pods that were preempted before the core restarted first, so that no others are preempted in
+their place; pods that did not opt out before those that did, originators last; then lower priority, then members whose
+gang stays complete without them, then smaller and younger pods. For filters that depend on pods on the node, all
+candidates are removed and added back one by one while the pod still fits.
 
-Differs: victims are also ordered by termination, priority, gang and size; YuniKorn orders them by opt-out, originator
-and age only.
+Differs: victims are also ordered by priority, gang and size; YuniKorn orders them by opt-out, originator and age only.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from itertools import islice
 from typing import Final
 
 from muster_core.model.config import PreemptionPolicy
-from muster_core.model.constraints import TERMINATING
+from muster_core.model.constraints import TERMINATING, TERMINATING_PREEMPTED
 from muster_core.model.ids import ApplicationId, NodeId, QueuePath, TaskGroup
 from muster_core.model.resources import NOTHING, Resources
 from muster_core.placement import node_search
@@ -65,9 +64,9 @@ class Candidate:
         return self.allocation.spec.resources
 
     @property
-    def is_terminating(self) -> bool:
-        """Whether its pod is being deleted anyway."""
-        return is_terminating(self.allocation)
+    def is_preempted(self) -> bool:
+        """Whether its pod terminates because of an earlier preemption."""
+        return is_preempted(self.allocation)
 
     @property
     def is_protected(self) -> bool:
@@ -169,9 +168,13 @@ def is_eligible(allocation: Allocation, amount: Resources) -> bool:
     return any(map(allocation.spec.resources.__getitem__, amount))
 
 
-def is_terminating(allocation: Allocation) -> bool:
-    """Whether the pod of the allocation is being deleted."""
-    return TERMINATING in allocation.spec.tags
+def is_preempted(allocation: Allocation) -> bool:
+    """Whether a scheduler preempted the pod, which is being deleted.
+
+    Pods that their users delete are victims like any others. Otherwise a user could delay preemptions with pods that
+    take long to terminate.
+    """
+    return allocation.spec.tags.get(TERMINATING) == TERMINATING_PREEMPTED
 
 
 def sides(leaf: Queue, other: Queue) -> tuple[list[Queue], list[Queue]]:
@@ -202,7 +205,7 @@ class Ranking:
         tier, size, number = self._gang(app, spec.group) if app.spec.is_gang else (_FREE, 0, 0)
         cost = self._cost(spec.resources)
         key = (
-            *(not is_terminating(allocation), not spec.allow_preempt_self, spec.originator, seen, spec.priority),
+            *(not is_preempted(allocation), not spec.allow_preempt_self, spec.originator, seen, spec.priority),
             *(tier, size, number, cost, not spec.is_virtual, -allocation.allocated_ns, -app.sequence, len(self._known)),
         )
         made = self._known[app.id, allocation.id] = Candidate(app, allocation, key, cost)

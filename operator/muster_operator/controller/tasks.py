@@ -462,10 +462,9 @@ def order_delete(
 def mark_disrupted(out: Outcome, task: Task, message: str) -> None:
     """Sets the DisruptionTarget condition on a pod that is not a placeholder, and posts an event.
 
-    The write queue sends the condition before the delete that follows. A terminating pod was deleted by its user, or
-    was preempted before the core restarted.
+    The write queue sends the condition before the delete that follows.
     """
-    if not task.pod.membership.placeholder and not task.pod.terminating:
+    if not task.pod.membership.placeholder:
         note = messages.preempted(message)
         out.commands.append(MarkDisrupted(task.pod.ref, note.text))
         reporting.post(out, task.pod.ref, note)

@@ -22,7 +22,7 @@ from muster_operator.model.limits import Shares
 from muster_operator.model.pods import Condition, ForeignPod, Pod, PodPhase, PodRef
 from muster_operator.model.settings import Settings
 from muster_operator.model.signing import SIGNATURE_CHARACTERS
-from muster_operator.translate.pods import ORDINAL_CHARACTERS, read_pod, traceparent
+from muster_operator.translate.pods import ORDINAL_CHARACTERS, preempts, read_pod, traceparent
 from muster_operator.translate.values import epoch_ms, text_bytes
 from muster_si import keys
 
@@ -349,9 +349,12 @@ class PodClasses:
         if not metadata.name or not metadata.uid or status.reason or status.resize:
             return None
         scheduled: PartialCondition | None = None
+        is_preempted = False
         for each in status.conditions or ():
             if each.type == "PodScheduled":
                 scheduled = scheduled or each
+            elif preempts(each.type, each.status, each.reason):
+                is_preempted = True
             elif each.type == "PodResizePending":
                 return None
         found = self._class_of(incoming, settings)
@@ -361,6 +364,8 @@ class PodClasses:
         ref = PodRef(pod.ref.namespace, metadata.name, PodUid(metadata.uid))
         is_usual = (metadata.labels or {}) == found.labels  # true for nearly all pods of a class
         tags = self._tags(found, ref, metadata, is_usual=is_usual)
+        if metadata.deletion_timestamp:
+            tags[keys.TAG_TERMINATING] = keys.TERMINATING_PREEMPTED if is_preempted else "true"
         if isinstance(pod, ForeignPod):
             node = self._node(incoming.spec.node_name or status.nominated_node_name)
             phase = _PHASES.get(status.phase, PodPhase.PENDING)
@@ -424,8 +429,6 @@ class PodClasses:
         else:
             tags = {**self._pod_label_tags(metadata.labels or {}), **found.near, keys.TAG_NAMESPACE: ref.namespace}
         tags[keys.TAG_POD_NAME] = ref.name
-        if metadata.deletion_timestamp:
-            tags[keys.TAG_TERMINATING] = "true"
         return tags
 
     def _pod_label_tags(self, labels: Mapping[str, str]) -> dict[str, str]:

@@ -13,6 +13,7 @@ import orjson
 from muster_operator.model import limits, names, problems
 from muster_operator.model.errors import BadInputError
 from muster_operator.model.ids import NodeName, PodUid, added, application_id, larger
+from muster_operator.model.messages import PREEMPTION
 from muster_operator.model.pods import (
     Condition,
     ForeignPod,
@@ -488,7 +489,14 @@ def _node_facts(spec: Raw) -> Iterator[_Fact]:
     yield keys.TAG_PREFERENCES, "images and node preferences", lambda: preferences_tag(spec)
 
 
-def _tags(metadata: Raw, spec: Raw, ref: PodRef, *, is_waiting: bool, created_s: int | None = None) -> dict[str, str]:
+def preempts(kind: object, status: object, reason: object) -> bool:
+    """Whether this condition of a pod says that a scheduler has preempted it. Users cannot write conditions."""
+    return (kind, status, reason) == ("DisruptionTarget", "True", PREEMPTION)
+
+
+def _tags(
+    metadata: Raw, spec: Raw, status: Raw, ref: PodRef, *, is_waiting: bool, created_s: int | None = None
+) -> dict[str, str]:
     """Tags of the pod for the core, POD_TAGS_BYTES at most.
 
     ``created_s`` is the creation time of a pod of this scheduler, None for foreign pods. Tags of a bound or foreign pod
@@ -500,7 +508,9 @@ def _tags(metadata: Raw, spec: Raw, ref: PodRef, *, is_waiting: bool, created_s:
     labels = strings(metadata.get("labels"))
     tags = _name_tags(ref)
     if metadata.get("deletionTimestamp"):
-        tags[keys.TAG_TERMINATING] = "true"
+        conditions = objects(status.get("conditions"))
+        is_preempted = any(preempts(each.get("type"), each.get("status"), each.get("reason")) for each in conditions)
+        tags[keys.TAG_TERMINATING] = keys.TERMINATING_PREEMPTED if is_preempted else "true"
     facts = _inter_pod_facts(spec, ref, labels)
     if created_s is not None:
         tags[keys.TAG_CREATION_TIME] = str(created_s)
@@ -562,7 +572,7 @@ def _foreign(raw: Raw, ref: PodRef) -> ForeignPod:
     except BadInputError:
         resources = {keys.PODS: 1}  # the pod exists, even if its requests are invalid
     try:
-        tags = _tags(metadata, spec, ref, is_waiting=False)
+        tags = _tags(metadata, spec, status, ref, is_waiting=False)
     except BadInputError:
         tags = _name_tags(ref)
     is_static = any(owner.get("kind") == "Node" for owner in objects(metadata.get("ownerReferences")))
@@ -602,7 +612,7 @@ def _facts(
     is_waiting = not text(spec.get("nodeName"))
     try:
         resources = _resources(spec, status, is_waiting=is_waiting)
-        return resources, _tags(metadata, spec, ref, is_waiting=is_waiting, created_s=created_s), member
+        return resources, _tags(metadata, spec, status, ref, is_waiting=is_waiting, created_s=created_s), member
     except BadInputError as error:
         if is_waiting:
             member = replace(member, refusal=member.refusal or str(error))

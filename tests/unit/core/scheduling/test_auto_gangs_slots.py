@@ -216,6 +216,15 @@ def test_a_search_without_a_slot_is_repeated_only_after_a_change() -> None:
     assert len(placed(scenario.ask(pod("after")))) == 1, "the slot of the pod that ended is kept"
 
 
+def test_a_search_without_a_slot_is_not_repeated_for_equal_pods() -> None:
+    scenario, equal = Scenario(CONFIGURATION, nodes=1), pod("p0")
+    scenario.send(a_gang(2))
+    epoch = scenario.partition.nodes.facts_epoch
+    scenario.app().gang.search_without_slot = (WORKERS, equal.constraints, equal.resources, epoch)
+    assert placed(scenario.ask(equal)) == {}, "it would find a slot"
+    assert len(placed(scenario.ask(pod("p1", vcore=500)))) == 1
+
+
 # -- preemption for an incomplete gang -----------------------------------------
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from muster_core.model.constraints import TERMINATING, Constraints
+from muster_core.model.constraints import TERMINATING, TERMINATING_PREEMPTED, Constraints
 from muster_core.model.events import AllocationReported, ApplicationAdded, NodeAdded
 from muster_core.model.specs import AllocationSpec, AskSpec
 from tests.unit.builders import a_configuration, a_node, a_queue, an_allocation, an_application, an_ask
@@ -70,7 +70,7 @@ def recovered(*specs: AllocationSpec, nodes: int = 2) -> Scenario:
 
 def test_after_a_restart_the_terminating_victims_of_the_first_preemption_are_selected_again() -> None:
     """The terminating pod is on the second node, opted out, older, and has a higher priority."""
-    leaving = replace(an_allocation("leaving", "n1", app="b"), tags={TERMINATING: "true"})
+    leaving = replace(an_allocation("leaving", "n1", app="b"), tags={TERMINATING: TERMINATING_PREEMPTED})
     leaving = replace(leaving, allow_preempt_self=False, originator=True, priority=5)
     scenario = recovered(leaving, an_allocation("other", "n0", app="b", allocated_s=9))
     run(scenario, "root.a", an_ask("x", priority=10))
@@ -78,15 +78,25 @@ def test_after_a_restart_the_terminating_victims_of_the_first_preemption_are_sel
 
 
 def test_a_pod_that_does_not_terminate_in_time_is_not_selected_again() -> None:
-    leaving = replace(an_allocation("leaving", "n1", app="b"), tags={TERMINATING: "true"})
+    leaving = replace(an_allocation("leaving", "n1", app="b"), tags={TERMINATING: TERMINATING_PREEMPTED})
     scenario = recovered(leaving, an_allocation("other", "n0", app="b"))
     run(scenario, "root.a", an_ask("x", priority=10))
     assert victims(scenario.wait(60)) == {"leaving"}
     assert victims(scenario.wait(600)) == {"other"}
 
 
-def test_a_daemonset_pod_preempts_the_terminating_pod_of_its_node_first() -> None:
-    leaving = replace(an_allocation("leaving", "n0", app="b", vcore=500), tags={TERMINATING: "true"}, priority=5)
+def test_pods_that_a_user_deletes_do_not_delay_the_preemption_of_others() -> None:
+    """They may take long to terminate. Preemption does not shorten that."""
+    deleted = replace(an_allocation("deleted", "n1", app="b"), tags={TERMINATING: "true"}, priority=5)
+    scenario = recovered(deleted, an_allocation("other", "n0", app="b"))
+    run(scenario, "root.a", an_ask("x", priority=10))
+    assert run_until_idle(scenario) == ["other"]
+
+
+def test_a_daemonset_pod_preempts_the_preempted_pod_of_its_node_first() -> None:
+    leaving = replace(
+        an_allocation("leaving", "n0", app="b", vcore=500), tags={TERMINATING: TERMINATING_PREEMPTED}, priority=5
+    )
     scenario = recovered(leaving, an_allocation("other", "n0", app="b", vcore=500), nodes=1)
     run(scenario, "root.a", a_daemon("d", "n0", vcore=500, priority=10))
     assert run_until_idle(scenario) == ["leaving"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from muster_core.model.config import QueueConfig, QueuePolicies
-from muster_core.model.constraints import TERMINATING, Constraints
+from muster_core.model.constraints import TERMINATING, TERMINATING_PREEMPTED, Constraints
 from muster_core.model.events import AllocationReported, ApplicationAdded, ConfigurationReplaced, NodeAdded
 from muster_core.model.ids import Termination
 from muster_core.model.limits import ALLOCATIONS_PER_QUOTA_PREEMPTION
@@ -51,10 +51,12 @@ def test_a_maximum_lowered_below_usage_is_enforced_after_the_delay_youngest_firs
     assert victims(scenario.wait(2)) == {"x4", "x5"}
 
 
-def test_a_lowered_maximum_counts_terminating_pods_first() -> None:
+def test_a_lowered_maximum_counts_preempted_pods_first() -> None:
     scenario = running(count=0)
     submit(scenario, "a", "root.a")
-    scenario.send(AllocationReported(replace(an_allocation("old", "n0", app="a"), tags={TERMINATING: "true"})))
+    scenario.send(
+        AllocationReported(replace(an_allocation("old", "n0", app="a"), tags={TERMINATING: TERMINATING_PREEMPTED}))
+    )
     scenario.wait(1)
     run(scenario, "root.a", *pods("x", 5))
     reload(scenario, a(5000))

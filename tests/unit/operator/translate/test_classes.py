@@ -90,6 +90,12 @@ def terminating(pod: Raw) -> None:
     pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
 
 
+def preempted(pod: Raw) -> None:
+    terminating(pod)
+    target = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
+    pod["status"]["conditions"] = [{"type": "Ready", "status": "False"}, target]
+
+
 def waiting(pod: Raw) -> None:
     pod["status"]["conditions"] = [{"type": "PodScheduled", "status": "False", "reason": "R", "message": "why"}]
 
@@ -112,7 +118,7 @@ def annotated_by_others(pod: Raw) -> None:
 
 
 @pytest.mark.parametrize(
-    "change", [running, terminating, waiting, nominated, indexed, with_a_token, annotated_by_others]
+    "change", [running, terminating, preempted, waiting, nominated, indexed, with_a_token, annotated_by_others]
 )
 def test_fields_of_a_single_pod_do_not_create_a_new_class(change: Callable[[Raw], None]) -> None:
     annotations = gang_annotations(a_group(), member_of="workers")

@@ -259,5 +259,21 @@ def test_gates_phase_and_termination_are_read() -> None:
     assert (pod.gates, pod.terminating, pod.phase) == (("wait",), True, PodPhase.PENDING)
 
 
+@pytest.mark.parametrize(
+    "status, reason, tag",
+    [
+        ("True", "PreemptionByScheduler", keys.TERMINATING_PREEMPTED),
+        ("False", "PreemptionByScheduler", "true"),
+        ("True", "EvictionByEvictionAPI", "true"),
+    ],
+)
+def test_a_preempted_pod_is_told_from_one_that_a_user_deleted(status: str, reason: str, tag: str) -> None:
+    raw = a_pod(nodeName="n1")
+    raw["status"]["conditions"] = [{"type": "DisruptionTarget", "status": status, "reason": reason}]
+    assert keys.TAG_TERMINATING not in own(raw).tags
+    raw["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert own(raw).tags[keys.TAG_TERMINATING] == tag
+
+
 def test_a_request_beyond_64_bits_rejects_the_pod() -> None:
     assert "does not fit 64 bits" in own(a_pod(containers=[a_container(memory="10E")])).membership.refusal
