@@ -45,7 +45,7 @@ setup: .venv/.ready ## make the environment in .venv from uv.lock (gets uv itsel
 	$(UV) sync --frozen --quiet --inexact --group docs
 	@touch $@
 
-check: setup .venv/.docs ## style, format, types, layers, generated code, documents: everything that needs no run
+check: setup .venv/.docs ## style, format, types, layers, generated code, documents, and the tests of the repository itself
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy $(TYPED)

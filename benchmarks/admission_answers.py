@@ -1,6 +1,6 @@
 """Measures the latency of the admission webhook while the operator is idle, starts, and handles a replay of events.
 
-The operator of `operator_scale` (20,000 pods and 2,000 nodes from the stand-in server) runs with its webhook. It gets
+The operator of `operator_scale` (20,000 pods and 2,000 nodes from the stub API server) runs with its webhook. It gets
 100 requests per second about a new pod, over kept HTTPS connections. Run: `python -m benchmarks.admission_answers`.
 """
 

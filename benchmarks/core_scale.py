@@ -8,7 +8,7 @@ load of 5,000 events per second (two pods end, two are new, and one request is w
 queries during such a load.
 
 Times are CPU time of the core's process, and pauses are CPU time of the thread of its event loop, so that other
-processes on the machine do not count. A pause is `turn`, one iteration of the scheduler task, or `busy`, the
+processes on the machine do not count. A pause is `iteration`, one iteration of the scheduler task, or `busy`, the
 delay of another task, which includes what gRPC and REST do.
 """
 
@@ -379,7 +379,7 @@ class Measurement:
         await self.settled()
         self.phase("placed")
         values = await self.noted("start")
-        self.found |= {"pause-start": values["turn"]["max"], "pause-start-busy": values["busy"]["max"]}
+        self.found |= {"pause-start": values["iteration"]["max"], "pause-start-busy": values["busy"]["max"]}
 
     async def settled(self) -> None:
         """Wait until the core has processed all messages and places nothing any more."""
@@ -401,7 +401,7 @@ class Measurement:
             await self.send(request)
             await self.fence()
             await asyncio.sleep(0.06)
-        cycle = (await self.noted("single"))["turn"]
+        cycle = (await self.noted("single"))["iteration"]
         self.found |= {f"single-{which}": cycle[which] for which in ("p50", "p99", "max")}
 
     async def events(self) -> None:
@@ -416,7 +416,7 @@ class Measurement:
         lags.sort()
         self.found |= {
             "per-event": 1e6 * (sum(self.core.cpu_times()[:2]) - before) / sent,
-            "pause-events": values["turn"]["max"],
+            "pause-events": values["iteration"]["max"],
             "pause-events-busy": values["busy"]["max"],
             "lag-p99": lags[int(0.99 * (len(lags) - 1))],
         }

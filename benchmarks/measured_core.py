@@ -74,7 +74,7 @@ class MeasuredLoop(Loop):
 
     def _report(self) -> None:
         found: dict[str, object] = {"cpu_s": time.process_time(), "peak_mib": peak_mib(), "mib": resident_mib()}
-        for name, values in (("turn", self.iterations_ms), ("cycle", self.cycles_ms), ("busy", self.busy_ms)):
+        for name, values in (("iteration", self.iterations_ms), ("cycle", self.cycles_ms), ("busy", self.busy_ms)):
             values.sort()
             found[name] = {"n": len(values), "p50": at(values, 0.5), "p99": at(values, 0.99), "max": at(values, 1.0)}
         if self.samples is not None:

@@ -1,4 +1,4 @@
-"""Measures the operator with 20,000 pods and 2,000 nodes from a stub of the API server, and the real core.
+"""Measures the operator with 20,000 pods and 2,000 nodes from a stub API server, and the real core.
 
 It measures the time from process start to the first bind, and the resident memory during and after the list. Then it
 sends 5,000 pod events per second. It measures the time from the server's write until the controller has handled the

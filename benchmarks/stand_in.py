@@ -1,4 +1,4 @@
-"""A stand-in for the API server over HTTP: `python -m benchmarks.stand_in PORT_FILE PODS [NODES]`.
+"""A stub API server over HTTP: `python -m benchmarks.stand_in PORT_FILE PODS [NODES]`.
 
 It serves paged lists and watches, accepts binds and shows their effect, and stores Leases and other small objects.
 `POST /replay` writes pod events at a steady rate, each with the monotonic time of its writing. Objects are serialised

@@ -37,7 +37,7 @@ async def is_reserved_first(
 ) -> list[Json]:
     """Wait until the members of all groups are bound; before the first of them, all placeholders were bound.
 
-    The reservation of an Auto or Direct gang is seen in its event. ``groups``: the number of members of each task
+    An event reports the reservation of an Auto or Direct gang. ``groups``: the number of members of each task
     group. The webhook gave every pod its user, and its scheduler unless the framework did. Returns the members.
     """
     pods = await members_bound(scenario, app, groups)

@@ -225,7 +225,7 @@ def _own(partition: Partition, app: Application) -> dict[int, Resources]:
 
 
 def _reservable(snapshot: Snapshot, kind: AskClass) -> IntColumn:
-    """Returns the rows that may get one more reservation. Most nodes of a full cluster have one.
+    """Returns the rows of nodes that can be reserved. In a full cluster most nodes are reserved already.
 
     A request that requires a node may reserve it even if the node has a reservation or is not schedulable.
     """

@@ -1,11 +1,12 @@
 """Candidates for preemption, and filters that preemption can resolve.
 
-Candidates are ordered: pods that were preempted before the core restarted first, so that no others are preempted in
-their place; pods that did not opt out before those that did, originators last; then lower priority, then members whose
-gang stays complete without them, then smaller and younger pods. For filters that depend on pods on the node, all
+Pods that were preempted before the core restarted come first, so that no others are preempted in their place. Pods that
+opted out come after those that did not, and originators last. Then the order is: lower priority, members whose gang
+stays complete without them, smaller pods, younger pods. For filters that depend on pods on the node, all
 candidates are removed and added back one by one while the pod still fits.
 
-Differs: victims are also ordered by priority, gang and size; YuniKorn orders them by opt-out, originator and age only.
+Differs: victims are also ordered by earlier preemption, priority, gang and size; YuniKorn orders them by opt-out,
+originator and age only.
 """
 
 from __future__ import annotations
@@ -171,8 +172,8 @@ def is_eligible(allocation: Allocation, amount: Resources) -> bool:
 def is_preempted(allocation: Allocation) -> bool:
     """Whether a scheduler preempted the pod, which is being deleted.
 
-    Pods that their users delete are victims like any others. Otherwise a user could delay preemptions with pods that
-    take long to terminate.
+    A pod that its user deleted is an ordinary candidate. Otherwise a user could delay preemptions with pods that take
+    long to terminate.
     """
     return allocation.spec.tags.get(TERMINATING) == TERMINATING_PREEMPTED
 

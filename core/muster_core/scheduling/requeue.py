@@ -147,7 +147,7 @@ def absorb(partition: Partition) -> list[Application]:
     """Wakes up the classes that may fit on the nodes that gained resources since the last call.
 
     If the change may affect any class, wakes up all applications that wait for nodes. Returns the first application of
-    each class for which only node reservations of others keep the gained resources.
+    each entry whose class fits only without the node reservations of others.
     """
     inter_pod, partition.nodes.gains.inter_pod = partition.nodes.gains.inter_pod, False
     claims, partition.nodes.gains.claims = partition.nodes.gains.claims, {}
@@ -155,7 +155,7 @@ def absorb(partition: Partition) -> list[Application]:
     if gains is None:
         _open_all(partition)
         return []
-    kept_out = _absorb_nodes(partition, gains) if gains else []
+    blocked_by_reservations = _absorb_nodes(partition, gains) if gains else []
     entries = [
         entry
         for node in gains
@@ -170,7 +170,7 @@ def absorb(partition: Partition) -> list[Application]:
         entries += partition.blocking_reasons.together.values()
     for entry in entries:
         partition.open(entry)
-    return kept_out
+    return blocked_by_reservations
 
 
 def room_grew(partition: Partition, holder: LimitSubject, limit: Limit, taken: Queue | Account) -> None:
@@ -242,7 +242,7 @@ def _absorb_nodes(partition: Partition, gains: list[NodeId]) -> list[Application
     """Wakes up the classes of which one request may fit on the nodes with more resources.
 
     `count_again` computes how many fit when the first waiting application is tried. Returns the first application of
-    each class that fits there, but not next to the node reservations of others.
+    each entry whose class fits only without the node reservations of others.
     """
     nodes, unschedulable_classes = partition.nodes, partition.unschedulable_classes
     rows = np.array([nodes.rows.row(node) for node in gains if node in nodes], dtype=np.int64)
@@ -252,7 +252,7 @@ def _absorb_nodes(partition: Partition, gains: list[NodeId]) -> list[Application
     unreserved: set[AskClass] | None = None
     if any(nodes.columns().node_reserved):
         unreserved = set(unschedulable_classes.within(partial(_most_available, nodes, rows, unreserved=True)))
-    kept_out: list[Application] = []
+    blocked_by_reservations: list[Application] = []
     for kind in unschedulable_classes.within(partial(_most_available, nodes, rows, unreserved=False)):
         entries = partition.blocking_reasons.by_kind.get(kind)
         if entries is None:  # no application waits for it, so the entry is not needed
@@ -266,8 +266,8 @@ def _absorb_nodes(partition: Partition, gains: list[NodeId]) -> list[Application
                 partition.open(entry)
         else:
             firsts = map(partition.scheduling.first_of, entries.values())
-            kept_out += [app for app in firsts if app is not None]
-    return kept_out
+            blocked_by_reservations += [app for app in firsts if app is not None]
+    return blocked_by_reservations
 
 
 def _may_use_reservation(partition: Partition, name: ApplicationId, node: NodeId) -> bool:
@@ -282,7 +282,7 @@ def _may_use_reservation(partition: Partition, name: ApplicationId, node: NodeId
 
 
 def _most_available(nodes: NodeTable, rows: IntColumn, name: str, *, unreserved: bool) -> int:
-    """Returns the largest available amount of a resource among the rows. `unreserved`: without node reservations."""
+    """Returns the largest available amount of a resource among the rows. `unreserved`: after node reservations."""
     columns = nodes.columns()
     column = columns.availables.column(name, columns.size)
     found = 0 if column is None else column[rows]
@@ -291,7 +291,7 @@ def _most_available(nodes: NodeTable, rows: IntColumn, name: str, *, unreserved:
 
 
 def _respects_reservations(kind: AskClass) -> bool:
-    """Whether no request of the class may use the resources of a node reservation, except that of its own.
+    """Whether each request of the class may use only its own node reservation.
 
     An application with a reservation waits for its node (`NodeNotReserved`). A gang may use the reservations of all its
     members, and a request that requires a node may use those of others.

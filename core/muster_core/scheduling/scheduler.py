@@ -616,7 +616,7 @@ def _watch(partition: Partition, now_ns: int) -> None:
 def _absorb(partition: Partition, now_ns: int) -> None:
     """Wakes up the applications that wait for resources that nodes have gained.
 
-    Those that get nothing because of the node reservations of others may get a reservation too.
+    Sets the reservation timer of applications that do not fit because of the node reservations of others.
     """
     if partition.nodes.gains.is_any(partition.nodes.epoch):
         for app in requeue.absorb(partition):

@@ -22,7 +22,7 @@ class PodSet(Struct, frozen=True, gc=False):
 
 
 class NodesRequest(Struct, frozen=True, gc=False):
-    """A ProvisioningRequest of a gang, for the nodes of its members without a node."""
+    """ProvisioningRequest for the members of a gang without a node."""
 
     name: str
     app: AppId

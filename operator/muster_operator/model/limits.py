@@ -62,7 +62,7 @@ GANG_OPEN_CREATIONS: Final = 500
 #: Unanswered placeholder creations of all gangs of a namespace, so that they do not fill the write queue.
 NAMESPACE_OPEN_CREATIONS: Final = 1_000
 
-#: Pod sets of a ProvisioningRequest, as in its API. A gang with more task groups has no request.
+#: Pod sets of a ProvisioningRequest (limit of its API). No request is created for a gang with more task groups.
 POD_SETS: Final = 32
 
 #: Digits of a resource version that is compared as a number: 64 bits.

@@ -72,7 +72,7 @@ ANNOTATION_NAMESPACE_ENABLE: Final = (
 
 ANNOTATION_NAMESPACE_GENERATE_APP_ID: Final = "yunikorn.apache.org/namespace.generateAppId"
 
-#: Classes of ProvisioningRequests that Cluster Autoscaler has.
+#: ProvisioningRequest classes that Cluster Autoscaler supports.
 CHECK_CAPACITY: Final = "check-capacity.autoscaling.x-k8s.io"
 BEST_EFFORT_ATOMIC: Final = "best-effort-atomic-scale-up.autoscaling.x-k8s.io"
 PROVISIONING_CLASSES: Final = (CHECK_CAPACITY, BEST_EFFORT_ATOMIC)

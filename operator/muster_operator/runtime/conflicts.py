@@ -204,7 +204,8 @@ async def _running_yunikorn(session: KubeSession, reviews: Reviews) -> str:
     if account is not None:
         return found[account.namespace][account]
     if len(listed) > limits.YUNIKORN_ACCOUNTS:
-        raise Uncertain(f"{len(listed)} service accounts look like a YuniKorn's, {limits.YUNIKORN_ACCOUNTS} reviewed")
+        most = limits.YUNIKORN_ACCOUNTS
+        raise Uncertain(f"{len(listed)} service accounts may belong to YuniKorn, only the first {most} were checked")
     return ""
 
 

@@ -22,7 +22,7 @@ from muster_operator.model.limits import Shares
 from muster_operator.model.pods import Condition, ForeignPod, Pod, PodPhase, PodRef
 from muster_operator.model.settings import Settings
 from muster_operator.model.signing import SIGNATURE_CHARACTERS
-from muster_operator.translate.pods import ORDINAL_CHARACTERS, preempts, read_pod, traceparent
+from muster_operator.translate.pods import ORDINAL_CHARACTERS, is_preemption, read_pod, traceparent
 from muster_operator.translate.values import epoch_ms, text_bytes
 from muster_si import keys
 
@@ -353,7 +353,7 @@ class PodClasses:
         for each in status.conditions or ():
             if each.type == "PodScheduled":
                 scheduled = scheduled or each
-            elif preempts(each.type, each.status, each.reason):
+            elif is_preemption(each.type, each.status, each.reason):
                 is_preempted = True
             elif each.type == "PodResizePending":
                 return None

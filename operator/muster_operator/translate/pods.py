@@ -489,8 +489,8 @@ def _node_facts(spec: Raw) -> Iterator[_Fact]:
     yield keys.TAG_PREFERENCES, "images and node preferences", lambda: preferences_tag(spec)
 
 
-def preempts(kind: object, status: object, reason: object) -> bool:
-    """Whether this condition of a pod says that a scheduler has preempted it. Users cannot write conditions."""
+def is_preemption(kind: object, status: object, reason: object) -> bool:
+    """Whether the condition reports a preemption by a scheduler. Writing it requires permission for `pods/status`."""
     return (kind, status, reason) == ("DisruptionTarget", "True", PREEMPTION)
 
 
@@ -509,7 +509,9 @@ def _tags(
     tags = _name_tags(ref)
     if metadata.get("deletionTimestamp"):
         conditions = objects(status.get("conditions"))
-        is_preempted = any(preempts(each.get("type"), each.get("status"), each.get("reason")) for each in conditions)
+        is_preempted = any(
+            is_preemption(each.get("type"), each.get("status"), each.get("reason")) for each in conditions
+        )
         tags[keys.TAG_TERMINATING] = keys.TERMINATING_PREEMPTED if is_preempted else "true"
     facts = _inter_pod_facts(spec, ref, labels)
     if created_s is not None:

@@ -267,7 +267,7 @@ def test_gates_phase_and_termination_are_read() -> None:
         ("True", "EvictionByEvictionAPI", "true"),
     ],
 )
-def test_a_preempted_pod_is_told_from_one_that_a_user_deleted(status: str, reason: str, tag: str) -> None:
+def test_a_preempted_pod_is_distinguished_from_a_deleted_pod(status: str, reason: str, tag: str) -> None:
     raw = a_pod(nodeName="n1")
     raw["status"]["conditions"] = [{"type": "DisruptionTarget", "status": status, "reason": reason}]
     assert keys.TAG_TERMINATING not in own(raw).tags
