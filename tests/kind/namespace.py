@@ -156,24 +156,29 @@ class Namespace:
         return True
 
     async def _watch(self) -> None:
-        async for _, pod in self.api.watch("pods", self.name):
+        async for kind, pod in self.api.watch("pods", self.name):
             name, reason = pod["metadata"]["name"], pod["status"].get("reason", "")
             if is_bound(pod):
                 self.history[name] = pod
             if is_placeholder(pod):
                 self.placeholders.add(name)
-                if _has_terminated(pod):
+                if _has_terminated(pod, is_deleted=kind == "DELETED"):
                     self.terminated.add(name)
             if reason.startswith(REJECTED):
                 self.rejected.add((name, reason))
 
 
-def _has_terminated(pod: Json) -> bool:
-    """Whether the kubelet reported that all containers terminated, or the pod is deleted without a node."""
-    containers = pod["status"].get("containerStatuses", ())
+def _has_terminated(pod: Json, *, is_deleted: bool) -> bool:
+    """Whether the kubelet reported that all containers terminated, or the pod is deleted without a node.
+
+    A pod can be deleted while its kubelet prepares it. Its containers are then never running.
+    """
+    states = [container["state"] for container in pod["status"].get("containerStatuses", ())]
     if not pod["spec"].get("nodeName"):
         return "deletionTimestamp" in pod["metadata"]
-    return bool(containers) and all("terminated" in container["state"] for container in containers)
+    if is_deleted:
+        return not any("running" in state for state in states)
+    return bool(states) and all("terminated" in state for state in states)
 
 
 def _pod_line(pod: Json) -> str:
