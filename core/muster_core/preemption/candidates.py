@@ -2,8 +2,8 @@
 
 Pods that were preempted before the core restarted come first, so that no others are preempted in their place. Pods that
 opted out come after those that did not, and originators last. Then the order is: lower priority, members whose gang
-stays complete without them, smaller pods, younger pods. For filters that depend on pods on the node, all
-candidates are removed and added back one by one while the pod still fits.
+stays complete without them, smaller pods, younger pods. For filters that depend on pods on the node, all candidates are
+removed and added back one by one while the pod still fits.
 
 Differs: victims are also ordered by earlier preemption, priority, gang and size; YuniKorn orders them by opt-out,
 originator and age only.
@@ -18,7 +18,6 @@ from itertools import islice
 from typing import Final
 
 from muster_core.model.config import PreemptionPolicy
-from muster_core.model.constraints import TERMINATING, TERMINATING_PREEMPTED
 from muster_core.model.ids import ApplicationId, NodeId, QueuePath, TaskGroup
 from muster_core.model.resources import NOTHING, Resources
 from muster_core.placement import node_search
@@ -65,9 +64,9 @@ class Candidate:
         return self.allocation.spec.resources
 
     @property
-    def is_preempted(self) -> bool:
-        """Whether its pod terminates because of an earlier preemption."""
-        return is_preempted(self.allocation)
+    def is_earlier_victim(self) -> bool:
+        """Whether its pod was preempted before the core restarted."""
+        return not self.key[0]
 
     @property
     def is_protected(self) -> bool:
@@ -169,15 +168,6 @@ def is_eligible(allocation: Allocation, amount: Resources) -> bool:
     return any(map(allocation.spec.resources.__getitem__, amount))
 
 
-def is_preempted(allocation: Allocation) -> bool:
-    """Whether a scheduler preempted the pod, which is being deleted.
-
-    A pod that its user deleted is an ordinary candidate. Otherwise a user could delay preemptions with pods that take
-    long to terminate.
-    """
-    return allocation.spec.tags.get(TERMINATING) == TERMINATING_PREEMPTED
-
-
 def sides(leaf: Queue, other: Queue) -> tuple[list[Queue], list[Queue]]:
     """Returns the paths of two leaves, each up to below their nearest common queue."""
     above = {queue.path for queue in other.path_up}
@@ -189,10 +179,11 @@ def sides(leaf: Queue, other: Queue) -> tuple[list[Queue], list[Queue]]:
 class Ranking:
     """Creates candidates with their ordering keys. Of equal allocations, the one evaluated first is preempted first."""
 
-    __slots__ = ("_census", "_cluster", "_costs", "_known")
+    __slots__ = ("_census", "_cluster", "_costs", "_earlier", "_known")
 
     def __init__(self, partition: Partition) -> None:
         self._cluster = partition.nodes.capacity_total
+        self._earlier = partition.preemptions.earlier_victims
         self._census: dict[ApplicationId, _Census] = {}
         self._costs: dict[Resources, float] = {}
         self._known: dict[PlaceId, Candidate] = {}
@@ -206,7 +197,8 @@ class Ranking:
         tier, size, number = self._gang(app, spec.group) if app.spec.is_gang else (_FREE, 0, 0)
         cost = self._cost(spec.resources)
         key = (
-            *(not is_preempted(allocation), not spec.allow_preempt_self, spec.originator, seen, spec.priority),
+            (app.id, allocation.id) not in self._earlier,
+            *(not spec.allow_preempt_self, spec.originator, seen, spec.priority),
             *(tier, size, number, cost, not spec.is_virtual, -allocation.allocated_ns, -app.sequence, len(self._known)),
         )
         made = self._known[app.id, allocation.id] = Candidate(app, allocation, key, cost)

@@ -223,7 +223,7 @@ class _VictimSearch:
         if more is None or not may_run_without(self.snapshot, shape, node, victims := [*victims, *more]):
             return None
         self.freed_some = True
-        lost = [victim for victim in victims if not victim.is_preempted]
+        lost = [victim for victim in victims if not victim.is_earlier_victim]
         key = (
             sum(victim.is_protected for victim in lost),
             len({victim.app.id for victim in lost if victim.breaks_gang}),
@@ -350,7 +350,7 @@ def _candidates(partition: Partition, app: Application, ask: Ask) -> list[Candid
 def _node_victim_order(candidate: Candidate) -> tuple[bool, bool, bool, int, bool, int, float, int]:
     spec = candidate.allocation.spec
     since = -candidate.allocation.allocated_ns
-    first = not candidate.is_preempted, spec.originator, not spec.allow_preempt_self, spec.priority
+    first = not candidate.is_earlier_victim, spec.originator, not spec.allow_preempt_self, spec.priority
     return *first, not spec.is_virtual, since, candidate.cost, candidate.key[-1]
 
 
@@ -452,5 +452,5 @@ def _quota_victim_order(candidate: Candidate, over: Resources, cluster: Resource
     hour = -((spec.created_ns or since_ns) // _HOUR_NS)
     size = tuple(sorted((spec.resources[name] / max(cluster[name], 1) for name in over), reverse=True))
     opted_out = not spec.allow_preempt_self
-    value = (not candidate.is_preempted, spec.originator, opted_out, -matching, spec.priority)
+    value = (not candidate.is_earlier_victim, spec.originator, opted_out, -matching, spec.priority)
     return *value, not spec.is_virtual, hour, size, -since_ns, candidate.key[-1]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from muster_core.model import messages
+from muster_core.model.constraints import TERMINATING, TERMINATING_PREEMPTED
 from muster_core.model.effects import AllocationResponse, Rejection, Release
 from muster_core.model.events import AllocationReleased
 from muster_core.model.ids import AllocationId, AllocationKey, NodeId, Termination, allocation_id, is_virtual_key
@@ -207,6 +208,8 @@ def _enter(partition: Partition, app: Application, spec: AllocationSpec, now_ns:
     if ask.placeholder:  # after the allocation is stored: a report that raises before is rejected and comes again
         group = app.gang.groups.setdefault(ask.group, GroupCount(ask.resources))
         group.count += 1
+    if ask.tags.get(TERMINATING) == TERMINATING_PREEMPTED:
+        partition.preemptions.earlier_victims.add((app.id, allocation.id))
     selectors.join(partition, ask)
     ledger.count_in(partition, app, ask, 1)
     partition.note_allocations(app, (allocation,), Change.ADD, Detail.APP_ALLOC)

@@ -248,6 +248,7 @@ def victims_timed_out(partition: Partition, timer: Timer) -> None:
     """
     running = partition.preemptions.running.get(timer.generation)
     if running is not None:
+        partition.preemptions.earlier_victims.clear()
         ledger.forget_preemption(partition, running)
     for hold in partition.reservations.of(timer.application):
         if hold.preemption == timer.generation:

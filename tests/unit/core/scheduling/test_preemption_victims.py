@@ -93,6 +93,27 @@ def test_pods_that_a_user_deletes_do_not_delay_the_preemption_of_others() -> Non
     assert run_until_idle(scenario) == ["other"]
 
 
+def test_after_one_release_timeout_no_earlier_victim_is_preferred_any_more() -> None:
+    """With many pods that terminate slowly, each preemption after a restart would otherwise wait for each of them."""
+    slow = [replace(an_allocation(f"slow{index}", f"n{index}", app="b"), priority=5) for index in range(3)]
+    slow = [replace(one, tags={TERMINATING: TERMINATING_PREEMPTED}) for one in slow]
+    scenario = recovered(*slow, an_allocation("other", "n3", app="b"), nodes=4)
+    run(scenario, "root.a", an_ask("x", priority=10))
+    first = victims(scenario.wait(60))
+    assert len(first) == 1
+    assert first < {"slow0", "slow1", "slow2"}
+    assert victims(scenario.wait(130)) == {"other"}
+
+
+def test_pods_that_another_scheduler_preempts_while_the_core_runs_are_not_preferred() -> None:
+    """A user can let kube-scheduler preempt pods of their own that take long to terminate."""
+    scenario = recovered(an_allocation("slow", "n1", app="b"), an_allocation("other", "n0", app="b"))
+    preempted = replace(an_allocation("slow", "n1", app="b"), tags={TERMINATING: TERMINATING_PREEMPTED}, priority=5)
+    scenario.send(AllocationReported(preempted))
+    run(scenario, "root.a", an_ask("x", priority=10))
+    assert run_until_idle(scenario) == ["other"]
+
+
 def test_a_daemonset_pod_preempts_the_preempted_pod_of_its_node_first() -> None:
     leaving = replace(
         an_allocation("leaving", "n0", app="b", vcore=500), tags={TERMINATING: TERMINATING_PREEMPTED}, priority=5
