@@ -1,7 +1,4 @@
-"""The workloads of the cluster benchmarks, their schedulers, goals and order.
-
-Goals are seconds from the first create call until the last real pod is bound.
-"""
+"""The workloads of the cluster benchmarks, their schedulers, goals and order."""
 
 from __future__ import annotations
 
@@ -11,19 +8,19 @@ from enum import StrEnum
 
 
 class Contender(StrEnum):
-    """The scheduler of a run: Muster with one of its placement modes, kube-scheduler, or none."""
+    """The scheduler of a run: Muster with one of its placement modes (Auto: the default), kube-scheduler, or none."""
 
+    AUTO = "Auto"
     RESERVE = "Reserve"
     ATOMIC = "Atomic"
     DIRECT = "Direct"
-    AUTO = "Auto"
     KUBE = "kube-scheduler"
     NONE = "none"
 
     @property
     def is_muster(self) -> bool:
         """Whether the scheduler is Muster."""
-        return self in (Contender.RESERVE, Contender.ATOMIC, Contender.DIRECT, Contender.AUTO)
+        return self not in (Contender.KUBE, Contender.NONE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +59,6 @@ class Bench:
 
     work: str
     contender: Contender
-    goal_s: float | None = None
     writes: float | None = None
     ahead: float | None = None
     optional: bool = False
@@ -73,42 +69,44 @@ class Bench:
         return Contender.KUBE if self.contender.is_muster else None
 
 
-_GOALS: Mapping[str, tuple[float | None, float | None]] = {
-    "gang-100": (1.0, 0.6),
-    "gang-1000": (5.0, 2.0),
-    "gang-5000": (28.0, 13.0),
-    "gangs-50x100": (25.0, 13.0),
-    "gangs-500x20": (None, None),
+SINGLE_TIME = 0.65
+"""Maximal time for single pods as a part of kube-scheduler's."""
+_GANG_TIMES: Mapping[str, float] = {
+    "gang-100": 0.6,
+    "gang-1000": 0.33,
+    "gang-5000": 0.1,
+    "gangs-50x100": 0.24,
+    "gangs-500x20": 0.12,
 }
-"""Goals in seconds with Reserve and with Direct."""
-RESERVE_WRITES, DIRECT_WRITES = 5.0, 2.0
-"""Writes per member. Reserve: create, bind, delete a placeholder; bind the member; event. Direct, and Auto if all
-members exist: bind; event.
+"""The same for gangs in the default placement."""
+DIRECT_WRITES, RESERVE_WRITES = 2.0, 4.0
+"""Maximal writes per member. Direct, and Auto if all members exist: bind; event. Reserve also creates, binds and
+deletes a placeholder, and its goal is one write less than that.
 """
 EVENTS = 2
 """Events per gang."""
-OPTIONAL = (Contender.ATOMIC, Contender.AUTO)
-"""Placement modes that run only if they are requested by name."""
 
 
-def _writes(work: str, each: float | None) -> float | None:
+def _writes(work: str, each: float) -> float:
     """Return the maximal writes per pod, including its share of the gang's events."""
-    return None if each is None else each + EVENTS * WORKS[work].gangs / WORKS[work].pods
+    return each + EVENTS * WORKS[work].gangs / WORKS[work].pods
+
+
+def _gang_benches(work: str, time: float) -> dict[str, Bench]:
+    """Return a workload in each placement mode, the default without a suffix."""
+    direct, reserve = _writes(work, DIRECT_WRITES), _writes(work, RESERVE_WRITES)
+    return {
+        f"cluster/{work}": Bench(work, Contender.AUTO, direct, ahead=1 / time),
+        f"cluster/{work}-reserve": Bench(work, Contender.RESERVE, reserve),
+        f"cluster/{work}-atomic": Bench(work, Contender.ATOMIC, optional=True),
+        f"cluster/{work}-direct": Bench(work, Contender.DIRECT, direct, optional=True),
+    }
 
 
 BENCHES: Mapping[str, Bench] = {
     "cluster/floor-5000": Bench("floor-5000", Contender.NONE),
-    "cluster/single-5000": Bench("single-5000", Contender.RESERVE, ahead=1 / 0.95),
-    **{
-        f"cluster/{work}{ending}": Bench(work, contender, goal_s, _writes(work, writes), optional=contender in OPTIONAL)
-        for work, (reserve_s, direct_s) in _GOALS.items()
-        for ending, contender, goal_s, writes in (
-            ("", Contender.RESERVE, reserve_s, RESERVE_WRITES),
-            ("-direct", Contender.DIRECT, direct_s, DIRECT_WRITES),
-            ("-atomic", Contender.ATOMIC, None, None),
-            ("-auto", Contender.AUTO, None, DIRECT_WRITES),
-        )
-    },
+    "cluster/single-5000": Bench("single-5000", Contender.AUTO, ahead=1 / SINGLE_TIME),
+    **{name: bench for work, time in _GANG_TIMES.items() for name, bench in _gang_benches(work, time).items()},
 }
 
 

@@ -43,7 +43,7 @@ class Load:
     name: str
     pods: int
     gangs: int = 0
-    contender: Contender = Contender.RESERVE
+    contender: Contender = Contender.AUTO
 
     def pod(self, number: int) -> Json:
         """Return the pod with this number."""
@@ -82,11 +82,10 @@ class Load:
 
     def _gang(self) -> dict[str, str]:
         group = {"name": "workers", "minMember": self.pods // self.gangs, "minResource": AMOUNTS}
-        return {
-            f"{PREFIX}task-group-name": "workers",
-            f"{PREFIX}task-groups": orjson.dumps([group]).decode(),
-            f"{PREFIX}schedulingPolicyParameters": f"gangPlacement={self.contender}",
-        }
+        found = {f"{PREFIX}task-group-name": "workers", f"{PREFIX}task-groups": orjson.dumps([group]).decode()}
+        if self.contender is not Contender.AUTO:
+            found[f"{PREFIX}schedulingPolicyParameters"] = f"gangPlacement={self.contender}"
+        return found
 
 
 @dataclass(slots=True)

@@ -52,7 +52,6 @@ class Results:
             name,
             "s",
             _values(ours, _of("bound_s")),
-            bench.goal_s,
             less_is_better=True,
             beside={**_beside("", ours), **_beside(f"{bench.rival}: ", theirs)},
             details={"runs": ours, "rivals": theirs},

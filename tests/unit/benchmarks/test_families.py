@@ -10,7 +10,7 @@ from benchmarks.session import Session
 def test_no_argument_selects_everything_except_optional_benchmarks() -> None:
     found = chosen(None)
     assert list(found) == list(FAMILIES)
-    assert "cluster/gang-100-direct" in found["cluster"]
+    assert "cluster/gang-100-reserve" in found["cluster"]
     assert "cluster/gang-100-atomic" not in found["cluster"]
 
 
@@ -24,7 +24,7 @@ def test_a_complete_name_selects_only_that_benchmark() -> None:
 
 def test_a_part_of_names_means_all_of_them_the_optional_ones_too() -> None:
     assert chosen(["gang-1000-"]) == {
-        "cluster": ["cluster/gang-1000-direct", "cluster/gang-1000-atomic", "cluster/gang-1000-auto"]
+        "cluster": ["cluster/gang-1000-reserve", "cluster/gang-1000-atomic", "cluster/gang-1000-direct"]
     }
 
 

@@ -67,4 +67,4 @@ def test_without_goals_there_is_no_result() -> None:
 
 
 def test_every_placement_of_a_gang_has_the_facts_of_that_gang() -> None:
-    assert FACTS["cluster/gang-5000-direct"] == FACTS["cluster/gang-5000"] == {KUBE: 127, YUNIKORN: 93}
+    assert FACTS["cluster/gang-5000-reserve"] == FACTS["cluster/gang-5000"] == {KUBE: 127, YUNIKORN: 93}

@@ -21,11 +21,11 @@ def test_a_muster_gang_is_defined_by_annotations() -> None:
     assert (group["name"], group["minMember"]) == (annotations[f"{PREFIX}task-group-name"], 20)
 
 
-def test_the_placement_is_set() -> None:
-    """Whatever the default is."""
+def test_the_placement_is_set_except_for_the_default() -> None:
     key = f"{PREFIX}schedulingPolicyParameters"
-    for contender in (Contender.DIRECT, Contender.RESERVE, Contender.AUTO):
+    for contender in (Contender.ATOMIC, Contender.DIRECT, Contender.RESERVE):
         assert GANG[contender].pod(0)["metadata"]["annotations"][key] == f"gangPlacement={contender}"
+    assert key not in GANG[Contender.AUTO].pod(0)["metadata"]["annotations"]
 
 
 def test_a_kube_scheduler_gang_is_defined_by_a_pod_group() -> None:

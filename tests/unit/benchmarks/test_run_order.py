@@ -4,7 +4,7 @@ from itertools import pairwise
 
 from benchmarks.cluster.benches import BENCHES, WORKS, Contender, Run, ordered_runs
 
-GANG = [BENCHES["cluster/gang-1000"], BENCHES["cluster/gang-1000-direct"]]
+GANG = [BENCHES["cluster/gang-1000"], BENCHES["cluster/gang-1000-reserve"]]
 LONG = [BENCHES["cluster/gang-5000"]]
 
 
@@ -17,33 +17,33 @@ def test_all_schedulers_run_a_workload_consecutively_in_a_round() -> None:
 
 def test_the_peer_runs_once_for_both_placements() -> None:
     some = [run.contender for run in ordered_runs(GANG, 1, peers=True)]
-    assert some == [Contender.RESERVE, Contender.DIRECT, Contender.KUBE]
+    assert some == [Contender.AUTO, Contender.RESERVE, Contender.KUBE]
 
 
 def test_the_first_scheduler_alternates_between_rounds() -> None:
     assert [(run.contender, run.number) for run in ordered_runs(GANG[:1], 2, peers=True)] == [
-        (Contender.RESERVE, 0), (Contender.KUBE, 0), (Contender.KUBE, 1), (Contender.RESERVE, 1),
+        (Contender.AUTO, 0), (Contender.KUBE, 0), (Contender.KUBE, 1), (Contender.AUTO, 1),
     ]  # fmt: skip
 
 
 def test_the_last_scheduler_of_a_workload_starts_the_next() -> None:
     single = BENCHES["cluster/single-5000"]
     some = list(ordered_runs([single, GANG[0]], 1, peers=True))
-    assert [run.contender for run in some] == [Contender.RESERVE, Contender.KUBE, Contender.KUBE, Contender.RESERVE]
+    assert [run.contender for run in some] == [Contender.AUTO, Contender.KUBE, Contender.KUBE, Contender.AUTO]
 
 
 def test_without_peers_only_muster_runs() -> None:
-    assert {run.contender for run in ordered_runs(GANG, 2, peers=False)} == {Contender.RESERVE, Contender.DIRECT}
+    assert {run.contender for run in ordered_runs(GANG, 2, peers=False)} == {Contender.AUTO, Contender.RESERVE}
 
 
 def test_a_peer_that_takes_minutes_runs_half_as_often() -> None:
     some = list(ordered_runs(LONG, 5, peers=True))
     assert sum(run.contender is Contender.KUBE for run in some) == 2
-    assert sum(run.contender is Contender.RESERVE for run in some) == 5
+    assert sum(run.contender is Contender.AUTO for run in some) == 5
 
 
 def test_a_single_round_includes_every_scheduler() -> None:
-    assert [run.contender for run in ordered_runs(LONG, 1, peers=True)] == [Contender.RESERVE, Contender.KUBE]
+    assert [run.contender for run in ordered_runs(LONG, 1, peers=True)] == [Contender.AUTO, Contender.KUBE]
 
 
 def test_the_floor_has_no_peer() -> None:
