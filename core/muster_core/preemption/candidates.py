@@ -120,13 +120,14 @@ class CandidatePool:
         self._ranking = Ranking(partition)
 
     def sample(self) -> list[Candidate]:
-        """Returns the youngest eligible allocations of each leaf, in the order of preemption."""
+        """Returns earlier victims and the youngest eligible allocations of each leaf, in the order of preemption."""
         bound = max(_MOST // max(len(self._leaves), 1), _LEAST_OF_A_LEAF)
-        found: list[Candidate] = []
+        apps, earlier = self._partition.applications, islice(self._partition.preemptions.earlier_victims, _MOST)
+        found = {one.id: one for one in self._of((apps[app], apps[app].allocations[key]) for app, key in earlier)}
         for leaf in self._leaves.values():
             youngest = islice(youngest_first(self._partition, leaf), bound * _TRIED)
-            found += islice(self._of(youngest), bound)
-        return sorted(found, key=_key)
+            found |= {one.id: one for one in islice(self._of(youngest), bound)}
+        return sorted(found.values(), key=_key)
 
     def on(self, node: NodeId) -> list[Candidate]:
         """Returns all candidates on a node, in the order of preemption."""

@@ -209,7 +209,7 @@ def _enter(partition: Partition, app: Application, spec: AllocationSpec, now_ns:
         group = app.gang.groups.setdefault(ask.group, GroupCount(ask.resources))
         group.count += 1
     if ask.tags.get(TERMINATING) == TERMINATING_PREEMPTED:
-        partition.preemptions.earlier_victims.add((app.id, allocation.id))
+        partition.preemptions.earlier_victims[app.id, allocation.id] = None
     selectors.join(partition, ask)
     ledger.count_in(partition, app, ask, 1)
     partition.note_allocations(app, (allocation,), Change.ADD, Detail.APP_ALLOC)

@@ -355,7 +355,7 @@ def _leave_place(
     _count_use(partition, app, allocation, now_ns)
     app.queue.gone += 1
     partition.preemptions.epoch += 1
-    partition.preemptions.earlier_victims.discard((app.id, allocation.id))
+    partition.preemptions.earlier_victims.pop((app.id, allocation.id), None)
     app.remove_allocation(allocation)
     selectors.part(partition, allocation.spec)
     if allocation.preemption:

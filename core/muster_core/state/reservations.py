@@ -184,7 +184,7 @@ class Preemptions:
     running: dict[int, RunningPreemption] = field(default_factory=dict)
     #: Allocations of pods that were preempted and still terminated when they were first reported, after a restart. They
     #: are selected before others until a release times out, because they may take long to terminate.
-    earlier_victims: set[PlaceId] = field(default_factory=set)
+    earlier_victims: dict[PlaceId, None] = field(default_factory=dict)
     thrashing_guards: dict[Pair, ThrashingGuard] = field(default_factory=dict)
     #: The newest reports.
     reports: deque[PreemptionReport] = field(default_factory=lambda: deque(maxlen=_KEPT))

@@ -77,6 +77,14 @@ def test_after_a_restart_the_terminating_victims_of_the_first_preemption_are_sel
     assert run_until_idle(scenario) == ["leaving"]
 
 
+def test_after_a_restart_earlier_victims_are_selected_among_any_number_of_younger_pods() -> None:
+    leaving = replace(an_allocation("leaving", "n0", app="b"), tags={TERMINATING: TERMINATING_PREEMPTED})
+    younger = [an_allocation(f"young{index}", f"n{index}", app="b", allocated_s=9) for index in range(1, 500)]
+    scenario = recovered(leaving, *younger, nodes=500)
+    run(scenario, "root.a", an_ask("x", priority=10))
+    assert run_until_idle(scenario) == ["leaving"]
+
+
 def test_a_pod_that_does_not_terminate_in_time_is_not_selected_again() -> None:
     leaving = replace(an_allocation("leaving", "n1", app="b"), tags={TERMINATING: TERMINATING_PREEMPTED})
     scenario = recovered(leaving, an_allocation("other", "n0", app="b"))
