@@ -57,7 +57,7 @@ def parcel(message: Message) -> Parcel:
                 rejected=len(message.rejected), accepted=len(message.accepted), updated=len(message.updated)
             )
         case si_pb2.NodeRequest():
-            lane, items = _only(nodes=len(message.nodes))
+            lane, items = _only(nodes=sum(1 + len(node.existingAllocations) for node in message.nodes))
         case si_pb2.NodeResponse():
             lane, items = _only(rejected=len(message.rejected), accepted=len(message.accepted))
         case muster_pb2.Callback():

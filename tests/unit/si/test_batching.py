@@ -179,3 +179,9 @@ async def test_a_batch_ends_at_the_limit_of_bytes() -> None:
 async def test_a_large_message_is_never_split() -> None:
     large = Request(rmID="rm", asks=[si_pb2.AllocationAsk(allocationKey=str(n)) for n in range(1000)])
     assert [Request.FromString(batch) for batch in await batches([ASK, large, ASK])] == [ASK, large, ASK]
+
+
+async def test_pods_of_nodes_count_as_items_of_a_message() -> None:
+    node = si_pb2.NodeInfo(nodeID="n", existingAllocations=[si_pb2.Allocation(allocationKey="k")] * 99)
+    message = si_pb2.NodeRequest(rmID="rm", nodes=[node])
+    assert len(await batches([message] * 4)) == 2
