@@ -201,9 +201,13 @@ class CyclePacing:
         self._ring()
 
 
-#: Events, effects and allocations between two freezes. The younger generations then stay small enough for 1 to 2 ms per
-#: collection.
-_EVENTS: Final = 5_000
+#: Passes of the event loop without a new message after which the scheduler task continues. gRPC takes several passes to
+#: deliver a message.
+_QUIET_PASSES: Final = 6
+
+#: Events, effects and allocations between two freezes. Objects that replace others do not count towards the thresholds
+#: of the collector, so this number also bounds the young objects that one collection has to visit.
+_EVENTS: Final = 1_000
 
 
 def size(effects: Sequence[Effect]) -> int:
@@ -301,7 +305,7 @@ class Loop:  # long: one method for each part of an iteration
         self._freezer = GarbageCollectorFreezer(is_on=settings.freeze)
         self._unfinished = False  # the last cycle did not finish, or something has changed since
         self._received = 0  # events of this iteration
-        self._decided = 0  # effects and allocations of the cycle of this iteration
+        self._decided = 0  # effects and allocations of this iteration
         self._is_unfinished = False  # the last cycle did not finish
         self._waiting_since_s: float | None = None  # arrival of the first event since the last cycle
         self._pauses = CyclePacing(self.mailbox.news.set)
@@ -326,12 +330,26 @@ class Loop:  # long: one method for each part of an iteration
                 while more:
                     more = self._supervised_turn()
                     self._completed_s = time.perf_counter()
-                    await asyncio.sleep(0)
+                    await (self._let_messages_arrive() if more else asyncio.sleep(0))
         finally:
             self.is_running = False
             self.on_end()
             self._alarm.stop()
             self._pauses.stop()
+
+    async def _let_messages_arrive(self) -> None:
+        """Lets other tasks run, and continues when no more messages arrive, or after the time budget.
+
+        With a single pass of the event loop between two cycles, an unfinished cycle would run several times per
+        message. Work that messages of a burst share would then be done for each of them.
+        """
+        until, quiet = self._completed_s + self._settings.budget_s, 0
+        while quiet < _QUIET_PASSES:
+            known = len(self.mailbox)
+            await asyncio.sleep(0)
+            quiet = 0 if len(self.mailbox) > known else quiet + 1
+            if time.perf_counter() >= until:
+                return
 
     def stalled_s(self) -> float:
         """Returns the seconds since the last completed iteration while there is work; 0 = idle or not busy for long."""
@@ -389,6 +407,8 @@ class Loop:  # long: one method for each part of an iteration
                 self._read(queued)
             else:
                 self._metrics.dropped("mail of a session that is over")
+                if queued.fence is not None:
+                    queued.fence.end(queued.session.ended)
             if time.perf_counter() >= until:
                 return
 
@@ -426,6 +446,7 @@ class Loop:  # long: one method for each part of an iteration
         self._received += len(events)
         self._metrics.received(events)
         effects = [effect for event in events for effect in self._step(now_ns, event)]
+        self._decided += size(effects)
         self._unfinished = True
         if effects:
             self._dispatcher.carry(effects, now_ns)
@@ -471,7 +492,7 @@ class Loop:  # long: one method for each part of an iteration
         self._metrics.cycled(time.perf_counter() - started, faulty - faulty_before, phases)
         self._unfinished = self._is_unfinished = result.more
         self._waiting_since_s = None
-        self._decided = size(result.effects)
+        self._decided += size(result.effects)
         self._dispatcher.carry(result.effects, now_ns)
         self._pauses.cycled(started, time.perf_counter())
 

@@ -472,7 +472,6 @@ async def _pass(loop: Loop, session: Session, request: muster_pb2.FenceRequest, 
         raise Refused(RefusalCode.INVALID_ARGUMENT, "a fence counts no less than 0 messages")
     fence = RecoveryBarrier(counts, asyncio.get_running_loop().create_future(), recovers)
     await loop.mailbox.put(QueuedMessage([], session, fence=fence))
-    session.require_open()  # the scheduler task drops messages of a session that has ended
     await fence.passed
 
 

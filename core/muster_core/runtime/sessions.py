@@ -91,6 +91,11 @@ class RecoveryBarrier:
         if not self.passed.done():
             self.passed.set_result(None)
 
+    def end(self, reason: str) -> None:
+        """Raises SessionLost in the waiting caller, because the session has ended."""
+        if not self.passed.done():
+            self.passed.set_exception(SessionLost(reason))
+
 
 @dataclass(slots=True, eq=False)
 class Session:
@@ -135,15 +140,13 @@ class Session:
         if self.ended:
             return
         self.ended = reason
-        waiting: list[asyncio.Future[None] | asyncio.Future[muster_pb2.StateDumpAnswer]] = [
-            *(fence.passed for fence in self.fences),
-            *self.questions.values(),
-        ]
+        for fence in self.fences:
+            fence.end(reason)
         self.fences.clear()
-        self.questions.clear()
-        for future in waiting:
+        for future in self.questions.values():
             if not future.done():
                 future.set_exception(SessionLost(reason))
+        self.questions.clear()
 
     def take_passed_fences(self) -> list[RecoveryBarrier]:
         """Returns the recovery barriers whose counts are reached; each is returned once."""

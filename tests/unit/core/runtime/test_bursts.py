@@ -1,8 +1,11 @@
 """A burst is planned in few passes, and waits for one only while more of it comes."""
 
+import asyncio
+
 import pytest
 
-from muster_core.runtime.loop import LoopSettings
+from muster_core.runtime.loop import LoopSettings, QueuedMessage
+from muster_core.runtime.service import Scheduler
 from muster_si import si_pb2
 from tests.unit.core import messages as m
 from tests.unit.core.conftest import Notebook, open_for_asks
@@ -26,3 +29,28 @@ async def test_a_burst_of_messages_is_scheduled_in_one_cycle(
 def found(rm: Notebook) -> list[str]:
     answers = (one for one in rm.received if isinstance(one, si_pb2.AllocationResponse))
     return [new.allocationKey for answer in answers for new in answer.new]
+
+
+async def _send_slowly(core: Scheduler, messages: int) -> None:
+    """Sends empty messages. Each takes several passes of the event loop, as over gRPC."""
+    for _ in range(messages):
+        for _ in range(4):
+            await asyncio.sleep(0)
+        core.loop.mailbox.post(QueuedMessage([]))
+
+
+async def test_the_scheduler_waits_for_messages_that_take_several_passes_of_the_event_loop() -> None:
+    core = Scheduler(LoopSettings(budget_s=BUDGET_S))
+    core.loop._completed_s = core.loop.mailbox.clock()
+    sending = asyncio.create_task(_send_slowly(core, 3))
+    await core.loop._let_messages_arrive()
+    assert len(core.loop.mailbox) == 3
+    await sending
+
+
+async def test_the_scheduler_waits_for_more_messages_only_for_the_time_budget() -> None:
+    core = Scheduler(LoopSettings(budget_s=0.0))
+    sending = asyncio.create_task(_send_slowly(core, 3))
+    await core.loop._let_messages_arrive()
+    assert not sending.done()
+    await sending
