@@ -464,8 +464,11 @@ class SchedulingQueue:  # long: every way in which the order changes
         self.active.remove(app)
 
     def mark_unschedulable(self, app: Application, blocking_reasons: list[BlockingReason]) -> None:
-        """Sets the blocking reasons of the application. These reasons count as valid again."""
-        self.leave(app)
+        """Sets the blocking reasons of the application. These reasons count as valid again.
+
+        Most reasons are those of the attempt before, and the application stays in their entries.
+        """
+        self._leave(app, [one for one in self.blocking_reasons.blocked.get(app.id, ()) if one not in blocking_reasons])
         for blocking_reason in blocking_reasons:
             entry = self.blocking_reasons.entry(blocking_reason)
             self.close(entry)
@@ -473,8 +476,16 @@ class SchedulingQueue:  # long: every way in which the order changes
             self.blocking_reasons.blocked.setdefault(app.id, {})[blocking_reason] = entry
 
     def leave(self, app: Application) -> None:
-        """Remove the application from all entries."""
-        for blocking_reason, entry in self.blocking_reasons.blocked.pop(app.id, {}).items():
+        """Removes the application from all entries."""
+        self._leave(app, list(self.blocking_reasons.blocked.get(app.id, ())))
+
+    def _leave(self, app: Application, blocking_reasons: list[BlockingReason]) -> None:
+        """Removes the application from some of its entries."""
+        if not blocking_reasons:
+            return
+        blocked = self.blocking_reasons.blocked[app.id]
+        for blocking_reason in blocking_reasons:
+            entry = blocked.pop(blocking_reason)
             entry.remove(app)
             entry.heads.pop(app.id, None)
             if entry.is_open and entry.orders:
@@ -482,6 +493,8 @@ class SchedulingQueue:  # long: every way in which the order changes
             elif not entry.orders and self.blocking_reasons.entries.get(blocking_reason) is entry:
                 self.close(entry)
                 self.blocking_reasons.forget(blocking_reason)
+        if not blocked:
+            del self.blocking_reasons.blocked[app.id]
 
     def open(self, entry: LeafQueue | None) -> None:
         """Open the entry: try its applications in order until one of them is unschedulable again."""
