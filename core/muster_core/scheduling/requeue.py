@@ -25,7 +25,7 @@ from muster_core.state.nodes import ANY_CLAIM, NodeTable
 from muster_core.state.queues import Queue
 from muster_core.state.request_classes import AskClass, UnschedulableClass
 from muster_core.state.scheduler_state import Partition
-from muster_core.state.scheduling_queue import MaxApplicationsReached, QueuedBehindGang
+from muster_core.state.scheduling_queue import LeafQueue, MaxApplicationsReached, QueuedBehindGang
 from muster_core.state.snapshot import Snapshot, shape_of
 from muster_core.state.users import Account, LimitSubject, LimitSubjectKind
 
@@ -265,9 +265,22 @@ def _absorb_nodes(partition: Partition, gains: list[NodeId]) -> list[Application
             for entry in entries.values():
                 partition.open(entry)
         else:
-            firsts = map(partition.scheduling.first_of, entries.values())
-            blocked_by_reservations += [app for app in firsts if app is not None]
+            blocked_by_reservations += [
+                app for entry in entries.values() if (app := _first_to_reserve(partition, entry)) is not None
+            ]
     return blocked_by_reservations
+
+
+def _first_to_reserve(partition: Partition, entry: LeafQueue) -> Application | None:
+    """Returns the first application of the entry. None = the one of the last call still waits for its timer.
+
+    Each application that was refused later has set the timer of its leaf by itself.
+    """
+    known = entry.to_reserve
+    if known is not None and known.queue.reservation_timer and entry.has(known):
+        return None
+    entry.to_reserve = partition.scheduling.first_of(entry)
+    return entry.to_reserve
 
 
 def _may_use_reservation(partition: Partition, name: ApplicationId, node: NodeId) -> bool:

@@ -194,7 +194,7 @@ class LeafQueue:
     Per leaf an ordered set of applications, per parent an ordered set of queues.
     """
 
-    __slots__ = ("_cluster", "_epoch", "_seen", "_total", "heads", "is_open", "orders")
+    __slots__ = ("_cluster", "_epoch", "_seen", "_total", "heads", "is_open", "orders", "to_reserve")
 
     def __init__(self, cluster: SchedulingContext) -> None:
         self._cluster = cluster
@@ -203,6 +203,8 @@ class LeafQueue:
         self.is_open = False
         #: Applications that are active because this reason may no longer apply.
         self.heads: dict[ApplicationId, None] = {}
+        #: The application for which the last reservation timer was set while only reserved nodes had resources.
+        self.to_reserve: Application | None = None
         #: Number of the last queue change that was applied.
         self._seen = 0
         #: Cluster capacity that the keys are based on, and the number of times that all keys became invalid.

@@ -16,7 +16,7 @@ from muster_core.model.events import (
     NodeAction,
     NodeUpdated,
 )
-from muster_core.model.ids import AllocationKey, ApplicationId, NodeId, Termination
+from muster_core.model.ids import AllocationKey, ApplicationId, NodeId, QueuePath, Termination
 from muster_core.model.records import Change, Detail
 from muster_core.scheduling.scheduler import CyclePhase, cycle, step
 from tests.unit.builders import (
@@ -351,6 +351,25 @@ def test_a_request_that_gets_nothing_next_to_a_reservation_reserves_another_node
     assert placed(scenario.release("b0", app="b")) == {}
     scenario.wait(3)
     assert reserved(scenario, "c") == [("late", "n1")]
+
+
+def test_one_leaf_at_a_time_looks_for_a_node_on_behalf_of_equal_requests() -> None:
+    scenario = with_a_reserved_node()
+    run(scenario, "root.d", an_ask("other"))
+    scenario.wait(3)
+    leaves = [scenario.partition.queues.by_path[QueuePath(f"root.{name}")] for name in "cd"]
+    assert [leaf.reservation_timer for leaf in leaves] == [0, 0], "all nodes were reserved"
+    scenario.release("b0", app="b")
+    first, second = sorted(leaves, key=lambda leaf: -leaf.reservation_timer)
+    assert first.reservation_timer and not second.reservation_timer
+    first_app = next(iter(first.waiting))
+    scenario.send(AllocationReported(an_allocation("usage", "n0", app=first_app)))
+    scenario.release("b1", app="b")
+    assert not second.reservation_timer, "it is first now, and the other leaf still looks"
+    scenario.wait(3)
+    assert not first.reservation_timer
+    scenario.release("b2", app="b")
+    assert second.reservation_timer
 
 
 def test_resources_are_counted_next_to_the_reservation_of_each_node() -> None:
