@@ -245,6 +245,9 @@ class LeafQueue:
             is_new = order is None
             if order is None:
                 order = self.orders[parent.path] = ApplicationHeap(self._epoch)
+            elif len(order) == 1:  # `_catch_up_few` has not updated the key of the only queue
+                [only] = order
+                order.put(only, self._queue_key(only))
             order.put(queue.path, ordering.queue_key(self._cluster, queue))
             queue = parent
 

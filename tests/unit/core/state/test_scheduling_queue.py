@@ -10,7 +10,7 @@ from muster_core.model.events import ApplicationAdded
 from muster_core.scheduling import invariants
 from muster_core.state.ordering import Key
 from muster_core.state.scheduling_queue import ApplicationHeap, NoNodeFits
-from tests.unit.builders import a_configuration, a_queue, an_application, an_ask
+from tests.unit.builders import a_configuration, a_queue, an_allocation, an_application, an_ask
 from tests.unit.core.scheduling.scenario import Scenario
 
 
@@ -87,3 +87,28 @@ def test_an_application_that_is_first_for_no_open_reason_is_not_active() -> None
     assert not queue.active.has(scenario.app("second"))
     assert queue.active.has(scenario.app("first"))
     assert invariants.check(scenario.scheduler_state) == []
+
+
+def test_a_queue_whose_usage_changed_while_it_was_alone_is_compared_with_the_next_queue_by_its_new_usage() -> None:
+    leaves = {"first": "root.p1.a", "less": "root.p2.b", "more": "root.p2.c"}
+    parents = a_queue("p1", a_queue("a")), a_queue("p2", a_queue("b"), a_queue("c"))
+    scenario = Scenario(a_configuration(*parents), nodes=1, vcore=100)
+    for name, leaf in leaves.items():
+        scenario.send(ApplicationAdded(an_application(name, queue=leaf)))
+    used = {"b0": ("less", 30), "b1": ("less", 5), "c0": ("more", 20)}
+    scenario.add_node("n", *(an_allocation(key, "n", app=app, vcore=vcore) for key, (app, vcore) in used.items()))
+    for name in leaves:
+        scenario.ask(an_ask(f"{name}-ask", app=name, vcore=10_000))
+    queue, kind = scenario.partition.scheduling, next(iter(scenario.app("first").waiting))
+    reason, other = NoNodeFits(kind, 2), NoNodeFits(kind, 3)
+    queue.mark_unschedulable(scenario.app("first"), [reason])
+    queue.mark_unschedulable(scenario.app("more"), [other])
+    entry = queue.blocking_reasons.entry(reason)
+    assert queue.first_of(entry) is scenario.app("first")
+    queue.mark_unschedulable(scenario.app("less"), [reason])
+    assert queue.first_of(entry) is scenario.app("first")
+    scenario.release("b0", app="less")
+    assert queue.first_of(entry) is scenario.app("first")
+    queue.mark_unschedulable(scenario.app("more"), [reason])
+    queue.mark_unschedulable(scenario.app("first"), [other])
+    assert queue.first_of(entry) is scenario.app("less")
