@@ -226,6 +226,11 @@ class GarbageCollectorFreezer:
         self._registrations = 0
         self._events = 0
 
+    def started(self) -> None:
+        """Freezes the objects that exist before the first event, most of them modules."""
+        if self._is_on:
+            gc.freeze()
+
     def registered(self) -> None:
         """Counts a registration. A recovery that was interrupted leaves frozen objects too."""
         self._registrations += 1
@@ -322,6 +327,7 @@ class Loop:  # long: one method for each part of an iteration
     async def run(self) -> None:
         """Runs until `close`. Only this task may change the state."""
         self.is_running = True
+        self._freezer.started()
         try:
             while not self._closed:
                 await self.mailbox.news.wait()
@@ -390,9 +396,10 @@ class Loop:  # long: one method for each part of an iteration
         """Whether to run a cycle now.
 
         A cycle waits for messages that directly follow the last one, up to the time budget, and for the end of the
-        pause. A burst is then planned in few cycles, and a single request does not wait for others.
+        pause. A burst is then planned in few cycles, and a single request does not wait for others. An unfinished cycle
+        continues at once unless messages wait.
         """
-        if self._is_unfinished:
+        if self._is_unfinished and not len(self.mailbox):
             return True
         if self._waiting_since_s is None:
             self._waiting_since_s = now_s

@@ -25,6 +25,11 @@ def test_recovered_objects_are_frozen() -> None:
     assert gc.get_freeze_count() > 0
 
 
+def test_objects_of_the_start_are_frozen() -> None:
+    GarbageCollectorFreezer(is_on=True).started()
+    assert gc.get_freeze_count() > 0
+
+
 def test_objects_are_frozen_after_many_events_and_not_after_a_few() -> None:
     freezer = GarbageCollectorFreezer(is_on=True)
     freezer.count(999)
@@ -71,6 +76,7 @@ def test_garbage_of_an_interrupted_first_recovery_is_collected() -> None:
 
 def test_a_disabled_freezer_freezes_nothing() -> None:
     freezer = GarbageCollectorFreezer(is_on=False)
+    freezer.started()
     freezer.recovered()
     freezer.count(100_000)
     assert gc.get_freeze_count() == 0

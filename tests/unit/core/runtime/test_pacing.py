@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from muster_core.runtime.loop import CyclePacing, LoopSettings
+from muster_core.runtime.loop import CyclePacing, LoopSettings, QueuedMessage
+from muster_core.runtime.service import Scheduler
 from muster_si import si_pb2
 from tests.unit.core import messages
 from tests.unit.core.conftest import open_for_asks
@@ -50,3 +51,26 @@ async def test_an_unfinished_cycle_continues_without_a_pause() -> None:
         await bench.core.update_allocation(messages.asks(messages.an_ask("pod")))
         await bench.rm.until(lambda: found(bench.rm) == ["pod"])
         assert not loop._pauses.is_on
+
+
+async def test_an_unfinished_cycle_pauses_while_messages_wait() -> None:
+    loop = Scheduler(LoopSettings(budget_s=0.0)).loop  # reads one message per iteration
+    loop.mailbox.post(QueuedMessage([]))
+    loop.mailbox.post(QueuedMessage([]))
+    loop._unfinished = loop._is_unfinished = True
+    loop._pauses.begin(loop.mailbox.clock() + 3600)
+    assert loop._turn()
+    assert loop.scheduler_state.cycles == 0
+    loop._turn()
+    assert loop.scheduler_state.cycles == 1
+    loop._pauses.stop()
+
+
+async def test_an_unfinished_cycle_continues_at_the_end_of_the_pause_although_messages_wait() -> None:
+    loop = Scheduler(LoopSettings(budget_s=0.0)).loop
+    loop.mailbox.post(QueuedMessage([]))
+    loop.mailbox.post(QueuedMessage([]))
+    loop._unfinished = loop._is_unfinished = True
+    loop._turn()
+    assert loop.scheduler_state.cycles == 1
+    assert len(loop.mailbox) == 1

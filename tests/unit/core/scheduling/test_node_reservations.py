@@ -361,7 +361,8 @@ def test_one_leaf_at_a_time_looks_for_a_node_on_behalf_of_equal_requests() -> No
     assert [leaf.reservation_timer for leaf in leaves] == [0, 0], "all nodes were reserved"
     scenario.release("b0", app="b")
     first, second = sorted(leaves, key=lambda leaf: -leaf.reservation_timer)
-    assert first.reservation_timer and not second.reservation_timer
+    assert first.reservation_timer
+    assert not second.reservation_timer
     first_app = next(iter(first.waiting))
     scenario.send(AllocationReported(an_allocation("usage", "n0", app=first_app)))
     scenario.release("b1", app="b")
