@@ -19,7 +19,7 @@ endif
 
 TYPED := proto core operator cli tools tests $(wildcard devcluster benchmarks)
 PROTOS := $(sort $(wildcard proto/muster_si/*.proto))
-PYTEST := $(BIN)/pytest $(ARGS)
+PYTEST := $(BIN)/pytest -n 3 $(ARGS)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup check test test-py e2e e2e-all e2e-kind e2e-frameworks attacks soak chaos bench demo image docs proto diagrams manifests chart changelog release-facts
@@ -57,7 +57,7 @@ check: setup .venv/.docs ## style, format, types, layers, generated code, docume
 
 test: check ## the checks, then all tests: units in seconds, end to end on a local control plane (ARGS="-k name" chooses; ARGS="-n0 --pdb" stays in one process)
 	$(BIN)/python -m devcluster build
-	$(BIN)/pytest -n 3 --ignore tests/unit/repo $(ARGS) tests/unit tests/conformance tests/install tests/e2e tests/attacks
+	$(PYTEST) --ignore tests/unit/repo tests/unit tests/conformance tests/install tests/e2e tests/attacks
 
 test-py: setup | $(UV) ## unit and contract tests on every CPython from 3.11 up that is here, each in an environment of its own (PYTHONS="3.12 3.13" chooses; ARGS as for test)
 	$(BIN)/python -m tools.pythons --uv $(UV) $(foreach version,$(PYTHONS),--python $(version)) $(ARGS)
