@@ -32,6 +32,7 @@ import structlog
 import uvloop
 
 from benchmarks import recorded
+from benchmarks.counted import CountingClient, Counts
 from benchmarks.figures import Figure
 from benchmarks.figures import Options as Figures
 from benchmarks.peak import peak_mib
@@ -77,6 +78,8 @@ class Found:
     events: int = 0
     event_s: float = 0.0
     samples: Samples = field(default_factory=Samples)
+    counts: Counts = field(default_factory=Counts)
+    """Messages between both, if the run was profiled."""
 
     @property
     def placing_s(self) -> float:
@@ -115,11 +118,13 @@ async def _measured(pods: int, nodes: int, *, profiled: bool) -> Found:
     stop = asyncio.Event()
     async with core.running(core.Options(rest_port=None)) as scheduler:
         configuration = await configured(session, "default")
-        ways = Ways(InProcessClient(scheduler), Administration(scheduler))
+        found = Found(pods)
+        client = CountingClient(scheduler, found.counts) if profiled else InProcessClient(scheduler)
+        ways = Ways(client, Administration(scheduler))
         parts = assembled(configuration, session, metrics, ways, Options())
         serving = asyncio.create_task(serve(parts, NoElection(fence), Watching(parts.memo, session, "default"), stop))
         await _until(lambda: not parts.loop.missing, serving)
-        found = Found(pods)
+        found.counts.reset()
         before = _resident_mib()
         with sampling() if profiled else nullcontext(Samples()) as found.samples:
             began, cpu = time.perf_counter(), time.process_time()
@@ -167,12 +172,12 @@ def _resident_mib() -> float:
 def measure(names: Sequence[str], options: Figures) -> list[Figure]:
     """Measure all names at once, in a separate process. An additional run is profiled."""
     runs = [_in_subprocess("--quick" if options.quick else "") for _ in range(options.runs)]
-    stages = _in_subprocess("--profile", "--quick" if options.quick else "")["stages"]
+    profile = _in_subprocess("--profile", "--quick" if options.quick else "")["profile"]
     figures = []
     for name in names:
         unit, goal = GOALS[name]
         values = [found[name] for found in runs]
-        beside = {f"{stage}, us a pod": [value] for stage, value in stages.items()} if name == NAMES[0] else {}
+        beside = {word: [value] for word, value in profile.items()} if name == NAMES[0] else {}
         if name == NAMES[1]:
             beside = {word: [found[word] for found in runs] for word in ("without events", "an event, us")}
         figures.append(Figure(name, unit, values, goal, less_is_better=unit == "MiB", beside=beside))
@@ -192,12 +197,15 @@ def main() -> None:
     """Measure and print where the time goes."""
     size = (5000, 500) if "--quick" in sys.argv else (PODS, NODES)
     found = run(*size, profiled="--profile" in sys.argv)
-    us = 1e6 * found.cpu_s / found.pods
+    pods, us = found.pods, 1e6 * found.cpu_s / found.pods
     if "--json" in sys.argv:
-        values = (found.pods / found.wall_s, found.pods / found.cpu_s, found.peak_mib)
-        stages = {stage: share * us for stage, share in found.samples.shares().items()}
+        values = (pods / found.wall_s, pods / found.cpu_s, found.peak_mib)
+        profile = {f"{stage}, us a pod": share * us for stage, share in found.samples.shares().items()}
+        for name, count in found.counts.messages.items():
+            profile[f"{name}, pods a message"] = pods / count
+            profile[f"{name}, bytes a pod"] = found.counts.bytes[name] / pods
         events = {"without events": found.pods / found.placing_s, "an event, us": 1e6 * found.event_s}
-        sys.stdout.buffer.write(orjson.dumps({**dict(zip(NAMES, values, strict=True)), "stages": stages, **events}))
+        sys.stdout.buffer.write(orjson.dumps({**dict(zip(NAMES, values, strict=True)), "profile": profile, **events}))
         return
     print(f"{found.pods / found.wall_s:8,.0f} pods/s   {found.pods / found.cpu_s:8,.0f} a processor second")
     print(f"{us:8.1f} us a pod; {found.events} events posted meanwhile, {1e6 * found.event_s:.1f} us each")
@@ -206,6 +214,8 @@ def main() -> None:
     samples = found.samples.stages.total()
     for stage, share in found.samples.shares().items() if samples else ():
         print(f"{stage:14} {us * share:6.1f} us a pod  {share:6.1%}")
+    for name, count in found.counts.messages.items():
+        print(f"{name:20} {pods / count:8.1f} pods a message  {found.counts.bytes[name] / pods:7.1f} bytes a pod")
     for place, count in found.samples.places.most_common(70):
         print(f"    {us * count / samples:6.2f} us  {place}")
 
