@@ -276,11 +276,12 @@ def _first_to_reserve(partition: Partition, entry: LeafQueue) -> Application | N
 
     Each application that was refused later has set the timer of its leaf by itself.
     """
-    known = entry.to_reserve
+    known = partition.applications.get(entry.to_reserve) if entry.to_reserve is not None else None
     if known is not None and known.queue.reservation_timer and entry.has(known):
         return None
-    entry.to_reserve = partition.scheduling.first_of(entry)
-    return entry.to_reserve
+    first = partition.scheduling.first_of(entry)
+    entry.to_reserve = first.id if first is not None else None
+    return first
 
 
 def _may_use_reservation(partition: Partition, name: ApplicationId, node: NodeId) -> bool:

@@ -204,7 +204,7 @@ class LeafQueue:
         #: Applications that are active because this reason may no longer apply.
         self.heads: dict[ApplicationId, None] = {}
         #: The application for which the last reservation timer was set while only reserved nodes had resources.
-        self.to_reserve: Application | None = None
+        self.to_reserve: ApplicationId | None = None
         #: Number of the last queue change that was applied.
         self._seen = 0
         #: Cluster capacity that the keys are based on, and the number of times that all keys became invalid.
