@@ -65,6 +65,7 @@ def test_the_assets_of_envtest_come_before_our_own(tmp_path: Path, monkeypatch: 
     for name in ("etcd", "kube-apiserver"):
         (assets / name).touch(mode=0o755)
     monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+    monkeypatch.setenv("PATH", "/bin:/usr/bin")
     monkeypatch.setenv("KUBEBUILDER_ASSETS", str(assets))
     own = programs.cached_path(programs.KWOK)
     own.parent.mkdir(parents=True)
