@@ -17,7 +17,7 @@ from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
 from muster_core.metrics.counters import PAUSE, Metrics
-from muster_core.model.ids import QueuePath
+from muster_core.model.ids import ROOT, QueuePath
 from muster_core.model.states import ApplicationState
 from muster_core.placement.autoscaling import outstanding_by_leaf
 from muster_core.si.events import EventStore, PushFilter
@@ -237,7 +237,7 @@ def queue_families(partitions: Iterable[Partition]) -> Iterator[Metric]:
         for count, (path, queue) in enumerate(list(partition.queues.by_path.items())):
             if count % _QUEUES_PER_SLICE == 0:
                 yield PAUSE
-            _add(amounts, path, queue)
+            _add(amounts, path, queue, partition)
             if queue.is_leaf:
                 made, gone = containers.get(path, (0, 0))
                 containers[path] = (made + queue.made, gone + queue.gone)
@@ -261,12 +261,14 @@ def queue_families(partitions: Iterable[Partition]) -> Iterator[Metric]:
         )
 
 
-def _add(amounts: _Amounts, path: QueuePath, queue: Queue) -> None:
-    """Adds one queue. Usage of 0 is included for resources with a guarantee or maximum."""
-    named = dict.fromkeys([*queue.guaranteed, *(name for name, _ in queue.max.items())], 0)
+def _add(amounts: _Amounts, path: QueuePath, queue: Queue, partition: Partition) -> None:
+    """Adds one queue. Usage of 0 is included for resources with a guarantee or maximum. The maximum of root is the
+    cluster size."""
+    bound = dict(queue.max.items() if queue.path != ROOT else partition.nodes.capacity_total.items())
+    named = dict.fromkeys([*queue.guaranteed, *bound], 0)
     for state, found in (
         ("guaranteed", dict(queue.guaranteed.items())),
-        ("max", dict(queue.max.items())),
+        ("max", bound),
         ("allocated", {**named, **dict(queue.allocated.items())}),
         ("pending", {**named, **dict(queue.pending.items())}),
         ("preempting", dict(queue.preempting.items())),

@@ -100,6 +100,13 @@ def test_queues_show_resources_application_limits_and_allocation_counts() -> Non
     assert counts == {("allocated",): 5, ("released",): 1}
 
 
+def test_the_maximum_of_root_is_the_size_of_the_cluster() -> None:
+    scenario = Scenario(a_configuration(a_queue("a")), nodes=2, vcore=4000)
+    amounts = of_queues([scenario.partition], "yunikorn_queue_resource")
+    assert amounts["root", "max", "vcore"] == 8000
+    assert (amounts["root", "allocated", "vcore"], amounts["root", "pending", "vcore"]) == (0, 0)
+
+
 def test_queues_of_one_path_in_two_partitions_are_one_series() -> None:
     one, two = (Scenario(a_configuration(a_queue("a", vcore=vcore)), nodes=1) for vcore in (1000, 500))
     amounts = of_queues([one.partition, two.partition], "yunikorn_queue_resource")
