@@ -21,8 +21,8 @@ TEMPLATE = {
     "resources": {"guaranteed": {"vcore": "1"}, "max": {"vcore": "4"}},
     "properties": {"application.sort.policy": "fifo"},
 }
-NOT_MALLORY = {"type": "deny", "users": ["mallory"]}
-RULES = [
+NOT_MALLORY: Json = {"type": "deny", "users": ["mallory"]}
+RULES: list[Json] = [
     {"name": "provided", "filter": NOT_MALLORY},
     {"name": "user", "create": True, "filter": NOT_MALLORY, "parent": {"name": "fixed", "value": "root.team"}},
 ]

@@ -7,11 +7,17 @@ may be missing.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import Any, Final
 
 from devcluster.api import Json
 
-Shape = object
+Shape = Any
+
+
+def each(names: str, shape: Shape) -> dict[str, Shape]:
+    """Fields of the same shape, separated by blanks."""
+    return dict.fromkeys(names.split(), shape)
+
 
 NUMBER: Final = (int, float)
 RESOURCES: Final = {str: int}
@@ -21,7 +27,7 @@ TAGS: Final = {str: str}
 BUILD: Final = "arch buildDate buildVersion coreSHA goVersion isPluginVersion rmId shimSHA siSHA"
 CLUSTER: Final = {
     "startTime": int,
-    "rmBuildInformation": [dict.fromkeys(BUILD.split(), str)],
+    "rmBuildInformation": [each(BUILD, str)],
     "partition": str,
     "clusterName": str,
 }
@@ -49,12 +55,12 @@ QUEUE: Final = {
     "queuename": str,
     "status": str,
     "partition": str,
-    **dict.fromkeys("pendingResource maxResource guaranteedResource allocatedResource".split(), RESOURCES),
-    **dict.fromkeys("preemptingResource headroom absUsedCapacity".split(), RESOURCES),
-    **dict.fromkeys("isLeaf isManaged prioritySorting preemptionEnabled isPreemptionFence".split(), bool),
-    **dict.fromkeys("isPriorityFence isQuotaPreemptionRunning".split(), bool),
-    **dict.fromkeys("maxRunningApps runningApps currentPriority priorityOffset unschedAskBackoff".split(), int),
-    **dict.fromkeys("parent sortingPolicy preemptionDelay quotaPreemptionDelay askBackoffDelay".split(), str),
+    **each("pendingResource maxResource guaranteedResource allocatedResource", RESOURCES),
+    **each("preemptingResource headroom absUsedCapacity", RESOURCES),
+    **each("isLeaf isManaged prioritySorting preemptionEnabled isPreemptionFence", bool),
+    **each("isPriorityFence isQuotaPreemptionRunning", bool),
+    **each("maxRunningApps runningApps currentPriority priorityOffset unschedAskBackoff", int),
+    **each("parent sortingPolicy preemptionDelay quotaPreemptionDelay askBackoffDelay", str),
     "properties": TAGS,
     "template?": {
         "maxApplications": int,
@@ -69,24 +75,24 @@ QUEUE: Final = {
 QUEUES: Final = {**QUEUE, "children": [{**QUEUE, "children": [QUEUE]}]}
 
 ALLOCATION: Final = {
-    **dict.fromkeys("allocationKey allocationID priority nodeId applicationId partition taskGroupName".split(), str),
-    **dict.fromkeys("requestTime allocationTime allocationDelay".split(), int),
-    **dict.fromkeys("placeholder placeholderUsed preempted originator".split(), bool),
+    **each("allocationKey allocationID priority nodeId applicationId partition taskGroupName", str),
+    **each("requestTime allocationTime allocationDelay", int),
+    **each("placeholder placeholderUsed preempted originator", bool),
     "allocationTags": TAGS,
     "resource": RESOURCES,
 }
 REQUEST: Final = {
-    **dict.fromkeys("allocationKey priority requiredNodeId applicationId partition taskGroupName".split(), str),
-    **dict.fromkeys("requestTime pendingCount placeholderTimeout".split(), int),
-    **dict.fromkeys("placeholder triggeredPreemption originator schedulingAttempted triggeredScaleUp".split(), bool),
+    **each("allocationKey priority requiredNodeId applicationId partition taskGroupName", str),
+    **each("requestTime pendingCount placeholderTimeout", int),
+    **each("placeholder triggeredPreemption originator schedulingAttempted triggeredScaleUp", bool),
     "allocationTags": TAGS,
     "resource": RESOURCES,
     "allocationLog": [{"message": str, "lastOccurrence": int, "count": int}],
 }
 APPLICATION: Final = {
-    **dict.fromkeys("applicationID partition queueName applicationState user rejectedMessage".split(), str),
-    **dict.fromkeys("usedResource maxUsedResource pendingResource".split(), RESOURCES),
-    **dict.fromkeys("submissionTime startTime maxRequestPriority".split(), int),
+    **each("applicationID partition queueName applicationState user rejectedMessage", str),
+    **each("usedResource maxUsedResource pendingResource", RESOURCES),
+    **each("submissionTime startTime maxRequestPriority", int),
     "finishedTime?": int,
     "groups": [str],
     "requests": [REQUEST],
@@ -97,21 +103,21 @@ APPLICATION: Final = {
     ],
     "hasReserved": bool,
     "reservations": [str],
-    "resourceHistory": dict.fromkeys("resourceUsage preemptedResource placeholderResource".split(), RESOURCE_SECONDS),
+    "resourceHistory": each("resourceUsage preemptedResource placeholderResource", RESOURCE_SECONDS),
     "backoffDeadline?": int,
 }
 ENDED: Final = APPLICATION | {"finishedTime": int, "requests": [], "allocations": [], "placeholderData": []}
 
 FOREIGN: Final = {
-    **dict.fromkeys("allocationKey priority nodeId".split(), str),
+    **each("allocationKey priority nodeId", str),
     "allocationTags": TAGS,
     "allocationTime": int,
     "resource": RESOURCES,
     "preemptable": bool,
 }
 NODE: Final = {
-    **dict.fromkeys("nodeID hostName rackName".split(), str),
-    **dict.fromkeys("capacity allocated occupied available utilized".split(), RESOURCES),
+    **each("nodeID hostName rackName", str),
+    **each("capacity allocated occupied available utilized", RESOURCES),
     "attributes": TAGS,
     "allocations": [ALLOCATION],
     "foreignAllocations": [FOREIGN],
@@ -131,8 +137,8 @@ USER: Final = {"userName": str, "groups": TAGS, "queues": USAGES}
 GROUP: Final = {"groupName": str, "applications": [str], "queues": USAGES}
 BUCKET: Final = {"bucketName": str, "numOfNodes": int, "nodeNames": [str]}
 EVENT: Final = {
-    **dict.fromkeys("type timestampNano eventChangeType".split(), int),
-    **dict.fromkeys("referenceID? message?".split(), str),
+    **each("type timestampNano eventChangeType", int),
+    **each("referenceID? message?", str),
     "objectID": str,
     "eventChangeDetail?": int,
     "resource": {"resources": {str: {"value": int}}},
@@ -252,7 +258,7 @@ def fields(shape: Shape, path: str = "") -> Iterator[str]:
                 yield from fields(inner, f"{path}.{name}".removeprefix("."))
 
 
-def found_fields(value: Json, path: str = "") -> Iterator[str]:
+def found_fields(value: Shape, path: str = "") -> Iterator[str]:
     """The paths of all fields that occur."""
     if isinstance(value, list):
         for item in value:
@@ -263,7 +269,7 @@ def found_fields(value: Json, path: str = "") -> Iterator[str]:
             yield from found_fields(inner, below)
 
 
-def mismatches(value: Json, shape: Shape, path: str = "") -> Iterator[str]:
+def mismatches(value: Shape, shape: Shape, path: str = "") -> Iterator[str]:
     """What differs from the shape. Fields that it does not name are allowed."""
     if isinstance(shape, list):
         if not isinstance(value, list):
@@ -271,18 +277,23 @@ def mismatches(value: Json, shape: Shape, path: str = "") -> Iterator[str]:
         elif shape:
             for item in value:
                 yield from mismatches(item, shape[0], path)
-    elif not isinstance(shape, dict):
-        if not isinstance(value, shape) or (isinstance(value, bool) and shape is not bool):
-            yield f"{path} is {value!r}, not {shape}"
-    elif not isinstance(value, dict):
-        yield f"{path} is no object: {value!r}"
-    elif str in shape:
+    elif isinstance(shape, dict):
+        if isinstance(value, dict):
+            yield from _mismatches_of_object(value, shape, path)
+        else:
+            yield f"{path} is no object: {value!r}"
+    elif not isinstance(value, shape) or (isinstance(value, bool) and shape is not bool):
+        yield f"{path} is {value!r}, not {shape}"
+
+
+def _mismatches_of_object(value: Json, shape: Mapping[Any, Shape], path: str) -> Iterator[str]:
+    if str in shape:
         for name, inner in value.items():
             yield from mismatches(inner, shape[str], f"{path}.{name}")
-    else:
-        for name, inner in shape.items():
-            plain = name.removesuffix("?")
-            if plain in value:
-                yield from mismatches(value[plain], inner, f"{path}.{plain}")
-            elif plain == name:
-                yield f"{path} has no {name}"
+        return
+    for name, inner in shape.items():
+        plain = str(name).removesuffix("?")
+        if plain in value:
+            yield from mismatches(value[plain], inner, f"{path}.{plain}")
+        elif plain == name:
+            yield f"{path} has no {name}"

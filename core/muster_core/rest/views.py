@@ -1,7 +1,8 @@
 """Views of applications, queues, users, nodes and partitions as JSON objects of the REST interface.
 
-Differs: `allocationLog` has the results of preemption attempts and the one present reason for which a request waits
-(count 1), not every reason that it ever had. Earlier reasons are in the events.
+Differs: `allocationLog` has the results of preemption attempts, and one entry for each kind of reason for which the
+requests of the class have waited since this request was created, the present reason last. `count` is how often they
+began to wait for it; YuniKorn counts the scheduling attempts for each message. Earlier messages are in the events.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from muster_core.model.config import (
     QuotaLimit,
     RuleFilter,
 )
-from muster_core.model.decisions import ReasonKind
+from muster_core.model.decisions import ReasonKind, UnschedulableReason
 from muster_core.model.ids import RECOVERY, ROOT, ApplicationId, NodeId, Termination, partition_name
 from muster_core.model.resources import NOTHING, Limit, Resources
 from muster_core.model.specs import AllocationSpec, NodeSpec
@@ -206,26 +207,28 @@ def _groups(app: Application) -> list[schemas.TaskGroupInfo]:
 
 
 def _reasons(partition: Partition, app: Application, item: Ask, now_ns: int) -> list[schemas.LogEntry]:
-    """Returns the results of preemption attempts, oldest first, and the reason found by the last scheduling attempt."""
+    """Returns the results of preemption attempts and the earlier reasons, each oldest first, and the present reason."""
     log = [
         schemas.LogEntry(message=words, lastOccurrence=at_ns, count=times)
         for words, (times, at_ns) in (item.attempts or {}).items()
     ]
     why = partition.node_demand.refusal(app, item) or app.refusals.get(item.kind)
     if why is not None and item.replacement is None:
-        log.append(
-            schemas.LogEntry(
-                message=why.text(),
-                lastOccurrence=now_ns,
-                count=1,
-                reason=why.kind.value,
-                reasons=dict(why.counts) or None,
-            )
-        )
+        earlier = app.earlier_refusals.get(item.kind, {})
+        for times, at_ns, before in earlier.values():
+            if before.kind is not why.kind and at_ns >= item.spec.created_ns:
+                log.append(_entry(before, at_ns, times))
+        log.append(_entry(why, now_ns, 1 + (earlier[why.kind][0] if why.kind in earlier else 0)))
     elif why is None and app.is_reserving and not item.spec.placeholder:
         message = messages.held_back_by_gang(_reason_of_gang(app))
         log.append(schemas.LogEntry(message=message, lastOccurrence=now_ns, count=1))
     return log
+
+
+def _entry(why: UnschedulableReason, at_ns: int, times: int) -> schemas.LogEntry:
+    return schemas.LogEntry(
+        message=why.text(), lastOccurrence=at_ns, count=times, reason=why.kind.value, reasons=dict(why.counts) or None
+    )
 
 
 def _reason_of_gang(app: Application) -> str:
@@ -266,7 +269,7 @@ def queue(item: Queue, partition: Partition) -> schemas.QueueInfo:
         isManaged=item.managed,
         properties=dict(item.properties),
         parent=item.parent.path if item.parent else "",
-        template=None if item.template is None else _template(item.template),
+        template=None if item.template is None or item.is_leaf else _template(item.template),
         childNames=[child.path for child in item.children.values()],
         absUsedCapacity=percents(item.allocated, bound),
         maxRunningApps=item.max_applications,

@@ -76,7 +76,7 @@ def report_unschedulable(partition: Partition, app: Application, unplaced: list[
             then = requeue.held_by_nodes(partition, app, entry.kind) if entry.room else None
             partition.unschedulable_classes.put(entry.kind, entry.room, entry.why, then)
         if entry.kind in app.waiting:
-            app.refusals[entry.kind] = why
+            app.refuse(entry.kind, why, partition.node_demand.now_ns)
         asks = _unreported(app, entry.kind, why.kind)
         if not asks:
             continue

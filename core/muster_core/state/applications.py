@@ -206,6 +206,10 @@ class Application:  # long: every write to an application goes through here
     are_classes_unsorted: bool = False
     #: Why the last attempt did not schedule requests of a class.
     refusals: dict[AskClass, UnschedulableReason] = field(default_factory=dict)
+    #: By class, at most one per kind of reason: how often it was replaced by another kind, when last, and the reason.
+    earlier_refusals: dict[AskClass, dict[ReasonKind, tuple[int, int, UnschedulableReason]]] = field(
+        default_factory=dict
+    )
     #: Waiting requests, by class, that need a report although newer requests of their class have it: they lost their
     #: node reservation, or were added before others.
     to_report: dict[AskClass, dict[AllocationKey, None]] = field(default_factory=dict)
@@ -404,6 +408,15 @@ class Application:  # long: every write to an application goes through here
             ask.reported_kind = None
             _let_wait(self, ask)
 
+    def refuse(self, kind: AskClass, why: UnschedulableReason, now_ns: int) -> None:
+        """Records why requests of a waiting class were not scheduled. Keeps the reason before if its kind differs."""
+        before = self.refusals.get(kind)
+        if before is not None and before.kind is not why.kind:
+            earlier = self.earlier_refusals.setdefault(kind, {})
+            times, _, _ = earlier.pop(before.kind, (0, 0, before))
+            earlier[before.kind] = (times + 1, now_ns, before)
+        self.refusals[kind] = why
+
     def _no_longer_live(self, allocation: Allocation) -> None:
         _discard(self.gang.live, allocation.spec.group, allocation.id)
         if allocation.spec.is_virtual:
@@ -427,6 +440,7 @@ class Application:  # long: every write to an application goes through here
                 _leave_class(self, ask.kind)
                 self.priorities.replace(ask.kind.priority, None)
                 self.refusals.pop(ask.kind, None)
+                self.earlier_refusals.pop(ask.kind, None)
                 self.to_report.pop(ask.kind, None)
 
 

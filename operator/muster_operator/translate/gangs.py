@@ -377,11 +377,12 @@ _SUFFIX_CHARACTERS: Final = 10
 _ALPHABET: Final = "abcdefghijklmnopqrstuvwxyz0123456789"
 _NOT_IN_NAMES: Final = re.compile(r"[^a-z0-9-]")
 
-#: A grace period above 0 keeps the object of a deleted placeholder until the kubelet has stopped its container. Only
-#: then are the resources and devices free for the replacement pod. With 0 the object would be removed first.
+#: Differs: a grace period of one second; YuniKorn sets 0. A period above 0 keeps the object of a deleted placeholder
+#: until the kubelet has stopped its container. Only then are the resources and devices free for the replacement pod.
 GRACE_S: Final = 1
 
-#: Placeholders run no workload, so service meshes must not inject a sidecar. A task group can override this.
+#: Differs: placeholders have annotations that disable the sidecars of service meshes, because they run no workload. A
+#: task group can override them.
 _NO_INJECTION: Final = {"sidecar.istio.io/inject": "false", "linkerd.io/inject": "disabled"}
 
 #: The container that requests the resources.

@@ -8,9 +8,10 @@ import aiohttp
 import pytest
 from yarl import URL
 
+from muster_core.model.config import ChildTemplate
 from muster_core.model.events import ApplicationAdded, NodeUpdated
 from muster_core.model.ids import AllocationKey, ApplicationId, NodeId, QueuePath
-from muster_core.model.resources import Resources
+from muster_core.model.resources import Limit, Resources
 from muster_core.rest import schemas
 from muster_core.rest.schemas import Shape
 from muster_core.state.reservations import NodeReservation, ThrashingGuard, pair
@@ -113,6 +114,15 @@ async def test_the_queue_tree_is_one_object(ask: Ask, scenario: Scenario) -> Non
     assert (leaf["preemptionDelay"], leaf["quotaPreemptionDelay"], leaf["sortingPolicy"]) == ("30s", "0s", "fifo")
     assert (other["pendingResource"]["vcore"], other["currentPriority"]) == (9000, 7)
     assert (root["currentPriority"], leaf["currentPriority"]) == (7, -2147483648)
+
+
+async def test_only_parent_queues_show_the_template_of_dynamic_queues(ask: Ask, scenario: Scenario) -> None:
+    template = ChildTemplate(max=Limit({"vcore": 2000}), max_applications=3)
+    for queue in scenario.partition.queues.by_path.values():  # the template of an ancestor is passed on to all queues
+        queue.template = template
+    root = await ask("queues")
+    assert (root["template"]["maxApplications"], root["template"]["maxResource"]) == (3, {"vcore": 2000})
+    assert not any("template" in leaf for leaf in root["children"])
 
 
 @pytest.mark.parametrize(
@@ -293,6 +303,41 @@ async def test_the_allocation_log_of_an_ask_shows_preemption_attempts(ask: Ask, 
     assert first == {"message": "Preemption does not help", "lastOccurrence": 5, "count": 3}
     assert last["lastOccurrence"] > 5
     assert shown["triggeredPreemption"] is True
+
+
+async def test_the_allocation_log_keeps_one_entry_for_each_kind_of_reason(ask: Ask, scenario: Scenario) -> None:
+    async def log() -> list[tuple[str, int]]:
+        [shown] = (await ask("application/later"))["requests"]
+        return [(entry["reason"], entry["count"]) for entry in shown["allocationLog"]]
+
+    scenario.send(ApplicationAdded(an_application("later", queue="root.a")))
+    scenario.ask(an_ask("r", app="later", vcore=4000))
+    assert await log() == [("quota", 1)]
+    scenario.release("more", "gang")
+    assert await log() == [("quota", 1), ("nodes", 1)]
+    scenario.ask(an_ask("again", app="gang"))
+    scenario.add_node("n3", vcore=4000)
+    assert await log() == [("nodes", 1), ("quota", 2)]
+    first, last = (await ask("application/later"))["requests"][0]["allocationLog"]
+    assert first["message"] == "0/3 nodes are available: 3 Insufficient cpu."
+    assert last["message"].startswith("Queue quota exceeded: root.a")
+    [kind] = scenario.app("later").waiting
+    assert set(scenario.app("later").earlier_refusals) == {kind}
+    scenario.release_ask("r", "later")
+    assert scenario.app("later").earlier_refusals == {}
+
+
+async def test_an_earlier_reason_is_not_shown_for_a_request_that_was_created_later(
+    ask: Ask, scenario: Scenario
+) -> None:
+    scenario.send(ApplicationAdded(an_application("later", queue="root.a", user="ann")))
+    scenario.ask(an_ask("old", app="later", vcore=4000))
+    scenario.release("more", "gang")
+    scenario.wait(10)
+    scenario.ask(replace(an_ask("new", app="later", vcore=4000), created_ns=scenario.now_ns))
+    scenario.release_ask("old", "later")
+    [shown] = (await ask("application/later"))["requests"]
+    assert [entry["reason"] for entry in shown["allocationLog"]] == ["nodes"]
 
 
 async def test_nodes_are_counted_in_utilization_buckets(http: aiohttp.ClientSession, scenario: Scenario) -> None:
