@@ -10,7 +10,7 @@ from tools.manifests import render
 INVALID: dict[str, dict[str, Any]] = {
     "at '': additional properties 'replica' not allowed": {"replica": 2},
     "at '/replicas': maximum: got 3, want 2": {"replicas": 3},
-    "at '/image': additional properties 'registry' not allowed": {"image": {"registry": "example.com"}},
+    "at '/image': additional properties 'mirror' not allowed": {"image": {"mirror": "example.com"}},
     "at '/image/pullPolicy': value must be one of 'Always', 'IfNotPresent', 'Never'": {
         "image": {"pullPolicy": "Sometimes"}
     },

@@ -33,7 +33,11 @@ SAME: Json = {
 """All values with the same effect, each with a value other than the default."""
 
 OTHERS = {
+    "image.registry",
     "resources",
+    "envs",
+    "extraVolumes",
+    "extraVolumeMounts",
     "goGC",
     "goMemoryLimit",
     "goMemoryLimitPercentage",
@@ -103,7 +107,10 @@ def rejection(values: Json) -> str:
 def test_all_other_values_are_rejected_in_one_error_with_their_replacements() -> None:
     mapping: dict[str, str] = yaml.safe_load(REJECTED.read_text())
     assert set(mapping) == OTHERS
-    given: Json = {name: {"some": "value"} for name in OTHERS if "." not in name} | {"service": {"portWeb": 9889}}
+    given: Json = {name: {"some": "value"} for name in OTHERS if "." not in name} | {
+        "service": {"portWeb": 9889},
+        "image": {"registry": "registry.example.com"},
+    }
     error = rejection(given)
     assert [f"  {name}: {instead}" for name, instead in mapping.items() if f"  {name}: {instead}" not in error] == []
     assert "  goGC: remove it" in rejection({"goGC": 0})

@@ -69,8 +69,8 @@ def _partition(form: PartitionForm, path: str, notes: Findings, extra: Mapping[s
 def _resolver(name: str, path: str, extra: Mapping[str, str]) -> GroupResolver:
     """Returns the group resolver of a partition.
 
-    Differs: an unknown resolver is rejected, and so is `test` outside of tests. YuniKorn uses no resolver for an unknown
-    one, so that after a typing error the limits and access lists of groups have no effect.
+    Differs: an unknown resolver is rejected, and so is `test` outside of tests. YuniKorn uses no resolver instead of an
+    unknown one, so that after a typing error the limits and access lists of groups have no effect.
     """
     if name not in _RESOLVERS:
         raise ConfigurationError(path, name, "is not a group resolver", "write ldap or os, or remove it")
