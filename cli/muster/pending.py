@@ -27,6 +27,8 @@ SUGGESTIONS: Final = {
     "reserved": "wait until the reserved resources on the node are free",
     "cluster": "request less, or add larger nodes: even empty nodes could not hold it",
 }
+#: Reason of a pod that waits for the reservation of its gang. The placeholders of the gang have the reason.
+_GANG: Final = "gang"
 #: Short form of each reason.
 BLOCKED_BY: Final = {
     "quota": "queue quota",
@@ -84,9 +86,10 @@ def node(item: Json) -> str:
 
 
 def current_reason(item: Json) -> Json | None:
-    """The entry of the allocation log with the current reason."""
+    """The entry of the allocation log with the current reason, unless the pod waits for its gang."""
     entries: Iterable[Json] = reversed(item.get("allocationLog") or [])
-    return next((entry for entry in entries if entry.get("reason")), None)
+    current = next((entry for entry in entries if entry.get("reason")), None)
+    return None if current is None or current["reason"] == _GANG else current
 
 
 def reason_message(item: Json) -> str:

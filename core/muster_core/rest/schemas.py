@@ -41,7 +41,9 @@ class LogEntry(Shape):
     lastOccurrence: TimeNs
     count: int
     reason: str | None = Field(
-        None, description="what is missing: quota, user quota, applications, queue order, nodes, reserved, cluster"
+        None,
+        description="what is missing: quota, user quota, applications, queue order, admission, nodes, reserved, "
+        "cluster, or gang (the reservation of its gang); null = the result of a preemption attempt",
     )
     reasons: dict[str, int] | None = Field(
         None, description="number of nodes by reason; -1 = a reason of the pod itself, for every node"

@@ -206,6 +206,10 @@ def _groups(app: Application) -> list[schemas.TaskGroupInfo]:
     ]
 
 
+#: Reason of pods that wait for the reservation of their gang. Its placeholders have a `ReasonKind`.
+_GANG: Final = "gang"
+
+
 def _reasons(partition: Partition, app: Application, item: Ask, now_ns: int) -> list[schemas.LogEntry]:
     """Returns the results of preemption attempts and the earlier reasons, each oldest first, and the present reason."""
     log = [
@@ -221,7 +225,7 @@ def _reasons(partition: Partition, app: Application, item: Ask, now_ns: int) -> 
         log.append(_entry(why, now_ns, 1 + (earlier[why.kind][0] if why.kind in earlier else 0)))
     elif why is None and app.is_reserving and not item.spec.placeholder:
         message = messages.held_back_by_gang(_reason_of_gang(app))
-        log.append(schemas.LogEntry(message=message, lastOccurrence=now_ns, count=1))
+        log.append(schemas.LogEntry(message=message, lastOccurrence=now_ns, count=1, reason=_GANG))
     return log
 
 

@@ -109,6 +109,7 @@ def test_a_waiting_gang_member_is_explained_by_its_placeholders(served: Served) 
     )
     assert sum(reason["count"] for reason in found["reasons"]) > 0
     assert all(reason["reason"] for reason in found["reasons"])
+    assert found["preemption"] == [], "waiting for the gang is no preemption attempt"
     assert "placeholders of workers: " in served.run("explain", "big").stdout
 
 

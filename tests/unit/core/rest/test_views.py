@@ -138,7 +138,7 @@ async def test_a_pod_of_an_incomplete_gang_reports_why_the_gang_waits(
     [entry] = found["pod"]["allocationLog"]
     assert entry["message"].startswith("waiting for the reservation of the gang: ")
     assert entry["message"].endswith(reason)
-    assert entry["count"] == 1
+    assert (entry["count"], entry["reason"]) == (1, "gang")
 
 
 async def test_the_recovery_queue_is_served_by_name_but_not_in_the_tree(ask: Ask, scenario: Scenario) -> None:
