@@ -4,8 +4,9 @@ Differs: profiles are those of Python, as text. `profile` is the cProfile table 
 `allocs` are the allocations that grew, from tracemalloc. `goroutine` and `threadcreate` are the stacks of tasks and
 threads. `block`, `mutex`, `symbol` and `trace` do not exist, because the scheduler is one thread without locks.
 
-Differs: the state dump has the ended applications in `endedApplications`; YuniKorn adds them to `applications`. Its
-nodes have the keys of their allocations, because the applications have the allocations.
+Differs: the state dump has the ended applications in `endedApplications`, so that `applications` agrees with the
+queues and nodes of the dump; YuniKorn adds them to `applications`. Its nodes have the keys of their allocations,
+because the applications have the allocations.
 """
 
 from __future__ import annotations
