@@ -168,6 +168,9 @@ _REPORTS_AT_ONCE: Final = 256
 #: policyGroup of a registration that names none (service.policyGroup).
 _POLICY_GROUP: Final = "queues"
 
+#: The setting in `extraConfig` of a validation, which has no policyGroup.
+_POLICY_GROUP_SETTING: Final = "service.policyGroup"
+
 
 def _checked_rm_id(name: str) -> RmId:
     """Returns the rmID, which is required."""
@@ -534,8 +537,10 @@ class Administration:
 
         Runs in a thread, because a large text takes long.
         """
+        extra = dict(request.extraConfig)
+        file = _file_of(extra.get(_POLICY_GROUP_SETTING, ""))
         async with self._judging:
-            found = await asyncio.to_thread(validate, request.config, dict(request.extraConfig))
+            found = await asyncio.to_thread(validate, request.config, extra, file)
         return muster_pb2.ValidateConfigurationResponse(findings=found.findings, warnings=found.warnings)
 
     async def scheduler_state(self, request: muster_pb2.SchedulerStateRequest) -> muster_pb2.SchedulerState:

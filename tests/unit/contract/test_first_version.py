@@ -200,6 +200,10 @@ async def test_a_configuration_is_validated_without_a_manager_and_changes_nothin
     assert len(bad.findings) == 2
     assert "queues.yaml:1" in bad.findings[0]
     assert "soon" in bad.findings[1]
+    named = muster_pb2.ValidateConfigurationRequest(
+        config="partitions: 7", extraConfig={"service.policyGroup": "rules"}
+    )
+    assert (await admin.validate_configuration(named)).findings[0].startswith("rules.yaml:1: ")
     state = await admin.scheduler_state(muster_pb2.SchedulerStateRequest())
     assert not state.managers
 
