@@ -33,6 +33,8 @@ def resource_name(resource: str) -> str:
     return "cpu" if resource == keys.CPU else resource
 
 
+# Differs: quota messages name the queue or limit and the amounts. YuniKorn writes `Not enough queue quota` and
+# `Not enough user quota`; clients should compare `reason`, which is `quota` or `user quota`.
 def queue_quota_exceeded(queue: str, resource: str, requested: int, available: int, most: int) -> str:
     """The request does not fit the maximum of a queue on its path.
 
