@@ -308,7 +308,7 @@ class IncrementalPlacer:
             at = int(self._keys.argmin())
             if self._keys.item(at) == np.inf:
                 break
-            self._take(int(self._rows[at]))
+            self._take(self._rows.item(at))
             count -= 1
         return list(self._placed.items())
 
@@ -316,11 +316,20 @@ class IncrementalPlacer:
         there = self._placed[row] = self._placed.get(row, 0) + 1
         self._room[row] -= 1
         self._base[row] = self._preference.key(row, there)
-        own = np.array([row], dtype=np.int64)
         changed = [rows for guard in self._guards if (rows := guard.add(row)) is not None]
         moved = [rows for score in self._scores if (rows := score.add(row)) is not None]
-        for rows in (own, *changed, *moved):
+        self._refresh_one(row)
+        for rows in (*changed, *moved):
             self._refresh(rows)
+
+    def _refresh_one(self, row: int) -> None:
+        """Like `_refresh`, for one row. Each pod changes its row, so this is the most frequent case."""
+        key, own = np.inf, np.array([row], dtype=np.int64)
+        if self._room.item(row) > 0 and all(guard.allows_at(own).item() for guard in self._guards):
+            key = self._base.item(row)
+            for score in self._scores:
+                key -= score.points().item(row) / POINTS
+        self._keys[row if self._is_sorted else self._positions.item(row)] = key
 
     def _refresh(self, rows: IntColumn) -> None:
         if len(rows) > len(self._keys) // 2:

@@ -176,11 +176,12 @@ def _wake(partition: Partition, app: Application, spec: AskSpec, now_ns: int) ->
 def _refusal(app: Application, spec: AskSpec) -> str:
     if app.state in _ENDING:
         return messages.application_ends(app.name, app.state)
-    if app.spec.uses_virtual_placeholders and is_virtual_key(app.id, spec.key):
+    is_gang = app.spec.is_gang  # the other properties are slower
+    if is_gang and app.spec.uses_virtual_placeholders and is_virtual_key(app.id, spec.key):
         return messages.reserved_key(spec.key)
     if spec.key in app.ids:
         return messages.allocated_already(spec.key)
-    return slots.refusal(spec) if app.spec.is_auto else ""
+    return slots.refusal(spec) if is_gang and app.spec.is_auto else ""
 
 
 def _completed_meanwhile(partition: Partition, name: ApplicationId, now_ns: int) -> bool:

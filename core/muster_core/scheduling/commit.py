@@ -32,7 +32,6 @@ from muster_core.model.storage import NO_CHOICE, Choice
 from muster_core.placement.filters import node_properties
 from muster_core.scheduling import gangs, ledger, lifecycle, requeue, reservations, victims
 from muster_core.state.applications import Allocation, Application, Ask, lacking
-from muster_core.state.request_classes import AskClass
 from muster_core.state.scheduler_state import Partition, ResponseBuilder
 
 
@@ -108,40 +107,34 @@ class _Batch:
     made: list[Allocation] = field(default_factory=list)
 
 
+@dataclass(slots=True)
+class _Total:
+    """Number of allocations of one shape in a placement, with the spec of the first one."""
+
+    first: AskSpec
+    count: int = 0
+
+
 def _place(partition: Partition, app: Application, decision: Placement, now_ns: int) -> None:
     wanted = _check_placement(partition, app, decision)
     for resources, counts in wanted.items():
         partition.nodes.take_all(counts, resources)
     batch = _Batch(dict(decision.volumes), partition.outbox.answer(partition.rm))
-    totals: dict[tuple[bool, Resources], tuple[AskSpec, int]] = {}
-    for spec, places in _runs(app, decision):
-        for ask, node in places:
-            _make(partition, app, ask, node, now_ns, batch)
-        shape = (spec.placeholder, spec.resources)
-        first, count = totals.get(shape, (spec, 0))
-        totals[shape] = (first, count + len(places))
-    for spec, count in totals.values():
-        ledger.count_in(partition, app, spec, count)
-        ledger.count_pending(partition, app, spec.resources, -count)
+    totals: dict[tuple[bool, Resources], _Total] = {}
+    kind, total = None, None
+    for key, node in decision.places:
+        ask = app.asks[key]
+        if total is None or ask.kind is not kind:  # consecutive requests usually have the same class
+            kind = ask.kind
+            total = totals.setdefault((kind.placeholder, kind.resources), _Total(ask.spec))
+        total.count += 1
+        _make(partition, app, ask, node, now_ns, batch)
+    for total in totals.values():
+        ledger.count_in(partition, app, total.first, total.count)
+        ledger.count_pending(partition, app, total.first.resources, -total.count)
     ledger.note_waiting(partition, app)
     partition.note_allocations(app, batch.made, Change.ADD, Detail.APP_ALLOC, asked=True)
     _after_placement(partition, app, now_ns)
-
-
-def _runs(app: Application, decision: Placement) -> list[tuple[AskSpec, list[tuple[Ask, NodeId]]]]:
-    """Groups consecutive placements of one class, with the spec of the first request of each group.
-
-    What is equal for all of them is then computed once.
-    """
-    runs: list[tuple[AskSpec, list[tuple[Ask, NodeId]]]] = []
-    kind: AskClass | None = None
-    for key, node in decision.places:
-        ask = app.asks[key]
-        if ask.kind is not kind:
-            kind = ask.kind
-            runs.append((ask.spec, []))
-        runs[-1][1].append((ask, node))
-    return runs
 
 
 def _make(partition: Partition, app: Application, ask: Ask, node: NodeId, now_ns: int, batch: _Batch) -> None:
@@ -153,7 +146,7 @@ def _make(partition: Partition, app: Application, ask: Ask, node: NodeId, now_ns
         reservations.watch(partition, app, now_ns)
     allocation = Allocation(spec, ledger.next_id(app, ask), node, now_ns)
     ledger.count_made(partition, app, ask)
-    ledger.book(partition, app, allocation)
+    ledger.book(partition, app, allocation, ask.kind.pod_on_node)
     batch.made.append(allocation)
     choice = ledger.assume(partition, spec, node, batch.volumes) if spec.facts is not NO_PROPERTIES else NO_CHOICE
     if not spec.is_virtual:

@@ -15,7 +15,7 @@ from muster_core.model.decisions import PlaceholderReplacement, ReasonKind
 from muster_core.model.ids import AllocationId, AllocationKey, NodeId, Termination, allocation_id
 from muster_core.model.records import Change, Detail
 from muster_core.model.resources import NOTHING, Resources
-from muster_core.model.specs import AllocationSpec, AskSpec
+from muster_core.model.specs import AllocationSpec, AskSpec, PodOnNode
 from muster_core.model.states import ApplicationState
 from muster_core.model.storage import NO_CHOICE, Choice
 from muster_core.scheduling import records, requeue, selectors
@@ -139,8 +139,7 @@ _INSTANCE_TYPE: Final = "si/instance-type"
 
 def add_ask(partition: Partition, app: Application, ask: Ask) -> None:
     """Adds a pending request, and counts it as pending on each queue of the path."""
-    is_first = ask.kind not in app.waiting
-    app.add_ask(ask)
+    is_first = app.add_ask(ask)
     note_age(partition, app, ask.spec)
     if partition.nodes.pods_on_nodes.tags.labels.is_on:
         selectors.join(partition, ask.spec)
@@ -309,16 +308,22 @@ def set_counted(partition: Partition, app: Application, *, counts: bool) -> None
     partition.users.close(app)
 
 
-def book(partition: Partition, app: Application, allocation: Allocation) -> None:
+def book(partition: Partition, app: Application, allocation: Allocation, seen_as: PodOnNode | None = None) -> None:
     """Adds one allocation to the application and the node index.
 
-    `count_in` adds it to the sums, and `count_made` handles its labels.
+    `count_in` adds it to the sums, and `count_made` handles its labels. `seen_as`: what filters see of it, from the
+    class of its request; None = determine it.
     """
     app.add_allocation(allocation)
-    partition.placed.setdefault(allocation.node, {})[app.id, allocation.id] = allocation
+    node, spec = allocation.node, allocation.spec
+    placed = partition.placed.get(node)
+    if placed is None:
+        placed = partition.placed[node] = {}
+    placed[app.id, allocation.id] = allocation
     partition.preemptions.epoch += 1
-    _keep(partition, allocation, allocation.spec.resources, 1)
-    enter(partition, allocation.node, allocation.spec)
+    if spec.required_node:
+        _keep(partition, allocation, spec.resources, 1)
+    enter(partition, node, spec, seen_as)
 
 
 def count_in(partition: Partition, app: Application, spec: AskSpec, count: int) -> None:
@@ -447,17 +452,19 @@ def _count_use(partition: Partition, app: Application, allocation: Allocation, n
     kind.add(instance_type, allocation.spec.resources, now_ns - since_ns)
 
 
-def enter(partition: Partition, node: NodeId, spec: AskSpec | AllocationSpec) -> None:
+def enter(partition: Partition, node: NodeId, spec: AskSpec | AllocationSpec, seen_as: PodOnNode | None = None) -> None:
     """Adds a pod to the pods on the node that filters read: an allocation, a foreign allocation or a replacing request.
 
     A placeholder that is being replaced does not count any more. Its request counts instead, on its own node.
+    `seen_as`: as in `book`.
     """
     nodes = partition.nodes
     pods_on_nodes = nodes.pods_on_nodes
     if pods_on_nodes.is_noted(spec.facts):
-        tags = pods_on_nodes.tags.project(spec.tags)
-        pods_on_nodes.add(nodes.rows.row(node), occupant_of(spec.facts, tags))
-        if pods_on_nodes.tags.is_wanted(tags):
+        if seen_as is None:
+            seen_as = occupant_of(spec.facts, pods_on_nodes.tags.project(spec.tags))
+        pods_on_nodes.add(nodes.rows.row(node), seen_as)
+        if pods_on_nodes.tags.is_wanted(seen_as.tags):
             nodes.gains.note_inter_pod()
             nodes.epoch += 1  # a pending request may have an affinity to this pod
 

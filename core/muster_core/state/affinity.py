@@ -68,9 +68,7 @@ class SelectorLabels:
         self._pods: dict[str, dict[ApplicationId, int]] = {}
 
     def project(self, tags: Mapping[str, str]) -> Tags:
-        """Returns the stored subset of the tags."""
-        if not self.is_on:
-            return NO_TAGS
+        """Returns the stored subset of the tags, if any tags are stored."""
         namespace = tags.get(NAMESPACE, "")
         anywhere = self._readers.get(ANY_NAMESPACE, _NO_KEYS)
         here = self._readers.get(namespace, _NO_KEYS) if namespace else _NO_KEYS
@@ -260,7 +258,7 @@ class TagCounts:
 
     def project(self, tags: Mapping[str, str]) -> Tags:
         """Returns the stored subset of the tags."""
-        return self.labels.project(tags)
+        return self.labels.project(tags) if self.labels.is_on else NO_TAGS
 
     @property
     def is_on(self) -> bool:

@@ -291,12 +291,12 @@ class Application:  # long: every write to an application goes through here
         """Whether requests of this class wait for a placeholder instead of free resources."""
         return not kind.placeholder and not kind.as_usual and kind.group in self.gang.live
 
-    def add_ask(self, ask: Ask) -> None:
-        """Adds a waiting request."""
+    def add_ask(self, ask: Ask) -> bool:
+        """Adds a waiting request. Returns whether it is the only one of its class."""
         spec = ask.spec
         self.has_multiple = self.has_multiple or spec.max_allocations > 1
         self.asks[spec.key] = ask
-        _let_wait(self, ask)
+        is_first = _let_wait(self, ask)
         if spec.is_virtual:
             self.gang.asked_virtual.setdefault(spec.group, {})[spec.key] = None
         if spec.placeholder:
@@ -304,6 +304,7 @@ class Application:  # long: every write to an application goes through here
         else:
             self.real_asks += 1
             self.had_real = True
+        return is_first
 
     def remove_ask(self, ask: Ask) -> None:
         """Removes a waiting or parked request. The caller updates `pending`."""
@@ -431,7 +432,8 @@ class Application:  # long: every write to an application goes through here
         keys = self.waiting.get(ask.kind)
         if keys is not None and ask.spec.key in keys:
             del keys[ask.spec.key]
-            self.to_report.get(ask.kind, {}).pop(ask.spec.key, None)
+            if self.to_report:
+                self.to_report.get(ask.kind, {}).pop(ask.spec.key, None)
             if keys:  # its oldest request may be another one now
                 self.are_classes_unsorted = True
             else:
@@ -451,18 +453,21 @@ def _discard(by_group: dict[_Group, dict[_Name, None]], group: _Group, name: _Na
         del by_group[group]
 
 
-def _let_wait(app: Application, ask: Ask) -> None:
+def _let_wait(app: Application, ask: Ask) -> bool:
+    """Adds the request to the waiting ones of its class. Returns whether it is the only one."""
     keys = app.waiting.get(ask.kind)
+    is_first = keys is None
     if keys is None:
         app.are_classes_unsorted = app.are_classes_unsorted or _is_older_than_last_class(app, ask)
         keys = app.waiting[ask.kind] = {}
         app.queue.classes.setdefault(ask.kind, {})[app.id] = None
         app.priorities.replace(None, ask.kind.priority)
-    elif ask.kind in app.unsorted or app.asks[next(reversed(keys))].asked_ns > ask.asked_ns:
+    elif (app.unsorted and ask.kind in app.unsorted) or app.asks[next(reversed(keys))].asked_ns > ask.asked_ns:
         app.unsorted[ask.kind] = None
         if ask.kind in app.refusals:
             app.to_report.setdefault(ask.kind, {})[ask.spec.key] = None
     keys[ask.spec.key] = None
+    return is_first
 
 
 def _is_older_than_last_class(app: Application, ask: Ask) -> bool:

@@ -82,32 +82,25 @@ def class_of(spec: AskSpec, *, as_usual: bool, tags: Tags = NO_TAGS) -> AskClass
 def class_like(known: AskClass | None, spec: AskSpec, *, as_usual: bool, tags: Tags) -> AskClass:
     """Like `class_of`, but returns `known` if it is equal. Comparing is faster than hashing.
 
-    `known`: the class of the previous request, which usually is the same.
+    `known`: the class of the previous request, which usually is the same. The decoder shares equal values, so most
+    comparisons are by identity. If equal values are not shared, a new equal class is created.
     """
-    if known is not None and _is_of(known, spec, as_usual=as_usual, tags=tags):
+    if (
+        known is not None
+        and known.resources is spec.resources
+        and known.constraints is spec.constraints
+        and known.placement is spec.placement
+        and known.pod_on_node.facts is spec.facts
+        and known.priority == spec.priority
+        and known.group == spec.group
+        and known.placeholder is spec.placeholder
+        and known.as_usual is as_usual
+        and known.pod_on_node.tags == tags
+        and known.avoid == spec.avoid
+        and known.required_node == spec.required_node
+    ):
         return known
     return class_of(spec, as_usual=as_usual, tags=tags)
-
-
-def _is_of(kind: AskClass, spec: AskSpec, *, as_usual: bool, tags: Tags) -> bool:
-    """Whether the request belongs to the class.
-
-    The decoder shares equal values, so most comparisons are by identity. If equal values are not shared, a new equal
-    class is created.
-    """
-    return (
-        kind.resources is spec.resources
-        and kind.constraints is spec.constraints
-        and kind.placement is spec.placement
-        and kind.pod_on_node.facts is spec.facts
-        and kind.priority == spec.priority
-        and kind.group == spec.group
-        and kind.placeholder is spec.placeholder
-        and kind.as_usual is as_usual
-        and kind.pod_on_node.tags == tags
-        and kind.avoid == spec.avoid
-        and kind.required_node == spec.required_node
-    )
 
 
 @dataclass(slots=True, eq=False)

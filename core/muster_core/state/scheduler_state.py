@@ -110,9 +110,11 @@ class Outbox:
 
     def drain(self) -> list[Effect]:
         """Returns and removes all effects. Called by the loop, and at the end of `step` and `cycle`."""
-        if not self._effects and not self._notes:
-            return []
         drained: list[Effect] = []
+        if not self._effects:  # as after most new requests
+            drained.extend(self._notes)
+            self._notes.clear()
+            return drained
         for effect in self._effects:
             if not isinstance(effect, ResponseBuilder):
                 drained.append(effect)

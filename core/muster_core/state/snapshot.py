@@ -320,6 +320,8 @@ def shape_of(kind: AskClass) -> RequestShape:
 
 def wanted(app: Application, kind: AskClass, at_most: int) -> int:
     """Returns how many allocations the class still needs, at most `at_most`."""
+    if not app.has_multiple:
+        return min(len(app.waiting[kind]), at_most)
     total = 0
     for key in app.waiting[kind]:
         total += app.asks[key].left
@@ -332,10 +334,11 @@ def assign(
     app: Application, kind: AskClass, spots: list[tuple[NodeId, int]]
 ) -> tuple[tuple[AllocationKey, NodeId], ...]:
     """Assigns the (node, count) pairs to the requests of a class, oldest first. A request may get several nodes."""
-    nodes = (node for node, count in spots for _ in range(count))
-    total = sum(count for _, count in spots)
-    keys = (key for key in app.waiting[kind] for _ in range(app.asks[key].left))
-    return tuple(zip(islice(keys, total), nodes, strict=True))
+    nodes = [node for node, count in spots for _ in range(count)]
+    waiting: Iterable[AllocationKey] = app.waiting[kind]
+    if app.has_multiple:
+        waiting = (key for key in waiting for _ in range(app.asks[key].left))
+    return tuple(zip(islice(waiting, len(nodes)), nodes, strict=True))
 
 
 def volumes_of(snapshot: Snapshot, *kinds: AskClass) -> Choice:

@@ -138,13 +138,17 @@ class BalancedAllocation:
         """Returns the key of one row after `placed` more pods. Bitwise equal to the result of `keys`."""
         if not self._both.item(row):
             return 0.0
-        return (self._gap(row, placed + 1) - self._gap(row, placed)) * _QUARTER
+        first, second = self._asked
+        here, by = self._used(self._first, row, placed * first)
+        there, per = self._used(self._second, row, placed * second)
+        without = abs(min(here * by, 1.0) - min(there * per, 1.0))
+        return (abs(min((here + first) * by, 1.0) - min((there + second) * per, 1.0)) - without) * _QUARTER
 
-    def _gap(self, row: int, more: int) -> float:
-        (one, left, by), (other, rest, per) = self._first, self._second
-        here = (one.item(row) - left.item(row) + more * self._asked[0]) * by.item(row)
-        there = (other.item(row) - rest.item(row) + more * self._asked[1]) * per.item(row)
-        return abs(min(here, 1.0) - min(there, 1.0))
+    @staticmethod
+    def _used(amount: Amount, row: int, more: int) -> tuple[int, float]:
+        """Returns the used amount of a row with `more`, and 1 / capacity."""
+        capacity, available, reciprocal = amount
+        return capacity.item(row) - available.item(row) + more, reciprocal.item(row)
 
 
 def _gaps(here: IntColumn, by: FloatColumn, there: IntColumn, per: FloatColumn) -> FloatColumn:

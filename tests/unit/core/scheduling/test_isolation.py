@@ -147,7 +147,7 @@ def test_a_commit_that_raises_halfway_stops_the_cycle_and_keeps_other_effects() 
     scenario = two_applications()
     for ask in (an_ask("x", app="next"), an_ask("z", app="other")):
         step(scenario.scheduler_state, AskAdded(ask), scenario.now_ns)
-    with fault(ledger, "book", lambda _, app, __: app.id == "other", after=True), pytest.raises(InconsistentState):
+    with fault(ledger, "book", lambda _, app, *__: app.id == "other", after=True), pytest.raises(InconsistentState):
         cycle(scenario.scheduler_state, scenario.now_ns, lambda: True)
     assert "x" in placed(scenario.scheduler_state.outbox.drain())
 
