@@ -145,17 +145,21 @@ class Metrics:
     def received(self, events: Sequence[Event]) -> None:
         """Counts received events. The events of a message usually have one type."""
         for kind, run in groupby(events, key=type):
-            count = 0
-            for event in run:
-                count += 1
-                if isinstance(event, NodeActionReported) and event.action is NodeAction.DECOMMISSION:
-                    self.nodes_gone += 1
-                elif isinstance(event, ApplicationAdded) and not event.spec.is_renewal:
-                    self._new.inc()
+            some = list(run)
+            if kind is NodeActionReported or kind is ApplicationAdded:
+                self._count_changes(some)
             counter = self._by_kind.get(kind)
             if counter is None:
                 counter = self._by_kind[kind] = self._events.labels(kind.__name__)
-            counter.inc(count)
+            counter.inc(len(some))
+
+    def _count_changes(self, events: Sequence[Event]) -> None:
+        """Counts decommissioned nodes and new applications."""
+        for event in events:
+            if isinstance(event, NodeActionReported) and event.action is NodeAction.DECOMMISSION:
+                self.nodes_gone += 1
+            elif isinstance(event, ApplicationAdded) and not event.spec.is_renewal:
+                self._new.inc()
 
     def sent(self, effect: Effect) -> None:
         """Counts an effect."""

@@ -461,7 +461,8 @@ class Loop:  # long: one method for each part of an iteration
     def _step(self, now_ns: int, event: Event) -> list[Effect]:
         taken = self._supervisor.attempt(partial(step, self.scheduler_state, event, now_ns), None, event)
         effects = self.scheduler_state.outbox.drain() if taken is None else taken  # effects before an exception
-        self._report_failures()
+        if self.scheduler_state.outbox.failures:
+            self._report_failures()
         if self._journal is not None:
             write = partial(self._journal.stepped, now_ns, event, effects)
             self._supervisor.attempt(write, None, "the journal")

@@ -54,7 +54,6 @@ from muster_si.words import words
 _log = structlog.get_logger(__name__)
 _diagnostics = structlog.get_logger("muster_core.runtime.diagnostics")
 T = TypeVar("T")
-C = TypeVar("C")
 
 
 class MessageKind(Enum):
@@ -192,23 +191,14 @@ class Supervisor:
 
     def attempt(self, act: Callable[[], T], instead: T, cause: object) -> T:
         """Returns the result of `act`, or `instead` if it raised. `cause` is shown in the log."""
-        found = self.attempt_each(lambda _: (act(),), (cause,))
-        return found[0] if found else instead
-
-    def attempt_each(self, act: Callable[[C], Iterable[T]], causes: Iterable[C]) -> list[T]:
-        """Calls `act` for each cause. Returns the results without those of the calls that raised."""
-        found: list[T] = []
-        for cause in causes:
-            try:
-                found += act(cause)
-            except Exception as failure:  # noqa: BLE001 - the one supervisor of the core
-                self._metrics.failures.inc()
-                self.failure = failure
-                with suppress(OSError, ValueError):  # a log that cannot be written stops nothing
-                    _diagnostics.error(
-                        "recovered from a failure in the core", cause=repr(cause)[:2000], exc_info=failure
-                    )
-        return found
+        try:
+            return act()
+        except Exception as failure:  # noqa: BLE001 - the one supervisor of the core
+            self._metrics.failures.inc()
+            self.failure = failure
+            with suppress(OSError, ValueError):  # a log that cannot be written stops nothing
+                _diagnostics.error("recovered from a failure in the core", cause=repr(cause)[:2000], exc_info=failure)
+            return instead
 
     def take_failure(self) -> Exception | None:
         """Returns and clears the last exception; None if there was none."""
