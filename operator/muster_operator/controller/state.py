@@ -159,11 +159,12 @@ class Task(Struct, gc=False):
     #: ``Application.member_counts`` of its application, and the task group that it counts for.
     counts: dict[str, int] = {}
     counted: str | None = None
+    #: The pod's UID, which is also the allocation key. It is read very often.
+    uid: PodUid = PodUid("")
 
-    @property
-    def uid(self) -> PodUid:
-        """The pod's UID, which is also the allocation key."""
-        return self.pod.ref.uid
+    def __post_init__(self) -> None:
+        """Copies the UID from the pod."""
+        self.uid = self.pod.ref.uid
 
 
 @dataclass(frozen=True, slots=True)

@@ -284,7 +284,7 @@ class EventBuffer:
         """
         key = _key(event)
         for level in self._levels.values():
-            if (known := level.entries.get(key)) is not None:
+            if level.entries and (known := level.entries.get(key)) is not None:
                 level.entries[key] = (event, at, known[2])
                 return
         self._levels[event.importance].add(key, event, at)
@@ -555,7 +555,9 @@ class Pool:  # long: queueing, execution and cancellation share the same queues
 
     def _is_held(self, kind: WritePriority) -> bool:
         """Whether writes of this kind have to wait for time, or they are decisions and the watches are stale."""
-        return self._held_s(kind) > 0 or (kind in DECISIONS and not self._may_decide())
+        if self._throttle.left_s(kind) > 0:
+            return True
+        return not self._may_decide() if kind in DECISIONS else self._rate.reserve_in_s(time.monotonic()) > 0
 
     def _held_s(self, kind: WritePriority) -> float:
         """Seconds until the API server and the rate limit allow writes of this kind. Decisions wait when they start."""

@@ -166,14 +166,16 @@ class Shares:
         return next(iter(self._holders[self._most]))
 
     def _move(self, holder: str, count: int) -> None:
-        before = self._counts.pop(holder, 0)
+        before = self._counts.get(holder, 0)
         if before:
-            del self._holders[before][holder]
-            if not self._holders[before]:
+            holders = self._holders[before]
+            del holders[holder]
+            if not holders:
                 del self._holders[before]
         if count:
             self._counts[holder] = count
             self._holders[count][holder] = None
-        self._most = max(self._most, count)
-        if before == self._most and before not in self._holders:
+        else:
+            del self._counts[holder]
+        if count > self._most or (before == self._most and before not in self._holders):
             self._most = count

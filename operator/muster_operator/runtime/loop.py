@@ -21,6 +21,7 @@ from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from math import inf
 from typing import Final, Generic, Protocol, TypeVar
 
 import structlog
@@ -250,9 +251,9 @@ class PendingObjects(Generic[M]):
         return len(self._order)
 
     @property
-    def oldest(self) -> int:
-        """The number of the first object. There must be one."""
-        return self._order[0][0]
+    def oldest(self) -> float:
+        """The number of the first object; infinity if there is none."""
+        return self._order[0][0] if self._order else inf
 
     def put(self, number: int, plural: str, key: str, fact: ClusterEvent) -> None:
         """Adds a new state of an object. `number`: the increasing number of the input."""
@@ -462,16 +463,17 @@ class Inbox:  # long: implements four listener protocols, most methods are one l
 
     def take(self) -> Input | None:
         """Removes and returns the oldest input, or None. Objects are skipped while the core is slow."""
-        inputs, objects = self._inputs, self._objects
-        if len(objects) and not self._is_core_slow and not (inputs and inputs[0][0] < objects.oldest):
-            found = objects.take()
+        inputs = self._inputs
+        oldest = inf if self._is_core_slow else self._objects.oldest
+        if oldest < (inputs[0][0] if inputs else inf):
+            found = self._objects.take()
             item: Input = found if isinstance(found, Listed) else EventReceived(found)
         elif inputs:
             item = inputs.popleft()[1]
         else:
             self._available.clear()
             return None
-        if len(self) < self._limit // 2:
+        if not self._room.is_set() and len(self) < self._limit // 2:
             self._room.set()
         return item
 
@@ -570,8 +572,8 @@ class Loop:
         news, commands = len(out.news), len(out.commands)
         try:
             self._handle(item, out, now)
-            news, commands = len(out.news), len(out.commands)  # a failing recovery step does not drop these
             if self._current.stage is not Stage.LIVE:
+                news, commands = len(out.news), len(out.commands)  # a failing recovery step does not drop these
                 self._go_on(out, now)
         except Exception:
             kind = type(item).__name__ if item is not None else "Reminder"
@@ -596,7 +598,8 @@ class Loop:
             case CoreMessage():
                 self._said(item, out, now)
             case CommandEnded():
-                self._trace(lambda tracer: tracer.result(item.result))
+                if self.tracer is not None:
+                    self._trace(lambda tracer: tracer.result(item.result))
                 core_responses.handle_command_result(self._ledger, out, item.result, now)
             case Listed():
                 self._current.listed(item.plural)
