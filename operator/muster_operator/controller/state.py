@@ -101,8 +101,12 @@ class ByNode:
 
     def add(self, uid: PodUid, node: NodeName | None) -> None:
         """Adds the pod to the node. Without a node it does nothing."""
-        if node is not None:
-            self._uids.setdefault(node, {})[uid] = None
+        if node is None:
+            return
+        there = self._uids.get(node)
+        if there is None:
+            there = self._uids[node] = {}
+        there[uid] = None
 
     def remove(self, uid: PodUid, *nodes: NodeName | None) -> None:
         """Removes the pod from these nodes."""

@@ -39,8 +39,7 @@ class SigningKeys:
             raise ValueError("at least one key is needed")
         self.ids = tuple(key_id(key) for key in keys)
         self._instance = instance
-        self._keys = {key_id(key): key for key in keys}
-        self._start = _message((instance,))
+        self._prepared = {key_id(key): _prepared(key, instance) for key in keys}
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, SigningKeys):
@@ -66,13 +65,14 @@ class SigningKeys:
         if len(signature) > SIGNATURE_CHARACTERS or len(fields) != 3 or not signature.isascii():
             return Validity.INVALID
         version, key, code = fields
-        if version != VERSION or key not in self._keys:
+        if version != VERSION or key not in self._prepared:
             return Validity.UNKNOWN_KEY
         return Validity.VALID if hmac.compare_digest(self._code(key, parts), code) else Validity.INVALID
 
     def _code(self, key: str, parts: Iterable[str]) -> str:
-        code = hmac.digest(self._keys[key], self._start + _message(parts), "sha256")
-        return base64.urlsafe_b64encode(code).rstrip(b"=").decode()
+        code = self._prepared[key].copy()
+        code.update(_message(parts))
+        return base64.urlsafe_b64encode(code.digest()).rstrip(b"=").decode()
 
 
 def read_key(written: str) -> bytes | None:
@@ -94,6 +94,10 @@ def placeholder_texts(  # noqa: PLR0913 - these are signed
 def key_id(key: bytes) -> str:
     """The public name of a key, from which the key cannot be derived."""
     return hashlib.sha256(b"muster key id\0" + key).hexdigest()[:_KEY_ID_CHARACTERS]
+
+
+def _prepared(key: bytes, instance: str) -> hmac.HMAC:
+    return hmac.new(key, _message((instance,)), hashlib.sha256)
 
 
 def _message(parts: Iterable[str]) -> bytes:
