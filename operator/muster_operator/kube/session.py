@@ -522,7 +522,7 @@ class LeadershipGuard:
         Raises:
             NotLeading: the guard is closed.
         """
-        left_s = self.left_s
+        left_s = self._until - self._clock()
         if left_s <= 0:
             self._refused()
             raise write.refused()

@@ -196,11 +196,16 @@ class FairQueue(Generic[J]):
 
     def append(self, job: J) -> None:
         """Adds a write as the last one of its namespace."""
-        self._by_namespace.setdefault(job.namespace, deque()).append(job)
+        jobs = self._by_namespace.get(job.namespace)
+        if jobs is None:
+            jobs = self._by_namespace[job.namespace] = deque()
+        jobs.append(job)
 
-    def first(self) -> J:
-        """Return the next write without removing it. The queue must not be empty."""
-        return next(iter(self._by_namespace.values()))[0]
+    def first(self) -> J | None:
+        """Return the next write without removing it, or None."""
+        for jobs in self._by_namespace.values():
+            return jobs[0]
+        return None
 
     def drop_first(self) -> None:
         """Removes the first write. Its namespace keeps its position."""
@@ -242,7 +247,10 @@ class _Level:
 
     def add(self, key: Key, event: PostEvent, at: float) -> None:
         self.entries[key] = (event, at, at)
-        self._round_robin.setdefault(event.namespace, OrderedDict())[key] = None
+        keys = self._round_robin.get(event.namespace)
+        if keys is None:
+            keys = self._round_robin[event.namespace] = OrderedDict()
+        keys[key] = None
         self._shares.add(event.namespace)
 
     def drop(self) -> None:
@@ -517,9 +525,9 @@ class Pool:  # long: queueing, execution and cancellation share the same queues
         """Returns the next job that may start: a write, else an event. None if there is none."""
         is_full = False
         for kind, queue in self._queues.items():
-            while queue and ((first := queue.first()).started or first.write_priority is not kind):
+            while (first := queue.first()) is not None and (first.started or first.write_priority is not kind):
                 queue.drop_first()
-            if not queue:
+            if first is None:
                 continue
             if self._may_start(kind):
                 job = queue.take()

@@ -219,18 +219,22 @@ class Encoder:  # long: one method per kind of message
         """Groups requests into messages, in order, of at most MESSAGE_ITEMS items and about MESSAGE_BYTES."""
         for lane, run in groupby(news, _lane):
             stream, batch, size = _STREAMS[lane], list[CoreRequest](), 0
-            of_class: Mapping[str, str] | None = None
-            bytes_of_item = 0
+            # Requests of one class differ in a few short tags only, which _FRAME includes. The key is the identity of
+            # their common tags, which the requests in `batch` keep in memory.
+            of_class: dict[int, int] = {}
             for item in chain.from_iterable(map(_parts, run)) if lane is _Lane.NODES else run:
-                # Requests of one class differ in a few short tags only, which _FRAME includes.
-                if of_class is None or not isinstance(item, AskSubmitted) or item.ask.common is not of_class:
+                common = item.ask.common if isinstance(item, AskSubmitted) else None
+                bytes_of_item = of_class.get(id(common)) if common else None
+                if bytes_of_item is None:
                     bytes_of_item = _size(item)
-                    of_class = item.ask.common if isinstance(item, AskSubmitted) and item.ask.common else None
                 if batch and (len(batch) >= limits.MESSAGE_ITEMS or size + bytes_of_item > limits.MESSAGE_BYTES):
                     yield Batch(stream, tuple(batch))
                     batch, size = [], 0
+                    of_class.clear()
                 batch.append(item)
                 size += bytes_of_item
+                if common:
+                    of_class[id(common)] = bytes_of_item
             yield Batch(stream, tuple(batch))
 
     def registration(self, version: str, policy_group: str, config: str, extra: Mapping[str, str]) -> Registration:
