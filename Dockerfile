@@ -1,17 +1,17 @@
 # One image for both processes and the command: `muster-core`, `muster-operator`, `muster`. `make image` builds it.
-# Nothing here needs BuildKit. BASE may be any image with CPython 3.11 or newer as /usr/local/bin/python.
+# The build does not need BuildKit. BASE can be any image with CPython 3.11 or newer as /usr/local/bin/python.
 ARG BASE=python:3.12-slim
 
 FROM ${BASE} AS build
 ARG UV_VERSION=0.13.9
 ENV UV_PYTHON_DOWNLOADS=never UV_PYTHON=/usr/local/bin/python UV_LINK_MODE=copy UV_NO_CACHE=1 \
     UV_PROJECT_ENVIRONMENT=/opt/muster
-# uv sits apart from the environment that is shipped.
+# uv has its own environment, which is not part of the image.
 RUN ["/usr/local/bin/python", "-m", "venv", "/opt/uv"]
 RUN /opt/uv/bin/pip install --no-cache-dir --disable-pip-version-check "uv==${UV_VERSION}"
 WORKDIR /src
 COPY pyproject.toml uv.lock ./
-# Exactly what is locked, by its hashes, and only wheels: nothing is compiled, so no compiler is needed.
+# Installs the locked versions, verified by their hashes, as wheels only, so no compiler is needed.
 RUN ["/opt/uv/bin/uv", "sync", "--frozen", "--no-dev", "--extra", "tracing", "--no-install-project", "--no-build"]
 COPY README.md LICENSE ./
 COPY proto proto
@@ -19,7 +19,7 @@ COPY core core
 COPY operator operator
 COPY cli cli
 RUN ["/opt/uv/bin/uv", "sync", "--frozen", "--no-dev", "--extra", "tracing", "--no-editable"]
-# Smaller and quicker to start (tools/image.py says how and why); then each entry point shows that nothing is missing.
+# Reduces size and start-up time (see tools/image.py). Then each entry point is started once, which shows missing files.
 ENV PYTHONPYCACHEPREFIX=/opt/muster/bytecode
 COPY tools/image.py /src/image.py
 RUN ["/opt/muster/bin/python", "/src/image.py", "/opt/muster"]
@@ -29,7 +29,7 @@ FROM ${BASE}
 COPY --from=build /opt/muster /opt/muster
 ENV PATH=/opt/muster/bin:/usr/local/bin:/usr/bin:/bin PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 \
     PYTHONPYCACHEPREFIX=/opt/muster/bytecode
-# A number, so that runAsNonRoot can be checked without asking the image's /etc/passwd.
+# A numeric user, so that the kubelet can verify runAsNonRoot.
 USER 65532:65532
 WORKDIR /
 ENTRYPOINT ["/opt/muster/bin/muster"]

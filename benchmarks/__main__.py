@@ -132,8 +132,8 @@ def _measured(chosen: Mapping[str, Sequence[str]], options: Options, console: Co
     if options.quick:  # smaller loads than the names: goals and known results do not apply
         figures = [replace(figure, name=f"{figure.name}{QUICK}", goal=None, ahead={}) for figure in figures]
     for figure in figures:
-        if figure.beside:
-            console.print(report.beside(figure))
+        if figure.additional:
+            console.print(report.additional(figure))
     console.print(report.table(figures))
     console.print(report.footnote(options.session), highlight=False)
     return figures

@@ -79,8 +79,8 @@ async def measure(one: Run) -> dict[str, list[float]]:
     flags += [f"--webhook-url=https://127.0.0.1:{webhook}", f"--webhook-port={webhook}", f"--health-port={health}"]
     env = {"KUBECONFIG": str(_kubeconfig(one.folder, server))}
     one.start("operator", "muster_operator", f"--core={core}", *flags, env=env)
-    connector, patience = aiohttp.TCPConnector(ssl=tls, limit=50), aiohttp.ClientTimeout(total=DEADLINE_S)
-    async with aiohttp.ClientSession(connector=connector, timeout=patience) as session:
+    connector, timeout = aiohttp.TCPConnector(ssl=tls, limit=50), aiohttp.ClientTimeout(total=DEADLINE_S)
+    async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session:
         requests = SteadyRequests(f"https://127.0.0.1:{webhook}/mutate", session)
         await _until(requests.answers)
         task = asyncio.create_task(requests.run())

@@ -118,13 +118,13 @@ def slow(share: float) -> dict[str, float]:
 def gangs(share: float) -> dict[str, float]:
     """Measure the slowdown by each kind of gang."""
     pods = round(10_000 * share)
-    beside = {
+    additional = {
         "cliffs/gang-atomic": _gang("root.gang", _LARGE, GangPlacement.ATOMIC),
         "cliffs/gang-atomic-in-queue": _gang("root.queue-0", _LARGE, GangPlacement.ATOMIC),
         "cliffs/gang-reserve": _gang("root.gang", _HUGE, GangPlacement.RESERVE),
         "cliffs/gang-reserve-in-queue": _gang("root.queue-0", _HUGE, GangPlacement.RESERVE),
     }
-    return {name: _ratio(gang, pods) for name, gang in beside.items()}
+    return {name: _ratio(gang, pods) for name, gang in additional.items()}
 
 
 def _ratio(gang: Sequence[Event], pods: int) -> float:

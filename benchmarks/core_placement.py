@@ -113,9 +113,9 @@ def a_state(size: int) -> SchedulerState:
 def asks_of_all(asks: int, values: list[Constraints]) -> Iterator[AskAdded]:
     """Yield the asks. The applications alternate."""
     for number in range(asks):
-        turn = number % APPLICATIONS
-        key, app = AllocationKey(f"{number:036d}"), ApplicationId(f"app-{turn}")
-        yield AskAdded(AskSpec(PARTITION, app, key, ASKED, constraints=values[turn], namespace="benchmark"))
+        iteration = number % APPLICATIONS
+        key, app = AllocationKey(f"{number:036d}"), ApplicationId(f"app-{iteration}")
+        yield AskAdded(AskSpec(PARTITION, app, key, ASKED, constraints=values[iteration], namespace="benchmark"))
 
 
 def timed(work: Callable[[], object]) -> float:

@@ -307,7 +307,7 @@ class Measurement:
     listener: Listener
     found: dict[str, float] = field(default_factory=dict)
     profile: dict[str, list[tuple[str, int]]] = field(default_factory=dict)
-    sent: muster_pb2.FenceRequest = field(default_factory=lambda: muster_pb2.FenceRequest(rmID=RM))
+    sent: muster_pb2.BarrierRequest = field(default_factory=lambda: muster_pb2.BarrierRequest(rmID=RM))
     cpu_s: float = 0.0
     wall_s: float = field(default_factory=time.perf_counter)
 
@@ -341,11 +341,11 @@ class Measurement:
                 self.sent.allocationRequests += 1
                 await self.client.update_allocation(request)
 
-    async def fence(self, *, more: bool = True) -> None:
+    async def barrier(self, *, more: bool = True) -> None:
         """Wait until the core has processed all messages."""
-        barrier = muster_pb2.FenceRequest(more=more)
+        barrier = muster_pb2.BarrierRequest(more=more)
         barrier.MergeFrom(self.sent)
-        await self.client.fence(barrier)
+        await self.client.barrier(barrier)
 
     async def recover(self) -> None:
         """Send the whole state and wait for the first decision, then until nothing else fits."""
@@ -355,26 +355,26 @@ class Measurement:
             version="1.0.0",
             policyGroup="queues",
             config=self.work.queues(),
-            extraConfig={keys.EXTRA_FENCE: "true"},
+            extraConfig={keys.EXTRA_BARRIER: "true"},
         )
         await self.client.register_resource_manager(registration, self.listener)
         self.phase("registered")
         for applications in self.work.applications():
             await self.send(applications)
         await _until(lambda: self.listener.accepted >= self.work.size.applications)
-        await self.fence()
+        await self.barrier()
         self.phase("applications")
         for nodes in self.work.nodes():
             await self.send(nodes)
-        await self.fence()
+        await self.barrier()
         self.phase("nodes")
         for asks in self.work.asks():
             await self.send(asks)
-        await self.fence()
+        await self.barrier()
         self.phase("requests")
         for nodes in self.work.opened():
             await self.send(nodes)
-        await self.fence(more=False)
+        await self.barrier(more=False)
         await self.listener.first.wait()
         self.phase("opened")
         self.found["start"] = self.cpu_s
@@ -392,7 +392,7 @@ class Measurement:
         before, used_s = -1, -_IDLE
         while self.listener.placed > before or self._used_s() > used_s + _IDLE:
             before, used_s = self.listener.placed, self._used_s()
-            await self.fence()
+            await self.barrier()
             await asyncio.sleep(3.0)
 
     def _used_s(self) -> float:
@@ -409,7 +409,7 @@ class Measurement:
             else:
                 request.releases.allocationsToRelease.append(self.work.end())
             await self.send(request)
-            await self.fence()
+            await self.barrier()
             await asyncio.sleep(0.06)
         cycle = (await self.noted("single"))["iteration"]
         self.found |= {f"single-{which}": cycle[which] for which in ("p50", "p99", "max")}
@@ -436,7 +436,7 @@ class Measurement:
     async def _probe(self, lags: list[float]) -> None:
         while True:
             began = time.perf_counter()
-            await self.fence()
+            await self.barrier()
             lags.append((time.perf_counter() - began) * 1000)
             await asyncio.sleep(0.02)
 

@@ -104,7 +104,7 @@ class Figure:
     values: Sequence[float]
     goal: float | None = None
     less_is_better: bool = False
-    beside: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    additional: Mapping[str, Sequence[float]] = field(default_factory=dict)
     details: Mapping[str, object] = field(default_factory=dict)
     rivals: Mapping[str, Sequence[float]] = field(default_factory=dict)
     ahead: Mapping[str, float] = field(default_factory=dict)
@@ -117,10 +117,10 @@ class Figure:
     @property
     def is_met(self) -> bool | None:
         """Whether every goal is met; None if there is no goal, or if the peer of the goal did not run."""
-        verdicts = [ratio.times >= self.ahead[peer] for peer, ratio in self._rivals().items() if peer in self.ahead]
+        outcomes = [ratio.times >= self.ahead[peer] for peer, ratio in self._rivals().items() if peer in self.ahead]
         if self.goal is not None:
-            verdicts.append(self.median <= self.goal if self.less_is_better else self.median >= self.goal)
-        return all(verdicts) if verdicts else None
+            outcomes.append(self.median <= self.goal if self.less_is_better else self.median >= self.goal)
+        return all(outcomes) if outcomes else None
 
     def ratios(self) -> dict[str, Ratio]:
         """Return the ratio to each peer, from this session, else from known results."""
@@ -139,7 +139,7 @@ class Figure:
             "met": self.is_met,
             "rivals": {peer: list(values) for peer, values in self.rivals.items()},
             "ratios": self.ratios(),
-            "beside": {key: list(values) for key, values in self.beside.items()},
+            "additional": {key: list(values) for key, values in self.additional.items()},
             "details": dict(self.details),
         }
 

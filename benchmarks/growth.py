@@ -55,7 +55,7 @@ def singly(size: int, asks: int) -> float:
     return _placed(a_state(size), [[event] for event in _asks(asks, 10)], asks)
 
 
-def beside_pending(size: int, asks: int) -> float:
+def next_to_pending(size: int, asks: int) -> float:
     """Return the seconds for asks that fit while others stay pending, with one scheduling class per application."""
     scheduler_state = a_state(_NODES)
     waiting = (_ask(number, f"app-{number % 5}", _TOO_MUCH) for number in range(size))
@@ -103,7 +103,7 @@ def _ask(number: int, app: str, amount: Resources = ASKED) -> AskAdded:
 CURVES: Final[Mapping[str, Curve]] = {
     "nodes": Curve((500, 1_000, 2_000, 5_000, 15_000), on_nodes, 10_000, most=2.0),
     "nodes-singly": Curve((500, 2_000, 5_000, 15_000), singly, 1_000),
-    "pending": Curve((1_000, 10_000, 100_000), beside_pending, 2_000, most=2.0),
+    "pending": Curve((1_000, 10_000, 100_000), next_to_pending, 2_000, most=2.0),
     "queues": Curve((10, 100, 1_000), in_queues, 10_000),
 }
 NAMES: Final = tuple(

@@ -53,9 +53,9 @@ class MeasuredLoop(Loop):
         self.cycles_ms: list[float] = []
         self.busy_ms: list[float] = []
 
-    def _turn(self) -> bool:
+    def _iterate(self) -> bool:
         began = time.thread_time()
-        more = super()._turn()
+        more = super()._iterate()
         self.iterations_ms.append((time.thread_time() - began) * 1000)
         return more
 

@@ -171,7 +171,7 @@ async def events(url: str, *, translated: bool) -> tuple[float, float]:
     while inbox.pods < EVENTS or len(inbox):
         await inbox.something(1)
         if translated:
-            loop.turn()
+            loop.iterate()
         else:
             while inbox.take() is not None:
                 pass

@@ -67,8 +67,8 @@ def _lines(document: Mapping[str, Any]) -> Iterator[str]:
         f"Python {machine['python']}; load average {machine['load_before']:.1f} before and {busy:.1f} after. The load "
         "average is not that of figures with their own date, which are of an earlier session."
     )
-    for title, is_beside in (("Compared with kube-scheduler in the same session", True), ("Other figures", False)):
-        some = [figure for figure in document["figures"] if _is_beside(figure) is is_beside]
+    for title, is_comparison in (("Compared with kube-scheduler in the same session", True), ("Other figures", False)):
+        some = [figure for figure in document["figures"] if _is_comparison(figure) is is_comparison]
         if some:
             yield from ("", f"### {title}", "")
             yield from _table(some, document["when"])
@@ -77,7 +77,7 @@ def _lines(document: Mapping[str, Any]) -> Iterator[str]:
         yield from ("", "### CPU seconds by process", "", *used)
 
 
-def _is_beside(figure: Mapping[str, Any]) -> bool:
+def _is_comparison(figure: Mapping[str, Any]) -> bool:
     return any(ratio["here"] for ratio in figure["ratios"].values())
 
 
@@ -97,8 +97,8 @@ def _goal(figure: Mapping[str, Any]) -> str:
         [] if figure["goal"] is None else [f"{'≤' if figure['less_is_better'] else '≥'} {report.short(figure['goal'])}"]
     )
     goals += [f"≥ {least:.3g}x {peer}" for peer, least in figure["ahead"].items()]
-    verdict = {True: "met", False: "**missed**", None: "not compared"}[figure["met"]]
-    return f"{', '.join(goals)}: {verdict}" if goals else ""
+    outcome = {True: "met", False: "**missed**", None: "not compared"}[figure["met"]]
+    return f"{', '.join(goals)}: {outcome}" if goals else ""
 
 
 def _peer(ratio: Mapping[str, Any] | None) -> str:

@@ -21,10 +21,10 @@ FACT = "*"
 """Marks a known result, which was not measured in this session."""
 
 
-def beside(figure: Figure) -> Table:
+def additional(figure: Figure) -> Table:
     """Return additional values of one figure: medians of the same runs."""
     rows = Table(figure.name, "median", "lowest to highest")
-    for name, values in figure.beside.items():
+    for name, values in figure.additional.items():
         rows.add_row(name, short(statistics.median(values)), _spread(min(values), max(values)))
     return rows
 
@@ -116,8 +116,8 @@ def _goal(figure: Figure) -> str:
         goals.insert(0, f"{'≤' if figure.less_is_better else '≥'} {short(figure.goal)}")
     if not goals:
         return ""
-    verdict = {True: "[green]met", False: "[red]missed", None: "not compared"}[figure.is_met]
-    return f"{', '.join(goals)}: {verdict}"
+    outcome = {True: "[green]met", False: "[red]missed", None: "not compared"}[figure.is_met]
+    return f"{', '.join(goals)}: {outcome}"
 
 
 def _peer(ratio: Ratio | None) -> str:

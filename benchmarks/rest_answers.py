@@ -87,8 +87,8 @@ async def _figure(session: aiohttp.ClientSession, name: str, runs: int) -> Figur
         taken.append((time.perf_counter() - started) * 1000)
         watch.cancel()
         held.append(await watch * 1000)
-    beside = {"longest pause, ms": held, "MB": [size / 1e6]}
-    return Figure(name, "ms", taken, GOALS.get(name), less_is_better=True, beside=beside)
+    additional = {"longest pause, ms": held, "MB": [size / 1e6]}
+    return Figure(name, "ms", taken, GOALS.get(name), less_is_better=True, additional=additional)
 
 
 async def _longest_pause() -> float:

@@ -51,8 +51,8 @@ def _rows(figure: Mapping[str, Any]) -> Iterator[_Row]:
 
 
 def _used(figure: Mapping[str, Any], prefix: str) -> dict[str, float]:
-    beside: Mapping[str, Sequence[float]] = figure.get("beside") or {}
-    found = {name.removeprefix(prefix): values for name, values in beside.items() if _is(name, prefix)}
+    additional: Mapping[str, Sequence[float]] = figure.get("additional") or {}
+    found = {name.removeprefix(prefix): values for name, values in additional.items() if _is(name, prefix)}
     return {name.removesuffix(_OF_ONE): statistics.median(values) for name, values in found.items()}
 
 

@@ -81,7 +81,7 @@ class CountingScheduler:  # long: one method per call of the interface
             self._messages += 1
             self._counted.notify_all()
 
-    async def fence(self, request: muster_pb2.FenceRequest) -> None:
+    async def barrier(self, request: muster_pb2.BarrierRequest) -> None:
         """Wait for the count."""
         async with self._counted:
             await self._counted.wait_for(lambda: self._messages >= request.allocationRequests)
@@ -183,7 +183,7 @@ async def asks_per_second(address: str, asks: int, per_message: int) -> float:
     start = time.perf_counter()
     for request in requests:
         await client.update_allocation(request)
-    await client.fence(muster_pb2.FenceRequest(rmID=RM, allocationRequests=len(requests)))
+    await client.barrier(muster_pb2.BarrierRequest(rmID=RM, allocationRequests=len(requests)))
     elapsed = time.perf_counter() - start
     await client.unregister(muster_pb2.UnregisterRequest(rmID=RM))
     await client.aclose()
@@ -227,8 +227,8 @@ def main(
     table = Table("a second", "median", "lowest", "highest", f"target {TARGET:,}")
     for name, rates in results.items():
         median = statistics.median(rates)
-        verdict = "met" if median >= TARGET else "missed"
-        table.add_row(name, f"{median:,.0f}", f"{min(rates):,.0f}", f"{max(rates):,.0f}", verdict)
+        outcome = "met" if median >= TARGET else "missed"
+        table.add_row(name, f"{median:,.0f}", f"{min(rates):,.0f}", f"{max(rates):,.0f}", outcome)
     Console().print(table)
 
 

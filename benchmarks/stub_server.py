@@ -108,14 +108,14 @@ class Feed:
 
     version: int = 1_000_000
     _lines: deque[tuple[str, str]] = field(default_factory=deque)
-    _news: asyncio.Event = field(default_factory=asyncio.Event)
+    _wake_up: asyncio.Event = field(default_factory=asyncio.Event)
     event: PodEvent | None = None
     read: int = 0
 
     def add(self, name: str, node: str = "") -> None:
         """Queue the event of a pod that was created, or bound to ``node``."""
         self._lines.append((name, node))
-        self._news.set()
+        self._wake_up.set()
 
     def at_eof(self) -> bool:
         """Return False: the stream never ends."""
@@ -124,8 +124,8 @@ class Feed:
     async def readany(self) -> bytes:
         """Return queued bytes, or wait for the next event."""
         while not self._lines:
-            self._news.clear()
-            await self._news.wait()
+            self._wake_up.clear()
+            await self._wake_up.wait()
         return self._piece(PIECE)
 
     async def iter_chunked(self, size: int) -> AsyncIterator[bytes]:

@@ -112,8 +112,8 @@ def run(pods: int = PODS, nodes: int = NODES, *, profiled: bool = False) -> Foun
 
 
 async def _measured(pods: int, nodes: int, *, profiled: bool) -> Found:
-    server, fence, metrics = a_server(nodes), LeadershipGuard(), Metrics()
-    session = KubeSession(StubCredentials(), fence, measure=metrics.requested)
+    server, guard, metrics = a_server(nodes), LeadershipGuard(), Metrics()
+    session = KubeSession(StubCredentials(), guard, measure=metrics.requested)
     session._connections = StubConnections(server)  # noqa: SLF001 - the boundary: nothing above it knows
     stop = asyncio.Event()
     async with core.running(core.Options(rest_port=None)) as scheduler:
@@ -122,7 +122,7 @@ async def _measured(pods: int, nodes: int, *, profiled: bool) -> Found:
         client = CountingClient(scheduler, found.counts) if profiled else InProcessClient(scheduler)
         ways = Ways(client, Administration(scheduler))
         parts = assembled(configuration, session, metrics, ways, Options())
-        serving = asyncio.create_task(serve(parts, NoElection(fence), Watching(parts.memo, session, "default"), stop))
+        serving = asyncio.create_task(serve(parts, NoElection(guard), Watching(parts.memo, session, "default"), stop))
         await _until(lambda: not parts.loop.missing, serving)
         found.counts.reset()
         before = _resident_mib()
@@ -177,10 +177,10 @@ def measure(names: Sequence[str], options: Figures) -> list[Figure]:
     for name in names:
         unit, goal = GOALS[name]
         values = [found[name] for found in runs]
-        beside = {word: [value] for word, value in profile.items()} if name == NAMES[0] else {}
+        additional = {word: [value] for word, value in profile.items()} if name == NAMES[0] else {}
         if name == NAMES[1]:
-            beside = {word: [found[word] for found in runs] for word in ("without events", "an event, us")}
-        figures.append(Figure(name, unit, values, goal, less_is_better=unit == "MiB", beside=beside))
+            additional = {word: [found[word] for found in runs] for word in ("without events", "an event, us")}
+        figures.append(Figure(name, unit, values, goal, less_is_better=unit == "MiB", additional=additional))
     return figures
 
 

@@ -72,11 +72,11 @@ def _on_path(program: Program, console: Console | None) -> Path | None:
     return path if is_usable else None
 
 
-def _report(program: Program, path: Path, verdict: str, console: Console | None) -> None:
+def _report(program: Program, path: Path, outcome: str, console: Console | None) -> None:
     """Print a version that is not the pinned one."""
     actual, pinned = _version(path), pinned_version(program)
     if console and actual != pinned:
-        console.print(f"{path} has version {actual or 'unknown'}, not {pinned}: {verdict}", soft_wrap=True)
+        console.print(f"{path} has version {actual or 'unknown'}, not {pinned}: {outcome}", soft_wrap=True)
 
 
 @cache

@@ -36,9 +36,9 @@ def manifest(schedulers: frozenset[str], namespace: str, account: str) -> str:
             "ports": [{"name": "webhook", "port": 443, "targetPort": PORT}],
         },
     }
-    door = WebhookClientConfig(namespace, service=SERVICE)
+    client_config = WebhookClientConfig(namespace, service=SERVICE)
     ours = Identity(schedulers, f"system:serviceaccount:{namespace}:{account}", namespace)
-    documents = [service, mutating(door, ours, ()), validating(door, ours, ())]
+    documents = [service, mutating(client_config, ours, ()), validating(client_config, ours, ())]
     return HEADER + yaml.dump_all(documents, Dumper=_Plain, sort_keys=False, width=120)
 
 

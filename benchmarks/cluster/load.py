@@ -76,7 +76,7 @@ class Load:
         return [{**GROUP, "metadata": {"name": f"{self.name}-g{n}"}, "spec": spec} for n in range(self.gangs)]
 
     @property
-    def patience_s(self) -> float:
+    def timeout_s(self) -> float:
         """Maximal seconds between two bound pods, and after the last create."""
         return BOUND_S + EACH_S * self.pods
 
@@ -126,7 +126,7 @@ async def run(api: Api, namespace: str, load: Load) -> Progress:
     """Create all objects and wait until every pod has a node. The namespace must be empty.
 
     Raises:
-        NoProgress: no pod was bound for ``load.patience_s``.
+        NoProgress: no pod was bound for ``load.timeout_s``.
     """
     seen, watching = Progress(), asyncio.Event()
     await asyncio.gather(*(api.create(group, namespace) for group in load.groups()))
@@ -136,19 +136,19 @@ async def run(api: Api, namespace: str, load: Load) -> Progress:
         await _create(api, namespace, load, seen)
         if load.contender is Contender.NONE:
             return seen
-        if not await completes(watch, seen, load.patience_s):
+        if not await completes(watch, seen, load.timeout_s):
             raise NoProgress(await _how_far(api, namespace, load, seen))
     finally:
         watch.cancel()
     return seen
 
 
-async def completes(watch: asyncio.Task[None], seen: Progress, patience_s: float) -> bool:
-    """Wait for the end of the watch. Returns False if no pod was bound for ``patience_s``."""
+async def completes(watch: asyncio.Task[None], seen: Progress, timeout_s: float) -> bool:
+    """Wait for the end of the watch. Returns False if no pod was bound for ``timeout_s``."""
     before = -1
     while not watch.done() and before < len(seen.bound):
         before = len(seen.bound)
-        await asyncio.wait([watch], timeout=patience_s)
+        await asyncio.wait([watch], timeout=timeout_s)
     if watch.done():
         await watch
     return watch.done()

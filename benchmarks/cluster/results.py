@@ -9,7 +9,7 @@ from benchmarks.cluster.benches import Bench, Contender
 from benchmarks.figures import Figure
 from devcluster.api import Json
 
-BESIDE = {"create_s": "create, s", "first_bound_s": "first bound, s", "p50_s": "p50, s", "p99_s": "p99, s"}
+ADDITIONAL = {"create_s": "create, s", "first_bound_s": "first bound, s", "p50_s": "p50, s", "p99_s": "p99, s"}
 """Additional values: key in a run to label."""
 FIRST_GOAL_S = 0.2
 """Goal for the time from create call to binding of the pod that is bound first."""
@@ -53,7 +53,7 @@ class Results:
             "s",
             _values(ours, _of("bound_s")),
             less_is_better=True,
-            beside={**_beside("", ours), **_beside(f"{bench.rival}: ", theirs)},
+            additional={**_additional("", ours), **_additional(f"{bench.rival}: ", theirs)},
             details={"runs": ours, "rivals": theirs},
             rivals=_rivals(bench, theirs, _of("bound_s")),
             ahead=_ahead(bench, bench.ahead),
@@ -65,12 +65,12 @@ def _writes(name: str, bench: Bench, ours: Sequence[Json], theirs: Sequence[Json
     if not counted:
         return []
     kinds = sorted({kind for run in counted for kind in run["writes"]})
-    beside = {kind: [run["writes"][kind] / run["pods"] for run in counted] for kind in kinds}
+    additional = {kind: [run["writes"][kind] / run["pods"] for run in counted] for kind in kinds}
     rivals = _rivals(bench, of_peer, _writes_per_pod)
     values = _values(counted, _writes_per_pod)
     return [
         Figure(
-            f"{name} writes", "per pod", values, bench.writes, less_is_better=True, beside=beside, rivals=rivals
+            f"{name} writes", "per pod", values, bench.writes, less_is_better=True, additional=additional, rivals=rivals
         )
     ]  # fmt: skip
 
@@ -95,9 +95,9 @@ def _ahead(bench: Bench, times: float | None) -> dict[str, float]:
     return {} if times is None else {str(bench.rival): times}
 
 
-def _beside(prefix: str, runs: Sequence[Json]) -> dict[str, list[float]]:
+def _additional(prefix: str, runs: Sequence[Json]) -> dict[str, list[float]]:
     """Return times, and CPU seconds and memory by process."""
-    found = {f"{prefix}{shown}": _values(runs, _of(key)) for key, shown in BESIDE.items()} if runs else {}
+    found = {f"{prefix}{shown}": _values(runs, _of(key)) for key, shown in ADDITIONAL.items()} if runs else {}
     for key, unit in (("cpu_s", "CPU, s"), ("resident_mib", "MiB")):
         for process in dict.fromkeys(process for run in runs for process in run[key]):
             found[f"{prefix}{process} {unit}"] = [float(run[key].get(process, 0.0)) for run in runs]

@@ -82,7 +82,7 @@ def assembled(
         configuration.limits,
         on_drop=metrics.dropped_events.inc,
         throttle=kube.throttle,
-        recall=kube.recall,
+        cancellation=kube.cancellation,
         may_decide=fresh if names is None else lambda: fresh() and names.are_all_held,
     )
     if names is not None:

@@ -16,7 +16,7 @@ from muster_operator.config.configmaps import is_yunikorns, merged, read_config_
 from muster_operator.config.settings import SCHEDULER_NAMES, Configuration, name_for_pods, parse
 from muster_operator.handlers.framework import Watching
 from muster_operator.kube.http import PASSING
-from muster_operator.kube.leadership import LeaderLabel, Leadership, Leading, NoElection
+from muster_operator.kube.leadership import LeaderElection, LeaderLabel, Leadership, NoElection
 from muster_operator.kube.provisioning import served_class
 from muster_operator.kube.session import Credentials, KubeSession, LeadershipGuard
 from muster_operator.model.errors import ApiRefused, ConfigurationRejected, StartupRefused, Uncertain, Unreachable
@@ -36,7 +36,7 @@ log = structlog.get_logger("muster")
 class LeaderReadiness:
     """The readiness of an operator whose parts run. It is computed for each request."""
 
-    leading: Leading
+    leading: LeaderElection
     loop: Loop
     names: NameLeases | None = None
 
@@ -99,10 +99,10 @@ async def run(options: Options, connect: Connect, administer: Administer) -> Non
     options.webhook.check()
     stop, readiness, metrics = asyncio.Event(), Readiness(), Metrics()
     stop_on_signals(stop)
-    fence = LeadershipGuard(refused=metrics.fenced.inc)
+    guard = LeadershipGuard(refused=metrics.blocked.inc)
     instance = options.candidacy.identity if options.candidacy else ""
-    session = KubeSession(Credentials(), fence, instance=instance, measure=metrics.requested)
-    metrics.leader.set_function(lambda: fence.left_s > 0)
+    session = KubeSession(Credentials(), guard, instance=instance, measure=metrics.requested)
+    metrics.leader.set_function(lambda: guard.left_s > 0)
     try:
         async with health_server(options.health_port, readiness.missing, metrics, readiness.role):
             configuration = await _unless(stop, configured(session, options.namespace))
@@ -112,7 +112,7 @@ async def run(options: Options, connect: Connect, administer: Administer) -> Non
             parts = assembled(configuration, session, metrics, ways, options)
             if options.webhook.is_on:
                 parts = with_admission(parts, options, session, ways.administration, metrics)
-            leading: Leading = NoElection(fence)
+            leading: LeaderElection = NoElection(guard)
             if options.candidacy is not None:
                 candidacy = replace(options.candidacy, serves=configuration.settings.scheduler_names)
                 if parts.names is not None and await _unless(stop, _done(parts.names.until_free())) is None:
@@ -120,7 +120,7 @@ async def run(options: Options, connect: Connect, administer: Administer) -> Non
                 conflict_detector = ConflictDetector(session, candidacy.serves, configuration.withheld)
                 parts, leading = (
                     replace(parts, conflict_detector=conflict_detector),
-                    Leadership(session, candidacy, fence),
+                    Leadership(session, candidacy, guard),
                 )
             if options.pod:
                 parts = replace(parts, mark=LeaderLabel(session, options.namespace, options.pod, parts.loop.recovered))

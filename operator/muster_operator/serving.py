@@ -14,7 +14,7 @@ import structlog
 
 from muster_operator.handlers.framework import Watching, watch
 from muster_operator.handlers.registry import HandlerMemo
-from muster_operator.kube.leadership import LeaderLabel, Leading
+from muster_operator.kube.leadership import LeaderElection, LeaderLabel
 from muster_operator.kube.secrets import SigningSecret
 from muster_operator.kube.watch import WatchFreshness
 from muster_operator.kube.write_queue import Pool
@@ -53,7 +53,7 @@ class Parts:
     end_tracing: Callable[[], Awaitable[None]] | None = None
 
 
-async def serve(parts: Parts, leading: Leading, watching: Watching, stop: asyncio.Event) -> None:
+async def serve(parts: Parts, leading: LeaderElection, watching: Watching, stop: asyncio.Event) -> None:
     """Runs all parts until `stop`, then handles no more events, finishes writes, unregisters and releases the Lease.
 
     A standby watches and keeps its state, so that it can take over with a registration and a recovery. It also answers
@@ -119,7 +119,7 @@ async def _ended(task: asyncio.Task[None]) -> None:
     await asyncio.wait({task})
 
 
-async def _write(pool: Pool, leading: Leading) -> None:
+async def _write(pool: Pool, leading: LeaderElection) -> None:
     """Starts the writers when this replica leads, first with the events about the election."""
     await leading.begun.wait()
     for event in leading.announcements():
@@ -130,7 +130,7 @@ async def _write(pool: Pool, leading: Leading) -> None:
 async def run_sessions(
     core: CoreLink,
     freshness: WatchFreshness,
-    leading: Leading,
+    leading: LeaderElection,
     names: NameLeases | None = None,
     signing: SigningSecret | None = None,
 ) -> None:
@@ -144,7 +144,7 @@ async def run_sessions(
     await core.run()
 
 
-async def hold_while_stale(freshness: WatchFreshness, pool: Pool, leading: Leading) -> None:
+async def hold_while_stale(freshness: WatchFreshness, pool: Pool, leading: LeaderElection) -> None:
     """Reports, while this replica leads, that decisions pause because watches are stale, and that they resume."""
     await leading.begun.wait()
     while True:
@@ -160,7 +160,7 @@ async def hold_while_stale(freshness: WatchFreshness, pool: Pool, leading: Leadi
             pool.submit(event)
 
 
-async def _leading(leading: Leading, work: Callable[[], Awaitable[None]]) -> None:
+async def _leading(leading: LeaderElection, work: Callable[[], Awaitable[None]]) -> None:
     """Runs the work once this replica leads."""
     await leading.begun.wait()
     await work()

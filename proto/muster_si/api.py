@@ -84,7 +84,7 @@ class SchedulerAPI(Protocol):
     async def answer(self, rm_id: str, answer: muster_pb2.Answer) -> None:
         """Answers the question of a callback, or, with the first answer, declares which questions are supported."""
 
-    async def fence(self, request: muster_pb2.FenceRequest) -> None:
+    async def barrier(self, request: muster_pb2.BarrierRequest) -> None:
         """Returns when the scheduler has processed at least as many messages as the request counts.
 
         The resource manager counts the messages that it passed to this object since its registration. A transport that
@@ -94,8 +94,8 @@ class SchedulerAPI(Protocol):
     async def take_inventory(self, request: muster_pb2.InventoryRequest) -> muster_pb2.Inventory:
         """Returns a part of the scheduler's state of this session, after the messages of `request.after`.
 
-        The result has the number of items that the scheduler had sent by then (`muster_si.words`). Messages are counted
-        as for `fence`.
+        The result has the number of items that the scheduler had sent by then (`muster_si.sent_items`). Messages are
+        counted as for `barrier`.
         """
 
     async def update_facts(self, request: muster_pb2.FactsRequest) -> muster_pb2.FactsResponse:

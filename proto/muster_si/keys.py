@@ -194,7 +194,7 @@ FACT_OBJECT: Final = "muster/object"
 
 # -- Muster: registration and configuration (extraConfig) ---------------------
 #: "true": nothing is scheduled for this session before its recovery barrier (docs/internals/semantics.md, 19).
-EXTRA_FENCE: Final = "muster/fence"
+EXTRA_BARRIER: Final = "muster/recoveryBarrier"
 #: "true": this resource manager reports actual usage, which `nodesortpolicy: {type: utilization}` needs. It is sent
 #: with each configuration. Muster's operator does not set it.
 EXTRA_UTILIZATION: Final = "muster/utilization"

@@ -35,7 +35,7 @@ class NamedLogger(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Retold:
+class ConvertedRecord:
     """Replaces the record of a library in the log."""
 
     level: int
@@ -44,7 +44,7 @@ class Retold:
 
 
 #: Returns None if the record is written unchanged.
-Retell = Callable[[logging.LogRecord], Retold | None]
+RecordConverter = Callable[[logging.LogRecord], ConvertedRecord | None]
 
 #: Attribute of a record with the fields of its replacement.
 _FIELDS: Final = "retold_fields"
@@ -53,7 +53,7 @@ _FIELDS: Final = "retold_fields"
 class _LineHandler(logging.StreamHandler[TextIO]):
     """Writes the records of the standard library's logging."""
 
-    def __init__(self, formatter: logging.Formatter, convert: Retell | None) -> None:
+    def __init__(self, formatter: logging.Formatter, convert: RecordConverter | None) -> None:
         super().__init__(sys.stderr)
         self.setFormatter(formatter)
         self._convert = convert
@@ -79,7 +79,7 @@ def configure(
     form: LogFormat,
     first: Sequence[Processor],
     factory: Callable[..., NamedLogger],
-    convert: Retell | None = None,
+    convert: RecordConverter | None = None,
 ) -> None:
     """Configures structlog and `logging` to write lines of the same format to standard error.
 

@@ -535,7 +535,7 @@ class UpdateConfigurationResponse(_message.Message):
 Global___UpdateConfigurationResponse: _TypeAlias = UpdateConfigurationResponse  # noqa: Y015
 
 @_typing.final
-class FenceRequest(_message.Message):
+class BarrierRequest(_message.Message):
     """Messages sent since registration, per stream. Order is kept within a stream
     only, so that the barrier needs counts. more: further messages and another
     barrier follow before scheduling starts.
@@ -568,10 +568,10 @@ class FenceRequest(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___FenceRequest: _TypeAlias = FenceRequest  # noqa: Y015
+Global___BarrierRequest: _TypeAlias = BarrierRequest  # noqa: Y015
 
 @_typing.final
-class FenceResponse(_message.Message):
+class BarrierResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     def __init__(
@@ -583,7 +583,7 @@ class FenceResponse(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___FenceResponse: _TypeAlias = FenceResponse  # noqa: Y015
+Global___BarrierResponse: _TypeAlias = BarrierResponse  # noqa: Y015
 
 @_typing.final
 class InventoryRequest(_message.Message):
@@ -617,11 +617,11 @@ class InventoryRequest(_message.Message):
     beyond: _builtins.str
     limit: _builtins.int
     @_builtins.property
-    def after(self) -> Global___FenceRequest: ...
+    def after(self) -> Global___BarrierRequest: ...
     def __init__(
         self,
         *,
-        after: Global___FenceRequest | None = ...,
+        after: Global___BarrierRequest | None = ...,
         partitionName: _builtins.str = ...,
         part: Global___InventoryRequest.Part.ValueType = ...,
         beyond: _builtins.str = ...,
@@ -637,7 +637,7 @@ Global___InventoryRequest: _TypeAlias = InventoryRequest  # noqa: Y015
 
 @_typing.final
 class Inventory(_message.Message):
-    """words: number of items in all AllocationResponses and ApplicationResponses of
+    """sentItems: number of items in all AllocationResponses and ApplicationResponses of
     this session before the inventory. A receiver with the same count has
     received everything that it is based on. last: the inventory covers names up
     to this one; empty = all.
@@ -645,11 +645,11 @@ class Inventory(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    WORDS_FIELD_NUMBER: _builtins.int
+    SENTITEMS_FIELD_NUMBER: _builtins.int
     LAST_FIELD_NUMBER: _builtins.int
     APPLICATIONS_FIELD_NUMBER: _builtins.int
     NODES_FIELD_NUMBER: _builtins.int
-    words: _builtins.int
+    sentItems: _builtins.int
     last: _builtins.str
     @_builtins.property
     def applications(self) -> _containers.RepeatedCompositeFieldContainer[Global___ApplicationInventory]: ...
@@ -658,14 +658,14 @@ class Inventory(_message.Message):
     def __init__(
         self,
         *,
-        words: _builtins.int = ...,
+        sentItems: _builtins.int = ...,
         last: _builtins.str = ...,
         applications: _abc.Iterable[Global___ApplicationInventory] | None = ...,
         nodes: _abc.Iterable[Global___NodeInventory] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["applications", b"applications", "last", b"last", "nodes", b"nodes", "words", b"words"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["applications", b"applications", "last", b"last", "nodes", b"nodes", "sentItems", b"sentItems"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

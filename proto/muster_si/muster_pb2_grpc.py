@@ -48,10 +48,10 @@ class SessionStub:
                 request_serializer=muster__si_dot_si__pb2.UpdateConfigurationRequest.SerializeToString,
                 response_deserializer=muster__si_dot_muster__pb2.UpdateConfigurationResponse.FromString,
                 _registered_method=True)
-        self.Fence = channel.unary_unary(
-                '/muster.v1.Session/Fence',
-                request_serializer=muster__si_dot_muster__pb2.FenceRequest.SerializeToString,
-                response_deserializer=muster__si_dot_muster__pb2.FenceResponse.FromString,
+        self.RecoveryBarrier = channel.unary_unary(
+                '/muster.v1.Session/RecoveryBarrier',
+                request_serializer=muster__si_dot_muster__pb2.BarrierRequest.SerializeToString,
+                response_deserializer=muster__si_dot_muster__pb2.BarrierResponse.FromString,
                 _registered_method=True)
         self.UpdateUtilization = channel.unary_unary(
                 '/muster.v1.Session/UpdateUtilization',
@@ -96,10 +96,10 @@ class SessionServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def Fence(self, request, context):
+    def RecoveryBarrier(self, request, context):
         """Returns when the core has processed as many messages of this session as the
         request counts. Nothing is scheduled before the first barrier without `more`
-        for a resource manager that registered with muster/fence in extraConfig.
+        for a resource manager that registered with muster/recoveryBarrier in extraConfig.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -150,10 +150,10 @@ def add_SessionServicer_to_server(servicer, server):
                     request_deserializer=muster__si_dot_si__pb2.UpdateConfigurationRequest.FromString,
                     response_serializer=muster__si_dot_muster__pb2.UpdateConfigurationResponse.SerializeToString,
             ),
-            'Fence': grpc.unary_unary_rpc_method_handler(
-                    servicer.Fence,
-                    request_deserializer=muster__si_dot_muster__pb2.FenceRequest.FromString,
-                    response_serializer=muster__si_dot_muster__pb2.FenceResponse.SerializeToString,
+            'RecoveryBarrier': grpc.unary_unary_rpc_method_handler(
+                    servicer.RecoveryBarrier,
+                    request_deserializer=muster__si_dot_muster__pb2.BarrierRequest.FromString,
+                    response_serializer=muster__si_dot_muster__pb2.BarrierResponse.SerializeToString,
             ),
             'UpdateUtilization': grpc.unary_unary_rpc_method_handler(
                     servicer.UpdateUtilization,
@@ -243,7 +243,7 @@ class Session:
             _registered_method=True)
 
     @staticmethod
-    def Fence(request,
+    def RecoveryBarrier(request,
             target,
             options=(),
             channel_credentials=None,
@@ -256,9 +256,9 @@ class Session:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/muster.v1.Session/Fence',
-            muster__si_dot_muster__pb2.FenceRequest.SerializeToString,
-            muster__si_dot_muster__pb2.FenceResponse.FromString,
+            '/muster.v1.Session/RecoveryBarrier',
+            muster__si_dot_muster__pb2.BarrierRequest.SerializeToString,
+            muster__si_dot_muster__pb2.BarrierResponse.FromString,
             options,
             channel_credentials,
             insecure,

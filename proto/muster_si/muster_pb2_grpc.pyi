@@ -50,10 +50,10 @@ class SessionStub:
     """SchedulerAPI.UpdateConfiguration. If a configuration is rejected, the
     previous one stays in effect and the status has the reason.
     """
-    Fence: _grpc.UnaryUnaryMultiCallable[_muster_pb2.FenceRequest, _muster_pb2.FenceResponse]
+    RecoveryBarrier: _grpc.UnaryUnaryMultiCallable[_muster_pb2.BarrierRequest, _muster_pb2.BarrierResponse]
     """Returns when the core has processed as many messages of this session as the
     request counts. Nothing is scheduled before the first barrier without `more`
-    for a resource manager that registered with muster/fence in extraConfig.
+    for a resource manager that registered with muster/recoveryBarrier in extraConfig.
     """
     UpdateUtilization: _grpc.UnaryUnaryMultiCallable[_muster_pb2.UtilizationRequest, _muster_pb2.UtilizationResponse]
     """Actual usage of nodes and allocations. Invalid reports are returned; reports
@@ -86,10 +86,10 @@ class SessionAsyncStub(SessionStub):
     """SchedulerAPI.UpdateConfiguration. If a configuration is rejected, the
     previous one stays in effect and the status has the reason.
     """
-    Fence: _aio.UnaryUnaryMultiCallable[_muster_pb2.FenceRequest, _muster_pb2.FenceResponse]  # type: ignore[assignment]
+    RecoveryBarrier: _aio.UnaryUnaryMultiCallable[_muster_pb2.BarrierRequest, _muster_pb2.BarrierResponse]  # type: ignore[assignment]
     """Returns when the core has processed as many messages of this session as the
     request counts. Nothing is scheduled before the first barrier without `more`
-    for a resource manager that registered with muster/fence in extraConfig.
+    for a resource manager that registered with muster/recoveryBarrier in extraConfig.
     """
     UpdateUtilization: _aio.UnaryUnaryMultiCallable[_muster_pb2.UtilizationRequest, _muster_pb2.UtilizationResponse]  # type: ignore[assignment]
     """Actual usage of nodes and allocations. Invalid reports are returned; reports
@@ -133,14 +133,14 @@ class SessionServicer(metaclass=_abc_1.ABCMeta):
         """
 
     @_abc_1.abstractmethod
-    def Fence(
+    def RecoveryBarrier(
         self,
-        request: _muster_pb2.FenceRequest,
+        request: _muster_pb2.BarrierRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_muster_pb2.FenceResponse, _abc.Awaitable[_muster_pb2.FenceResponse]]:
+    ) -> _typing.Union[_muster_pb2.BarrierResponse, _abc.Awaitable[_muster_pb2.BarrierResponse]]:
         """Returns when the core has processed as many messages of this session as the
         request counts. Nothing is scheduled before the first barrier without `more`
-        for a resource manager that registered with muster/fence in extraConfig.
+        for a resource manager that registered with muster/recoveryBarrier in extraConfig.
         """
 
     @_abc_1.abstractmethod

@@ -73,7 +73,7 @@ class Product:
         self._unsent: deque[Batch] = deque()
         self._scheduler_state = SchedulerState()
         self._pending = state.pending
-        step(self._scheduler_state, ManagerRegistered(_RM, _CONFIGURATION, fenced=True), _NOW_NS)
+        step(self._scheduler_state, ManagerRegistered(_RM, _CONFIGURATION, awaits_barrier=True), _NOW_NS)
         for plural, raw in state.before or state.listed():
             self._see(plural, "ADDED", raw)
         self._recover()
@@ -96,14 +96,14 @@ class Product:
         is_deleted = kind == DELETED
         fact = read_deletion(plural, key_of(plural, raw)) if is_deleted else read_object(plural, raw, _SETTINGS)
         if fact is not None:
-            self._deliver(handle_event(self._ledger, fact, _NOW_S).news)
+            self._deliver(handle_event(self._ledger, fact, _NOW_S).requests)
 
     def _recover(self) -> None:
         for part in (begin, report_nodes, submit_asks):
             for outcome in part(self._ledger, _NOW_S):
-                self._deliver(outcome.news)
+                self._deliver(outcome.requests)
         step(self._scheduler_state, RecoveryBarrierPassed(_RM), _NOW_NS)
-        self._deliver(open_nodes(self._ledger, _NOW_S).news)
+        self._deliver(open_nodes(self._ledger, _NOW_S).requests)
 
     def _deliver(self, requests: Iterable[CoreRequest]) -> None:
         """Deliver requests in the order of the operator: those that follow from a response come last."""
@@ -161,7 +161,7 @@ class Product:
                     pass
 
     def _handle_response(self, response: Response) -> None:
-        self._deliver(handle_core_response(self._ledger, decoded(response), _NOW_S).news)
+        self._deliver(handle_core_response(self._ledger, decoded(response), _NOW_S).requests)
 
     def _class_of(self, partition: Partition, pod: Raw) -> AskClass:
         key = AllocationKey(pod["metadata"]["uid"])

@@ -62,8 +62,8 @@ async def test_the_node_of_terminating_victims_is_nominated_and_the_nomination_o
         victim["spec"]["terminationGracePeriodSeconds"] = 3600
         await scenario.create([victim])
     await scenario.all_bound(4)
-    nowhere = a_pod("nowhere", cpu="64", labels={"applicationId": "nowhere", "queue": "root.borrower"})
-    await scenario.create([nowhere, a_pod_of("owner", 0)])
+    no_node = a_pod("nowhere", cpu="64", labels={"applicationId": "nowhere", "queue": "root.borrower"})
+    await scenario.create([no_node, a_pod_of("owner", 0)])
     await wait_for_reason(scenario, "nowhere", "Unschedulable")
     written = {"status": {"nominatedNodeName": "node-0"}}
     await scenario.api.patch("pods", "nowhere", written, scenario.namespace, subresource="status")
@@ -95,10 +95,10 @@ async def test_the_node_of_terminating_victims_is_nominated_and_the_nomination_o
 async def test_a_pod_that_opted_out_of_preemption_is_a_victim_of_last_resort(open_scenario: OpenScenario) -> None:
     """Victims of last resort."""
     scenario = await open_scenario(NODES, two_queues())
-    spared = {"borrower-2", "borrower-3"}
+    kept = {"borrower-2", "borrower-3"}
     for index in range(4):
         pod = a_pod_of("borrower", index)
-        opted_out = {f"{PREFIX}allow-preemption": "false"} if pod["metadata"]["name"] in spared else {}
+        opted_out = {f"{PREFIX}allow-preemption": "false"} if pod["metadata"]["name"] in kept else {}
         await scenario.create([with_annotations(pod, opted_out)])
     await scenario.all_bound(4)
     await scenario.create(a_pod_of("owner", index) for index in range(2))
@@ -107,7 +107,7 @@ async def test_a_pod_that_opted_out_of_preemption_is_a_victim_of_last_resort(ope
         return {"owner-0", "owner-1"} < await names_bound(scenario)
 
     await scenario.eventually("the owner has its guarantee", owner_runs)
-    assert await names_bound(scenario) == {"owner-0", "owner-1"} | spared
+    assert await names_bound(scenario) == {"owner-0", "owner-1"} | kept
 
 
 async def test_daemon_set_pods_preempt_other_pods_on_every_node(open_scenario: OpenScenario) -> None:

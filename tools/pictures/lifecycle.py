@@ -56,9 +56,9 @@ def _row(picture: Picture, columns: Mapping[str, float], edge: tuple[list[str], 
     sources, target = edge
     goal = columns[target]
     for outer, side in ((min, -1), (max, 1)):
-        beside = [columns[one] for one in sources if (columns[one] - goal) * side > 0]
-        if beside:
-            picture.arrow((outer(beside), y), (goal + side * 2, y), BLUE)
+        between = [columns[one] for one in sources if (columns[one] - goal) * side > 0]
+        if between:
+            picture.arrow((outer(between), y), (goal + side * 2, y), BLUE)
     for one in sources:
         picture.dot((columns[one], y), 4, BLUE)
     if target in sources:

@@ -44,7 +44,7 @@ def core(cluster: Cluster, namespace: str, headers: dict[str, str]) -> Rest:
         raise Unreachable(
             "the core", f"no running pod of Muster in {where} ({SELECTOR}); set --muster-namespace or --server"
         )
-    answering: list[Rest] = []
+    responding: list[Rest] = []
     reasons: list[str] = []
     for rest in (Rest(http(cluster, pod, headers)) for pod in candidates):
         try:
@@ -55,10 +55,10 @@ def core(cluster: Cluster, namespace: str, headers: dict[str, str]) -> Rest:
         if is_leader:
             return rest
         rest.close()
-        answering.append(rest)
-    if not answering:
+        responding.append(rest)
+    if not responding:
         raise Unreachable("the core", "; ".join(reasons))
-    return answering[0]
+    return responding[0]
 
 
 def http(cluster: Cluster, pod: Json, headers: dict[str, str]) -> Http:

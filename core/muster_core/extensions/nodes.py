@@ -19,7 +19,7 @@ from muster_core.model.states import NodeState
 from muster_core.placement.search.backtracking import place_all
 from muster_core.placement.search.requests import Places
 from muster_core.state.applications import Allocation
-from muster_core.state.request_classes import occupant_of
+from muster_core.state.request_classes import pod_on_node_of
 from muster_core.state.scheduler_state import Partition, SchedulerState
 from muster_core.state.snapshot import RequestShape, Snapshot
 
@@ -96,7 +96,7 @@ def _fit_elsewhere(partition: Partition, node: NodeId, movable: list[Allocation]
     counts: dict[RequestShape, int] = {}
     for one in movable:
         spec = one.spec
-        pod_on_node = occupant_of(spec.facts, partition.nodes.pods_on_nodes.tags.project(spec.tags))
+        pod_on_node = pod_on_node_of(spec.facts, partition.nodes.pods_on_nodes.tags.project(spec.tags))
         shape = RequestShape(spec.resources, spec.constraints, spec.avoid | {node}, spec.placement, pod_on_node)
         counts[shape] = counts.get(shape, 0) + 1
     answer = place_all(Snapshot(partition.nodes), list(counts.items()), partition.config.node_sort)

@@ -167,8 +167,8 @@ def _placements_evaluated(scheduler_state: SchedulerState, event: PlacementsEval
     partition, inquiry = found
     asked = list(_places(inquiry))
     # A missing verdict counts as a refusal.
-    verdicts = [*event.refusals, *([REFUSED] * (len(asked) - len(event.refusals)))]
-    refused = {place: why for place, why in zip(asked, verdicts, strict=False) if why}
+    answers = [*event.refusals, *([REFUSED] * (len(asked) - len(event.refusals)))]
+    refused = {place: why for place, why in zip(asked, answers, strict=False) if why}
     app = partition.applications.get(inquiry.application)
     is_all_or_nothing = app is not None and app.is_reserving and app.spec.is_all_or_nothing
     for (key, node), why in refused.items():

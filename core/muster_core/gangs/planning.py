@@ -21,13 +21,13 @@ from muster_core.model.ids import AllocationKey, NodeId, TaskGroup
 from muster_core.model.resources import NOTHING, Resources
 from muster_core.model.specs import NO_PROPERTIES, Member, PodProperties
 from muster_core.placement import node_search
-from muster_core.placement.node_reservations import draft_for
+from muster_core.placement.node_reservations import snapshot_for
 from muster_core.placement.search.backtracking import place_all
 from muster_core.placement.search.requests import MemberDemand, Places, Shortage, Work
 from muster_core.queues import quota
 from muster_core.state.applications import Application, lacking
 from muster_core.state.ordering import classes
-from muster_core.state.request_classes import AskClass, UnschedulableClass, occupant_of
+from muster_core.state.request_classes import AskClass, UnschedulableClass, pod_on_node_of
 from muster_core.state.scheduler_state import Partition
 from muster_core.state.scheduling_queue import MembersDoNotFit, NoNodeFits
 from muster_core.state.snapshot import (
@@ -50,7 +50,7 @@ def place_part(
     parts: list[Part] | None,
 ) -> None:
     """Plans as many members as fit. The others are reported as unschedulable, so that an autoscaler may add nodes."""
-    search = _PartPlan(partition, app, draft_for(partition, app), parts)
+    search = _PartPlan(partition, app, snapshot_for(partition, app), parts)
     room = quota.room(partition, app)
     planned = NOTHING
     places: list[tuple[AllocationKey, NodeId]] = []
@@ -119,7 +119,7 @@ def parts_of(
     topology = app.spec.topology
     if topology is None:
         return None
-    snapshot = draft_for(partition, app)
+    snapshot = snapshot_for(partition, app)
     demands = [*((shape_of(kind), count) for kind, count in counts.items()), *coming]
     return gangs_topology.parts(snapshot, demands, gangs_topology.domains(snapshot, topology, held(app)))
 
@@ -137,27 +137,29 @@ def coming(
         not is_needed
         and len(members) < 2
         and app.spec.topology is None
-        and not any(member.facts.inter_pod.near for member in members)
+        and not any(member.facts.inter_pod.affinity for member in members)
     ):
         return []
     asked: Counter[TaskGroup] = Counter()
     for kind, count in counts.items():
         asked[kind.group] += count
     left = ((one, one.count - len(app.gang.live.get(one.group, ())) - asked[one.group]) for one in members)
-    return [(declared(partition, member, member.facts.inter_pod.near), count) for member, count in left if count > 0]
+    return [
+        (declared(partition, member, member.facts.inter_pod.affinity), count) for member, count in left if count > 0
+    ]
 
 
-def declared(partition: Partition, member: Member, near: tuple[PodTerm, ...] = ()) -> RequestShape:
+def declared(partition: Partition, member: Member, affinity: tuple[PodTerm, ...] = ()) -> RequestShape:
     """Returns the shape of a declared member.
 
-    Topology spread constraints are left out. Affinity is left out unless it is given in `near`, because it may refer to
-    pods outside the gang. Anti-affinity stays, because members that repel each other need as many domains in any
-    cluster.
+    Topology spread constraints are left out. Affinity is left out unless it is given in `affinity`, because it may
+    refer to pods outside the gang. Anti-affinity stays, because members that repel each other need as many domains in
+    any cluster.
     """
-    inter_pod = InterPodConstraints(near=near, apart=member.facts.inter_pod.apart)
+    inter_pod = InterPodConstraints(affinity=affinity, anti_affinity=member.facts.inter_pod.anti_affinity)
     tags = partition.nodes.pods_on_nodes.tags.project(dict(member.tags))
     facts = PodProperties(inter_pod) if inter_pod != NO_INTER_POD_CONSTRAINTS else NO_PROPERTIES
-    return RequestShape(member.resources, member.constraints, pod_on_node=occupant_of(facts, tags))
+    return RequestShape(member.resources, member.constraints, pod_on_node=pod_on_node_of(facts, tags))
 
 
 def held(app: Application) -> dict[NodeId, int]:
@@ -226,8 +228,8 @@ def _reserve(partition: Partition, app: Application, kinds: list[AskClass], now_
     if refused is None:
         # A gang that is placed all at once gets a reservation only when it starves, because quota without nodes is
         # useless.
-        may_pledge = not app.spec.is_all_or_nothing or is_starving or bool(app.gang.quota_reservation)
-        return AllocationPlan([quota_reservation] if is_new and may_pledge else [])
+        may_reserve_quota = not app.spec.is_all_or_nothing or is_starving or bool(app.gang.quota_reservation)
+        return AllocationPlan([quota_reservation] if is_new and may_reserve_quota else [])
     unplaced = [Unplaced(kind, refused.why) for kind in kinds]
     # A reservation that exceeds a lowered maximum waits for quota like that of a starving gang.
     claims = is_starving or bool(app.gang.quota_reservation)
@@ -253,7 +255,7 @@ def _place(partition: Partition, app: Application, kinds: list[AskClass], alloca
     expected = [] if has_all else coming(partition, app, counts, is_needed=exceeds)
     if app.gang.live and sum(counts.values()) * _AT_ONCE < sum(count for _, count in expected):
         return  # each plan covers all members, so plan again when more requests have arrived
-    snapshot = draft_for(partition, app)
+    snapshot = snapshot_for(partition, app)
     answer = _whole(partition, app, counts, expected, snapshot) if refused is None else None
     if isinstance(answer, Places):
         pairs = zip(counts, answer.per_demand, strict=False)  # `expected` demands are last and get no decision

@@ -17,21 +17,21 @@ from muster_core.model.ids import NodeId
 from muster_core.model.resources import NOTHING, Limit, Resources
 from muster_core.model.specs import PodOnNode
 from muster_core.model.states import ApplicationState
-from muster_core.placement.node_reservations import draft_for
+from muster_core.placement.node_reservations import snapshot_for
 from muster_core.placement.search.backtracking import place_all
 from muster_core.placement.search.requests import MemberDemand, Places, Work
 from muster_core.preemption.guarantees import GuaranteeBalance
 from muster_core.queues import quota
 from muster_core.state.applications import Allocation, Application
 from muster_core.state.ordering import classes
-from muster_core.state.request_classes import AskClass, occupant_of
+from muster_core.state.request_classes import AskClass, pod_on_node_of
 from muster_core.state.reservations import NodeReservation
 from muster_core.state.scheduler_state import Partition
 from muster_core.state.snapshot import Snapshot, assign, shape_of, volumes_of, wanted
 from muster_core.state.users import LimitSubject, LimitSubjectKind
 
 #: Searches that try to leave out gangs whose reservations are not needed.
-_MOST_SPARED: Final = 4
+_MAX_REMOVALS: Final = 4
 
 #: Placeholders that one step evaluates.
 _STEP: Final = 500
@@ -80,7 +80,7 @@ class _Rival:
 
     app: Application
     placeholders: tuple[Allocation, ...]
-    holds: tuple[NodeReservation, ...]
+    reservations: tuple[NodeReservation, ...]
     holders: frozenset[LimitSubject]
     reserved: Resources
     is_all: bool
@@ -111,10 +111,12 @@ def _rivals(partition: Partition, app: Application, total: Resources) -> Generat
             looked_at += 1
             if looked_at % _STEP == 0:
                 yield
-        holds = tuple(hold for hold in partition.reservations.of(name) if not hold.preempted)
+        reservations = tuple(
+            reservation for reservation in partition.reservations.of(name) if not reservation.preempted
+        )
         is_all = len(placeholders) == len(live)
         holders = frozenset(_holders(partition, other))
-        rival = _Rival(other, tuple(placeholders), holds, holders, reserved, is_all)
+        rival = _Rival(other, tuple(placeholders), reservations, holders, reserved, is_all)
         _count(partition, rival)
         found.append(rival)
     return found
@@ -128,7 +130,7 @@ def _count(partition: Partition, rival: _Rival) -> None:
         rows = rival.rows.setdefault(spec.resources, {})
         rows[row] = rows.get(row, 0) + 1
         if nodes.pods_on_nodes.is_noted(spec.facts):
-            seen = row, occupant_of(spec.facts, nodes.pods_on_nodes.tags.project(spec.tags))
+            seen = row, pod_on_node_of(spec.facts, nodes.pods_on_nodes.tags.project(spec.tags))
             rival.noted[seen] = rival.noted.get(seen, 0) + 1
 
 
@@ -152,7 +154,7 @@ def _fewest(search: _TakeoverSearch, rivals: list[_Rival]) -> Generator[None, No
             high = middle
         yield
     chosen = rivals[:high]
-    for rival in chosen[-2::-1][:_MOST_SPARED]:
+    for rival in chosen[-2::-1][:_MAX_REMOVALS]:
         rest = [other for other in chosen if other is not rival]
         if search.answer(rest) is not None:
             chosen = rest
@@ -190,14 +192,14 @@ class _TakeoverSearch:
         emptied = self._slots(rivals)
         if left is None or emptied is None:
             return None
-        snapshot = draft_for(self.partition, self.app)
+        snapshot = snapshot_for(self.partition, self.app)
         for rival in rivals:
             for resources, rows in rival.rows.items():
                 snapshot.charge_all([(row, -count) for row, count in rows.items()], resources)
             for (row, pod_on_node), count in rival.noted.items():
                 snapshot.enter(row, pod_on_node, -count)
-            for hold in rival.holds:
-                snapshot.free(hold.node, hold.resources)
+            for reservation in rival.reservations:
+                snapshot.free(reservation.node, reservation.resources)
         demands: list[MemberDemand] = [(shape_of(kind), count) for kind, count in self.counts.items()]
         sort, work = self.partition.config.node_sort, Work(self.app.gang.takeover_failures)
         topology = self.app.spec.topology
@@ -260,7 +262,7 @@ def _decision(
     volumes = volumes_of(answer.snapshot, *search.counts)
     keeper = _Keeper(search, answer)
     victims: list[tuple[_Rival, Allocation]] = []
-    holds: list[NodeReservation] = []
+    reservations: list[NodeReservation] = []
     losers: list[_Rival] = []
     looked_at = 0
     for rival in reversed(chosen):
@@ -271,11 +273,15 @@ def _decision(
             looked_at += 1
             if looked_at % _STEP == 0:
                 yield
-        held = [hold for hold in rival.holds if not keeper.fits(hold.node, hold.resources)]
+        held = [
+            reservation
+            for reservation in rival.reservations
+            if not keeper.fits(reservation.node, reservation.resources)
+        ]
         if goes or held or not keeper.may_keep_quota_reservation(rival):
             losers.append(rival)
         victims += [(rival, one) for one in goes]
-        holds += held
+        reservations += held
     order = {rival.app.id: position for position, rival in enumerate(chosen)}
     victims.sort(key=lambda pair: order[pair[0].app.id])
     return ReservationTakeover(
@@ -284,7 +290,7 @@ def _decision(
         tuple(places),
         volumes,
         tuple((rival.app.id, one.id) for rival, one in victims),
-        tuple(hold.ask for hold in holds),
+        tuple(reservation.ask for reservation in reservations),
         tuple(rival.app.id for rival in losers),
     )
 

@@ -302,8 +302,8 @@ def shortage_families(partitions: Iterable[Partition]) -> Iterator[Metric]:
         "Resources of the pending requests that fit only if nodes are added.",
         [({"resource": name}, amount) for name, amount in sorted(amounts.items())],
     )
-    holds = sum(len(partition.reservations.by_ask) for partition in partitions)
-    yield gauge("muster_core_reservations", "Requests with a node reservation.", [({}, holds)])
+    reservations = sum(len(partition.reservations.by_ask) for partition in partitions)
+    yield gauge("muster_core_reservations", "Requests with a node reservation.", [({}, reservations)])
     yield from _preemptions(partitions)
 
 

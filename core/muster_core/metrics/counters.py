@@ -195,9 +195,9 @@ class Metrics:
         self._times.our_cycle.observe(seconds)
         self._faulty.inc(faulty)
 
-    def turned(self, seconds: float) -> None:
+    def iterated(self, seconds: float) -> None:
         """Counts one iteration of the loop."""
-        self._times.turned(seconds)
+        self._times.iterated(seconds)
 
     def searched_for_victims(self, seconds: float) -> None:
         """Counts one search for preemption victims."""
@@ -232,22 +232,22 @@ class _Times:
         )
         self.our_cycle = histogram("muster_core_cycle_seconds", "Time of one scheduling cycle.", _SECONDS)
         meaning = "Time for which the scheduler task occupied the event loop without a pause."
-        self.turn = histogram("muster_core_loop_busy_seconds", meaning, _SECONDS)
+        self.iteration = histogram("muster_core_loop_busy_seconds", meaning, _SECONDS)
         self.wait = histogram(
             "muster_core_mailbox_wait_seconds", "Waiting time of messages for the scheduler task.", _SECONDS
         )
         self.batch = histogram("muster_core_batch_size", "Allocations per decision.", _SIZES)
-        self._longest_turn = Gauge(
+        self._longest_iteration = Gauge(
             "muster_core_loop_busy_max_seconds", "Longest time without a pause since the start.", registry=registry
         )
         self._longest = 0.0
 
-    def turned(self, seconds: float) -> None:
-        self.turn.observe(seconds)
+    def iterated(self, seconds: float) -> None:
+        self.iteration.observe(seconds)
         self.latency.observe(seconds)
         if seconds > self._longest:
             self._longest = seconds
-            self._longest_turn.set(seconds)
+            self._longest_iteration.set(seconds)
 
 
 def text_of(metrics: Iterable[Metric]) -> Iterator[bytes]:

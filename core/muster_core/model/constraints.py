@@ -198,25 +198,25 @@ class TopologySpreadConstraint:
 
 @dataclass(frozen=True, slots=True)
 class InterPodConstraints:
-    """All inter-pod terms of a pod: `near` is required affinity, `apart` required anti-affinity.
+    """All inter-pod terms of a pod: `affinity` is required affinity, `anti_affinity` required anti-affinity.
 
-    `reads`: the tags that the selectors of all terms read, without duplicates; `near_reads`: of `near` only.
+    `reads`: the tags that the selectors of all terms read, without duplicates; `affinity_reads`: of `affinity` only.
     """
 
-    near: tuple[PodTerm, ...] = ()
-    apart: tuple[PodTerm, ...] = ()
+    affinity: tuple[PodTerm, ...] = ()
+    anti_affinity: tuple[PodTerm, ...] = ()
     preferred: tuple[WeightedPodTerm, ...] = ()
     spread: tuple[TopologySpreadConstraint, ...] = ()
     reads: tuple[Read, ...] = field(init=False, repr=False, compare=False)
-    near_reads: tuple[Read, ...] = field(init=False, repr=False, compare=False)
+    affinity_reads: tuple[Read, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Computes the reads, which are used several times for each pod."""
-        near = tags_among(_reads_of(self.near))
-        others = (*self.apart, *(one.term for one in self.preferred))
+        affinity = tags_among(_reads_of(self.affinity))
+        others = (*self.anti_affinity, *(one.term for one in self.preferred))
         spread = ((one.namespace, target.key) for one in self.spread for target in one.selector or ())
-        object.__setattr__(self, "near_reads", near)
-        object.__setattr__(self, "reads", tags_among(chain(near, _reads_of(others), spread)))
+        object.__setattr__(self, "affinity_reads", affinity)
+        object.__setattr__(self, "reads", tags_among(chain(affinity, _reads_of(others), spread)))
 
 
 def tags_among(reads: Iterable[Read]) -> tuple[Read, ...]:

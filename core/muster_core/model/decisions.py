@@ -141,8 +141,8 @@ class Preemption:
 class ReservationTakeover:
     """Reservations of incomplete gangs with later keys are released and reserved for one gang.
 
-    `places`: (request, node). `victims`: placeholders as (application, allocation). `holds`: node reservations as
-    (application, request). `losers`: gangs that lose any reservation. See docs/internals/semantics.md, rule 12.
+    `places`: (request, node). `victims`: placeholders as (application, allocation). `reservations`: node reservations
+    as (application, request). `losers`: gangs that lose any reservation. See docs/internals/semantics.md, rule 12.
     """
 
     partition: PartitionId
@@ -150,7 +150,7 @@ class ReservationTakeover:
     places: tuple[tuple[AllocationKey, NodeId], ...]
     volumes: Choice
     victims: tuple[tuple[ApplicationId, AllocationId], ...]
-    holds: tuple[tuple[ApplicationId, AllocationKey], ...]
+    reservations: tuple[tuple[ApplicationId, AllocationKey], ...]
     losers: tuple[ApplicationId, ...]
 
 

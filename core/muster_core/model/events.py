@@ -27,12 +27,12 @@ from muster_core.model.storage import ClusterFact
 class ManagerRegistered:
     """A resource manager has opened a session.
 
-    `fenced`: nothing is scheduled for it before `RecoveryBarrierPassed` (docs/internals/semantics.md, rule 19).
+    `awaits_barrier`: nothing is scheduled for it before `RecoveryBarrierPassed` (docs/internals/semantics.md, rule 19).
     """
 
     rm: RmId
     configuration: Configuration
-    fenced: bool = False
+    awaits_barrier: bool = False
 
 
 @dataclass(frozen=True, slots=True)

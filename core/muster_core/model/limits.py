@@ -34,7 +34,7 @@ TAG_CHARACTERS_PER_APPLICATION: Final = 1_048_576
 ITEMS_PER_MESSAGE: Final = 65_536
 
 #: Longest text whose parsed value is cached. There are a few caches of 1,024 texts.
-REMEMBERED_CHARACTERS: Final = 4096
+CACHED_CHARACTERS: Final = 4096
 
 #: Counts of ended applications, by queue and state, that are kept for deleted queues. Further counts are added to the
 #: parent queue, because the number of dynamic queues is not limited.

@@ -111,7 +111,7 @@ class PodProperties:
     @property
     def is_particular(self) -> bool:
         """Whether more than node properties and resources decides which nodes are feasible."""
-        return bool(self.inter_pod.near or self.inter_pod.apart or self.inter_pod.spread or self.ports) or (
+        return bool(self.inter_pod.affinity or self.inter_pod.anti_affinity or self.inter_pod.spread or self.ports) or (
             self.volumes != NO_VOLUMES
         )
 

@@ -66,7 +66,7 @@ def outstanding_by_leaf(partition: Partition) -> Iterator[list[Outstanding] | No
                 if memo not in known:
                     known[memo] = _sum_of(found, kind, why), why
                 total, _ = known[memo]
-                count = _wanted(partition, app, kind) if total is not _NOWHERE else 0
+                count = _wanted(partition, app, kind) if total is not _EXCLUDED else 0
                 if count:
                     total.count += count
                     total.applications[name] = None
@@ -93,13 +93,13 @@ class _Sum:
 
 
 #: Result for a class that is not pending because of resources.
-_NOWHERE: Final = _Sum()
+_EXCLUDED: Final = _Sum()
 
 
 def _sum_of(found: dict[_Key, _Sum], kind: AskClass, why: UnschedulableReason) -> _Sum:
-    """Returns the sum that the class is added to, or `_NOWHERE`."""
+    """Returns the sum that the class is added to, or `_EXCLUDED`."""
     if not _is_about_resources(kind, why):
-        return _NOWHERE
+        return _EXCLUDED
     return found.setdefault((kind.resources, _instance(kind)), _Sum())
 
 
@@ -107,7 +107,11 @@ def _wanted(partition: Partition, app: Application, kind: AskClass) -> int:
     """Number of pending allocations of the class, without those that wait for quota as well, or for preempted pods."""
     keys, demand = app.waiting[kind], partition.node_demand.find(app, kind)
     refused = demand.refused if demand is not None else {}
-    preempting = {hold.key for hold in partition.reservations.of(app.id) if hold.preempted and hold.key in keys}
+    preempting = {
+        reservation.key
+        for reservation in partition.reservations.of(app.id)
+        if reservation.preempted and reservation.key in keys
+    }
     if not app.has_multiple and not preempting and (demand is None or demand.kind is not None):
         return len(keys) - len(refused)
     return sum(app.asks[key].left for key in keys if key not in refused and key not in preempting)

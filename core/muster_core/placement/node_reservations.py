@@ -49,71 +49,71 @@ def plan_reservation(partition: Partition, app: Application) -> AllocationPlan:
     freed: set[AskId] = set()
     taken = given = NOTHING
     room = quota.room(partition, app)
-    for hold in partition.reservations.of(app.id):
-        ask = app.asks[hold.key]
-        back = hold.resources if hold.preempted else NOTHING
+    for reservation in partition.reservations.of(app.id):
+        ask = app.asks[reservation.key]
+        back = reservation.resources if reservation.preempted else NOTHING
         left = quota.room(partition, app, back, given) if back or given else room
         if not left.room(taken).count(ask.spec.resources, 1):
             refused = quota.quota_refusal(partition, app, ask.spec.resources, taken - back, given + back)
             allocation_plan.blocking_reasons += [refused.blocking_reason] if refused is not None else []
             continue
-        is_possible = bool(freed) or _may_fit(partition, ask.kind, hold)
-        node = _place(partition, snapshot, ask.kind, hold, freed) if is_possible else NO_NODE
+        is_possible = bool(freed) or _may_fit(partition, ask.kind, reservation)
+        node = _place(partition, snapshot, ask.kind, reservation, freed) if is_possible else NO_NODE
         if node:
             # The placement uses up the reserved quota.
             taken += ask.spec.resources - back
             given += back
             volumes = volumes_of(snapshot, ask.kind)
-            allocation_plan.decisions.append(Placement(partition.id, app.id, ((hold.key, node),), volumes))
-        elif hold.preempted:
+            allocation_plan.decisions.append(Placement(partition.id, app.id, ((reservation.key, node),), volumes))
+        elif reservation.preempted:
             # The quota of this request is reserved, so the reasons of its class do not apply. Any change of a node may
             # help.
             allocation_plan.blocking_reasons.append(MembersDoNotFit(app.id))
     return allocation_plan
 
 
-def _may_fit(partition: Partition, kind: AskClass, hold: NodeReservation) -> bool:
+def _may_fit(partition: Partition, kind: AskClass, reservation: NodeReservation) -> bool:
     """Whether the request may fit on its reserved node or on another one. False = certainly not."""
     known = partition.unschedulable_classes.get(kind)
     if known is None or known.room or kind.required_node:
         return True
     nodes = partition.nodes
-    left = nodes.available(hold.node) - nodes.node_reserved(hold.node) + hold.resources
+    left = nodes.available(reservation.node) - nodes.node_reserved(reservation.node) + reservation.resources
     return left.covers(kind.resources)
 
 
 def _place(
-    partition: Partition, snapshot: Snapshot, kind: AskClass, hold: NodeReservation, freed: set[AskId]
+    partition: Partition, snapshot: Snapshot, kind: AskClass, reservation: NodeReservation, freed: set[AskId]
 ) -> NodeId:
     """Places the request on the reserved node if it fits, else on another node. Charges the snapshot. Empty = no node.
 
     `freed`: requests whose reservations this plan has already removed from the snapshot.
     """
     shape = shape_of(kind)
-    snapshot.free(hold.node, hold.resources)
-    freed.add(hold.ask)
+    snapshot.free(reservation.node, reservation.resources)
+    freed.add(reservation.ask)
     lift(partition, snapshot, kind, 1, freed)
     node = NO_NODE
-    if node_search.fits_on(snapshot, shape, hold.node):
-        node = hold.node
+    if node_search.fits_on(snapshot, shape, reservation.node):
+        node = reservation.node
         node_search.charge(snapshot, shape, snapshot.nodes.rows.row(node))
     elif spots := node_search.place(snapshot, shape, 1, partition.config.node_sort):
         node = spots[0][0]
     lift(partition, snapshot, kind, -1, freed)
     if not node:
-        snapshot.take(hold.node, hold.resources)
-        freed.discard(hold.ask)
+        snapshot.take(reservation.node, reservation.resources)
+        freed.discard(reservation.ask)
     return node
 
 
-def draft_for(partition: Partition, app: Application) -> Snapshot:
+def snapshot_for(partition: Partition, app: Application) -> Snapshot:
     """Returns a snapshot in which the resources reserved for this gang are free."""
     snapshot = Snapshot(partition.nodes)
     takeover = partition.contention.open.get(app.id)
     for node, amount in takeover.nodes.items() if takeover is not None else ():
         snapshot.free(node, amount)
-    for hold in partition.reservations.of(app.id):
-        snapshot.free(hold.node, hold.resources)
+    for reservation in partition.reservations.of(app.id):
+        snapshot.free(reservation.node, reservation.resources)
     return snapshot
 
 
@@ -123,9 +123,9 @@ def lift(partition: Partition, snapshot: Snapshot, kind: AskClass, times: int, f
     Reservations of requests that require the same node stay. Reservations in `freed` are already removed.
     """
     if kind.required_node:
-        for hold in partition.reservations.on(kind.required_node):
-            if not hold.required and hold.ask not in freed:
-                snapshot.charge(snapshot.nodes.rows.row(hold.node), hold.resources, -times)
+        for reservation in partition.reservations.on(kind.required_node):
+            if not reservation.required and reservation.ask not in freed:
+                snapshot.charge(snapshot.nodes.rows.row(reservation.node), reservation.resources, -times)
 
 
 def allowed(partition: Partition) -> int:

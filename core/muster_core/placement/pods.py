@@ -109,16 +109,16 @@ def plan_pods(
     partition: Partition,
     app: Application,
     at_most: int,
-    pace: FairnessQuantum = FREELY,
+    quantum: FairnessQuantum = FREELY,
     budget: SearchBudget = UNBOUNDED,
 ) -> AllocationPlan:
     """Plans nodes for the waiting pods of an application, class by class in their order.
 
-    Places at most `at_most` pods, within the quota and the fairness quantum `pace`. At least one class is evaluated
+    Places at most `at_most` pods, within the quota and the fairness quantum `quantum`. At least one class is evaluated
     whatever the budget is.
     """
     allocation_plan = AllocationPlan()
-    search = _PodSearch(partition, app, allocation_plan, pace, at_most, budget.looks)
+    search = _PodSearch(partition, app, allocation_plan, quantum, at_most, budget.looks)
     kinds = classes(app)
     is_first = True
     for index, kind in enumerate(kinds):
@@ -153,7 +153,7 @@ class _PodSearch:
     partition: Partition
     app: Application
     allocation_plan: AllocationPlan
-    pace: FairnessQuantum
+    quantum: FairnessQuantum
     left: int
     looks: int
     planned: Resources = NOTHING
@@ -168,7 +168,7 @@ class _PodSearch:
         if self.room is None:
             self.room = quota.room(partition, app)
         wants = wanted(app, kind, self.left + 1)
-        count = self.pace.count(kind.resources, min(self.left, wants), self.planned)
+        count = self.quantum.count(kind.resources, min(self.left, wants), self.planned)
         allowed = self.room.count(kind.resources, count)
         placed, why = self._look(kind, allowed) if allowed else (0, None)
         self.left -= placed

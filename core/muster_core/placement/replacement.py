@@ -22,7 +22,7 @@ from muster_core.placement.node_search import stateful_filters
 from muster_core.placement.volumes import binding
 from muster_core.state.applications import Allocation, Application
 from muster_core.state.ordering import classes
-from muster_core.state.request_classes import AskClass, occupant_of
+from muster_core.state.request_classes import AskClass, pod_on_node_of
 from muster_core.state.scheduler_state import Partition
 from muster_core.state.scheduling_queue import MembersDoNotFit, NoNodeFits
 from muster_core.state.snapshot import (
@@ -151,7 +151,7 @@ def _first_to_hand_over(
         bare = search.snapshot.fork()
         for live in app.gang.live.values():
             for row, pod_on_node in (_seen(partition, app.allocations[one]) for one in live if one not in search.taken):
-                bare.enter(row, _near(pod_on_node), -1)
+                bare.enter(row, _with_terms_only(pod_on_node), -1)
         found = _first_allowed(partition, shape, here, bare, is_bare=True)
     return found
 
@@ -174,7 +174,7 @@ def _first_allowed(
         if (row, pod_on_node) in tried:
             continue
         tried.add((row, pod_on_node))
-        counted = [(pod_on_node, -1), (_near(pod_on_node), 1)] if is_bare else [(pod_on_node, -1)]
+        counted = [(pod_on_node, -1), (_with_terms_only(pod_on_node), 1)] if is_bare else [(pod_on_node, -1)]
         for one, times in counted:
             snapshot.enter(row, one, times)
         may_go = bool(node_search.allowed(snapshot, shape)[row])
@@ -185,7 +185,7 @@ def _first_allowed(
     return None
 
 
-def _near(pod_on_node: PodOnNode) -> PodOnNode:
+def _with_terms_only(pod_on_node: PodOnNode) -> PodOnNode:
     """Returns the pod with its inter-pod terms only, without ports and volumes."""
     return PodOnNode(pod_on_node.tags, PodProperties(inter_pod=pod_on_node.facts.inter_pod))
 
@@ -235,7 +235,7 @@ def _hand_over(partition: Partition, placeholder: Allocation, shape: RequestShap
 def _seen(partition: Partition, placeholder: Allocation) -> tuple[int, PodOnNode]:
     nodes = partition.nodes
     spec = placeholder.spec
-    return nodes.rows.row(placeholder.node), occupant_of(spec.facts, nodes.pods_on_nodes.tags.project(spec.tags))
+    return nodes.rows.row(placeholder.node), pod_on_node_of(spec.facts, nodes.pods_on_nodes.tags.project(spec.tags))
 
 
 def _candidates(partition: Partition, app: Application, kind: AskClass, taken: set[str], enough: int) -> _Candidates:

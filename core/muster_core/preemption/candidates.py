@@ -25,7 +25,7 @@ from muster_core.preemption.guarantees import GuaranteeBalance, leaves_below, re
 from muster_core.state.applications import Allocation, Application
 from muster_core.state.ordering import risen
 from muster_core.state.queues import Queue
-from muster_core.state.request_classes import occupant_of
+from muster_core.state.request_classes import pod_on_node_of
 from muster_core.state.reservations import PlaceId
 from muster_core.state.scheduler_state import Partition
 from muster_core.state.snapshot import RequestShape, Snapshot
@@ -89,8 +89,8 @@ def victim_leaves(root: Queue, amount: Resources, but: Iterable[QueuePath]) -> l
 
     Law 5 of YuniKorn's preemption design: no task is preempted unless its queue is over its guaranteed capacity.
     """
-    spared = frozenset(but)
-    return [leaf for leaf in leaves_below(root) if leaf.path not in spared and is_victim_leaf(leaf, amount)]
+    excluded = frozenset(but)
+    return [leaf for leaf in leaves_below(root) if leaf.path not in excluded and is_victim_leaf(leaf, amount)]
 
 
 def is_victim_leaf(leaf: Queue, amount: Resources) -> bool:
@@ -320,4 +320,4 @@ def move(snapshot: Snapshot, candidate: Candidate, count: int) -> None:
     """Removes the candidate from the snapshot as filters see it (-1), or adds it back (1)."""
     spec, nodes = candidate.allocation.spec, snapshot.nodes
     tags = nodes.pods_on_nodes.tags.project(spec.tags)
-    snapshot.enter(nodes.rows.row(candidate.allocation.node), occupant_of(spec.facts, tags), count)
+    snapshot.enter(nodes.rows.row(candidate.allocation.node), pod_on_node_of(spec.facts, tags), count)

@@ -184,8 +184,8 @@ def protected_queues(partition: Partition, leaf: QueuePath, now_ns: int) -> list
     """Returns the leaves from which this leaf may not preempt until a pause ends."""
     return [
         both[0] if both[1] == leaf else both[1]
-        for both, rivalry in partition.preemptions.thrashing_guards.items()
-        if leaf in both and now_ns < rivalry.paused_until_ns
+        for both, thrashing in partition.preemptions.thrashing_guards.items()
+        if leaf in both and now_ns < thrashing.paused_until_ns
     ]
 
 
@@ -197,17 +197,17 @@ def paused_until(partition: Partition, leaf: QueuePath, now_ns: int) -> int:
 
 def is_thrashing(partition: Partition, leaf: QueuePath, victim: QueuePath, now_ns: int) -> ThrashingGuard | None:
     """Returns the guard of two leaves if another preemption would be the next round of thrashing, else None."""
-    rivalry = partition.preemptions.thrashing_guards.get(pair(leaf, victim))
-    if rivalry is None or is_over(rivalry, now_ns) or rivalry.taker == leaf or not rivalry.rounds:
+    thrashing = partition.preemptions.thrashing_guards.get(pair(leaf, victim))
+    if thrashing is None or is_over(thrashing, now_ns) or thrashing.taker == leaf or not thrashing.rounds:
         return None
     # After a pause one preemption is allowed, because the state may have changed.
-    return rivalry if rivalry.since_ns >= rivalry.paused_until_ns else None
+    return thrashing if thrashing.since_ns >= thrashing.paused_until_ns else None
 
 
-def is_over(rivalry: ThrashingGuard, now_ns: int) -> bool:
+def is_over(thrashing: ThrashingGuard, now_ns: int) -> bool:
     """Whether the two leaves have not preempted from each other for long enough to forget the guard."""
-    quiet_since = max(rivalry.since_ns, rivalry.paused_until_ns)
-    return now_ns - quiet_since > max(WINDOW_NS, 2 * pause_ns(rivalry.pauses))
+    quiet_since = max(thrashing.since_ns, thrashing.paused_until_ns)
+    return now_ns - quiet_since > max(WINDOW_NS, 2 * pause_ns(thrashing.pauses))
 
 
 def pause_ns(pauses: int) -> int:

@@ -89,18 +89,18 @@ def _places(ask: Ask) -> int:
 
 
 def plan_for_guarantee(
-    partition: Partition, app: Application, asks: list[Ask], spared: Iterable[QueuePath], now_ns: int
+    partition: Partition, app: Application, asks: list[Ask], excluded: Iterable[QueuePath], now_ns: int
 ) -> Preemption | str:
     """Selects victims so that all requests get a node. Returns the decision, or why preemption does not help.
 
-    `spared`: leaves without victims.
+    `excluded`: leaves without victims.
     """
     refused = guarantee_refusal(partition, app, asks)
     amount = asked(asks)
     bound = fence(app, amount)
     if refused or bound is None:
         return refused or NO_RIGHT
-    leaves = victim_leaves(bound.root, amount, (*spared, app.queue.path))
+    leaves = victim_leaves(bound.root, amount, (*excluded, app.queue.path))
     priority = min(ask.spec.priority for ask in asks)
     pool = CandidatePool(partition, leaves, app.queue, priority=priority, amount=amount)
     found = pool.sample()
@@ -108,7 +108,7 @@ def plan_for_guarantee(
         return NO_HELP
     path = frozenset(queue.path for queue in app.queue.path_up)
     balance = GuaranteeBalance(partition.queues.root, amount, path)
-    search = _VictimSearch(partition, _draft(partition, asks), pool, found, balance, now_ns)
+    search = _VictimSearch(partition, _snapshot(partition, asks), pool, found, balance, now_ns)
     places: list[tuple[AllocationKey, NodeId]] = []
     for ask in asks:
         node = search.place(ask, max(_MOST_NODES // len(asks), _LEAST_NODES))
@@ -122,7 +122,7 @@ def plan_for_guarantee(
     return Preemption(partition.id, app.id, tuple(places), tuple(search.chosen))
 
 
-def _draft(partition: Partition, asks: list[Ask]) -> Snapshot:
+def _snapshot(partition: Partition, asks: list[Ask]) -> Snapshot:
     """Returns a snapshot of the schedulable nodes for requests that preempt.
 
     Node reservations do not count, except those for other requests that preempted or that require their node. Pods of
@@ -131,12 +131,13 @@ def _draft(partition: Partition, asks: list[Ask]) -> Snapshot:
     own = {(ask.spec.application, ask.spec.key) for ask in asks}
     snapshot = Snapshot(partition.nodes)
     snapshot.within = snapshot.schedulable
-    for name, hold in partition.reservations.by_ask.items():
-        if name in own or not (hold.preempted or hold.required):
-            snapshot.free(hold.node, hold.resources)
+    for name, reservation in partition.reservations.by_ask.items():
+        if name in own or not (reservation.preempted or reservation.required):
+            snapshot.free(reservation.node, reservation.resources)
         else:
             snapshot.enter(
-                partition.nodes.rows.row(hold.node), partition.applications[name[0]].asks[name[1]].kind.pod_on_node
+                partition.nodes.rows.row(reservation.node),
+                partition.applications[name[0]].asks[name[1]].kind.pod_on_node,
             )
     return snapshot
 

@@ -104,7 +104,10 @@ def state_dump_pieces(
     yield orjson.dumps(invariants.check(scheduler_state)) if check or few <= CHECKED_UP_TO else b"null"
     yield _key("resourceManagers")
     yield orjson.dumps(
-        [{"rmId": rm.id, "state": rm.state.value, "fenced": rm.fence_up} for rm in scheduler_state.managers.values()]
+        [
+            {"rmId": rm.id, "state": rm.state.value, "recovering": rm.is_recovering}
+            for rm in scheduler_state.managers.values()
+        ]
     )
     yield _key("partitions")
     yield from array(views.partition(partition) for partition in list(scheduler_state.partitions.values()))

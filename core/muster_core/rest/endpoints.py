@@ -45,146 +45,146 @@ from muster_si import keys
 _STATES: Final = ("active", "rejected", "completed")
 
 
-def all_clusters(asked: RequestContext) -> Pieces:
+def all_clusters(context: RequestContext) -> Pieces:
     """Returns one cluster entry per partition."""
-    sessions = list(asked.rest_context.core.dispatcher.sessions.values())
-    partitions = list(asked.scheduler_state.partitions.values())
-    return array(views.cluster(item, sessions, asked.rest_context.started_ns) for item in partitions)
+    sessions = list(context.rest_context.core.dispatcher.sessions.values())
+    partitions = list(context.scheduler_state.partitions.values())
+    return array(views.cluster(item, sessions, context.rest_context.started_ns) for item in partitions)
 
 
-def all_partitions(asked: RequestContext) -> Pieces:
+def all_partitions(context: RequestContext) -> Pieces:
     """Returns the totals of all partitions."""
-    return array(views.partition(item) for item in list(asked.scheduler_state.partitions.values()))
+    return array(views.partition(item) for item in list(context.scheduler_state.partitions.values()))
 
 
-def placement_rules(asked: RequestContext) -> Pieces:
+def placement_rules(context: RequestContext) -> Pieces:
     """Returns the active placement rules."""
-    return array(views.rules(asked.partition()))
+    return array(views.rules(context.partition()))
 
 
-def queue_tree(asked: RequestContext) -> Pieces:
+def queue_tree(context: RequestContext) -> Pieces:
     """Returns root with all queues below it."""
-    partition = asked.partition()
+    partition = context.partition()
     return views.tree(partition.queues.root, partition)
 
 
-def one_queue(asked: RequestContext) -> Pieces:
+def one_queue(context: RequestContext) -> Pieces:
     """Returns one queue; with the query parameter `subtree`, whatever its value, all queues below it too."""
-    queue, partition = asked.queue(), asked.partition()
-    return views.tree(queue, partition) if "subtree" in asked.query else one(views.queue(queue, partition))
+    queue, partition = context.queue(), context.partition()
+    return views.tree(queue, partition) if "subtree" in context.query else one(views.queue(queue, partition))
 
 
-def applications_of_partition(asked: RequestContext) -> Pieces:
+def applications_of_partition(context: RequestContext) -> Pieces:
     """Returns the applications of a partition in one state."""
-    partition, state = asked.partition(), asked.path["state"].lower()
+    partition, state = context.partition(), context.path["state"].lower()
     if state not in _STATES:
         raise bad_request(f"Only following application states are allowed: {', '.join(_STATES)}")
     found = views.with_state(partition, state)
     if state == "active":
-        found = asked.with_status(found)
-    return array(views.all_of(asked.portion(found), asked.partition(), asked.now_ns))
+        found = context.with_status(found)
+    return array(views.all_of(context.portion(found), context.partition(), context.now_ns))
 
 
-def applications_of_queue(asked: RequestContext) -> Pieces:
+def applications_of_queue(context: RequestContext) -> Pieces:
     """Returns the live applications of a leaf."""
-    found = _in_queue(asked)
-    return array(views.all_of(asked.portion(found), asked.partition(), asked.now_ns))
+    found = _in_queue(context)
+    return array(views.all_of(context.portion(found), context.partition(), context.now_ns))
 
 
-def applications_of_queue_by_state(asked: RequestContext) -> Pieces:
+def applications_of_queue_by_state(context: RequestContext) -> Pieces:
     """Returns the live applications of a leaf; the only state is `active`."""
-    found = _in_queue(asked)
-    if asked.path["state"].lower() != "active":
+    found = _in_queue(context)
+    if context.path["state"].lower() != "active":
         raise bad_request("Only following application states are allowed: active")
-    return array(views.all_of(asked.portion(asked.with_status(found)), asked.partition(), asked.now_ns))
+    return array(views.all_of(context.portion(context.with_status(found)), context.partition(), context.now_ns))
 
 
-def waiting_in_queue(asked: RequestContext) -> Pieces:
+def waiting_in_queue(context: RequestContext) -> Pieces:
     """Returns the waiting applications of a leaf in scheduling order. Not in YuniKorn."""
-    return array(asked.portion(views.waiting(asked.queue(), asked.partition())))
+    return array(context.portion(views.waiting(context.queue(), context.partition())))
 
 
-def one_application(asked: RequestContext) -> Pieces:
+def one_application(context: RequestContext) -> Pieces:
     """Returns one application."""
-    return one(views.application(asked.application(), asked.partition(), asked.now_ns))
+    return one(views.application(context.application(), context.partition(), context.now_ns))
 
 
-def application_of_queue(asked: RequestContext) -> Pieces:
+def application_of_queue(context: RequestContext) -> Pieces:
     """Returns one application of a leaf."""
-    queue = asked.queue()
-    return one(views.application(asked.application(queue), asked.partition(), asked.now_ns))
+    queue = context.queue()
+    return one(views.application(context.application(queue), context.partition(), context.now_ns))
 
 
-def all_nodes(asked: RequestContext) -> Pieces:
+def all_nodes(context: RequestContext) -> Pieces:
     """Returns the nodes of a partition."""
-    return array(views.all_nodes(asked.partition(), asked.portion))
+    return array(views.all_nodes(context.partition(), context.portion))
 
 
-def one_node(asked: RequestContext) -> Pieces:
+def one_node(context: RequestContext) -> Pieces:
     """Returns one node."""
-    return one(views.node(asked.partition(), asked.node()))
+    return one(views.node(context.partition(), context.node()))
 
 
-def node_utilizations(asked: RequestContext) -> Pieces:
+def node_utilizations(context: RequestContext) -> Pieces:
     """Returns the nodes of all partitions by usage."""
-    return array(found for item in list(asked.scheduler_state.partitions.values()) for found in views.by_use(item))
+    return array(found for item in list(context.scheduler_state.partitions.values()) for found in views.by_use(item))
 
 
-def all_users(asked: RequestContext) -> Pieces:
+def all_users(context: RequestContext) -> Pieces:
     """Returns the usage of all users."""
-    partition = asked.partition()
+    partition = context.partition()
     found = views.by_user(partition).items()
-    return array(views.user(partition, name, apps) for name, apps in asked.portion(found))
+    return array(views.user(partition, name, apps) for name, apps in context.portion(found))
 
 
-def one_user(asked: RequestContext) -> Pieces:
+def one_user(context: RequestContext) -> Pieces:
     """Returns the usage of one user."""
-    name, partition = asked.user(), asked.partition()
+    name, partition = context.user(), context.partition()
     apps = views.by_user(partition).get(name)
     if apps is None:
         raise not_found(NO_USER)
     return one(views.user(partition, name, apps))
 
 
-def all_groups(asked: RequestContext) -> Pieces:
+def all_groups(context: RequestContext) -> Pieces:
     """Returns the usage of all groups that have a limit."""
-    found = views.by_group(asked.partition()).items()
-    return array(views.group(name, apps) for name, apps in asked.portion(found))
+    found = views.by_group(context.partition()).items()
+    return array(views.group(name, apps) for name, apps in context.portion(found))
 
 
-def one_group(asked: RequestContext) -> Pieces:
+def one_group(context: RequestContext) -> Pieces:
     """Returns the usage of one group."""
-    name = asked.group()
-    apps = views.by_group(asked.partition()).get(name)
+    name = context.group()
+    apps = views.by_group(context.partition()).get(name)
     if apps is None:
         raise not_found(NO_GROUP)
     return one(views.group(name, apps))
 
 
-def application_history(asked: RequestContext) -> Pieces:
+def application_history(context: RequestContext) -> Pieces:
     """Returns the number of running applications per minute."""
-    return array(asked.rest_context.history.applications())
+    return array(context.rest_context.history.applications())
 
 
-def container_history(asked: RequestContext) -> Pieces:
+def container_history(context: RequestContext) -> Pieces:
     """Returns the number of allocations per minute."""
-    return array(asked.rest_context.history.containers())
+    return array(context.rest_context.history.containers())
 
 
-def health(asked: RequestContext) -> Pieces:
+def health(context: RequestContext) -> Pieces:
     """Returns the result of the last health checks."""
-    if asked.rest_context.health is None:
+    if context.rest_context.health is None:
         raise not_found("Health check is not available")
-    return one(asked.rest_context.health)
+    return one(context.rest_context.health)
 
 
-def autoscaling(asked: RequestContext) -> Pieces:
+def autoscaling(context: RequestContext) -> Pieces:
     """Returns the pending requests that more nodes could help. Not in YuniKorn."""
-    return array(views.outstanding(asked.partition()))
+    return array(views.outstanding(context.partition()))
 
 
-def _in_queue(asked: RequestContext) -> list[Application]:
-    queue, partition = asked.queue(), asked.partition()
+def _in_queue(context: RequestContext) -> list[Application]:
+    queue, partition = context.queue(), context.partition()
     return [partition.applications[name] for name in queue.applications]
 
 
@@ -285,7 +285,9 @@ def _session(rest_context: RestContext, wanted: str) -> Session | None:
 def _settings(extra: Mapping[str, str]) -> dict[str, str]:
     """Returns the settings of the ConfigMaps, without files and the options of the registration."""
     return {
-        key: value for key, value in sorted(extra.items()) if not key.endswith(_FILE_SUFFIX) and key != keys.EXTRA_FENCE
+        key: value
+        for key, value in sorted(extra.items())
+        if not key.endswith(_FILE_SUFFIX) and key != keys.EXTRA_BARRIER
     }
 
 
@@ -314,23 +316,23 @@ def _number(value: object) -> object:
 _WRITE_S: Final = 5.0
 
 
-def event_batch(asked: RequestContext) -> Pieces:
+def event_batch(context: RequestContext) -> Pieces:
     """Returns events by number."""
-    core = asked.rest_context.core
-    _require_tracking(asked.rest_context)
+    core = context.rest_context.core
+    _require_tracking(context.rest_context)
     most = core.dispatcher.settings.response_size
-    count = asked.number("count", most)
+    count = context.number("count", most)
     if not count:
         raise bad_request('0 is not a valid value for "count"')
-    return _pieces(core.events.batch(asked.number("start", 0), min(count, most)))
+    return _pieces(core.events.batch(context.number("start", 0), min(count, most)))
 
 
 async def event_stream(rest_context: RestContext, request: web.Request) -> web.StreamResponse:
     """Streams events as JSON lines, the instance first, until one side closes the connection."""
     _require_tracking(rest_context)
-    asked = RequestContext(rest_context, request.match_info, request.query, rest_context.now_ns())
+    context = RequestContext(rest_context, request.match_info, request.query, rest_context.now_ns())
     try:
-        records = rest_context.core.events.subscribe(request.host, asked.number("count", 0), asked.now_ns)
+        records = rest_context.core.events.subscribe(request.host, context.number("count", 0), context.now_ns)
     except TooManyStreams as error:
         raise RestFailure(503, str(error)) from error
     response = web.StreamResponse(headers={hdrs.CONTENT_TYPE: JSON_TYPE})
@@ -419,9 +421,9 @@ async def readiness(rest_context: RestContext, request: web.Request) -> web.Stre
     if not rest_context.core.loop.is_running:
         return web.Response(text="the scheduling loop is not running", status=503)
     managers = rest_context.core.loop.scheduler_state.managers.values()
-    telling = sorted(item.id for item in managers if item.fence_up and item.state is ManagerState.RUNNING)
-    if telling:
-        return web.Response(text=f"receiving the existing objects from {', '.join(telling)}", status=503)
+    recovering = sorted(item.id for item in managers if item.is_recovering and item.state is ManagerState.RUNNING)
+    if recovering:
+        return web.Response(text=f"receiving the existing objects from {', '.join(recovering)}", status=503)
     return web.Response(text="ok")
 
 

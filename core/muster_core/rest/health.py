@@ -134,11 +134,12 @@ def _orphans_of_applications(partition: Partition) -> Iterator[str]:
 
 
 def _reservations(partition: Partition) -> Iterator[str]:
-    for hold in list(partition.reservations.by_ask.values()):
-        app = partition.applications.get(hold.application)
-        is_known = app is not None and hold.key in app.asks and hold.node in partition.nodes
-        if hold.ask in partition.reservations.by_ask and not is_known:
-            yield f"node {hold.node} is reserved for {hold.key} of {hold.application}, one of which does not exist"
+    for reservation in list(partition.reservations.by_ask.values()):
+        app = partition.applications.get(reservation.application)
+        is_known = app is not None and reservation.key in app.asks and reservation.node in partition.nodes
+        if reservation.ask in partition.reservations.by_ask and not is_known:
+            subject = f"{reservation.key} of {reservation.application}"
+            yield f"node {reservation.node} is reserved for {subject}, one of which does not exist"
         else:
             yield _FINE
 

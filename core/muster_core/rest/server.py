@@ -64,7 +64,7 @@ _REF: Final = "#/components/schemas/{model}"
 
 _PROTECTED: Final = (AccessLevel.GUARDED, AccessLevel.COMPATIBLE)
 
-_SAID: Final = {
+_DESCRIPTIONS: Final = {
     400: "invalid parameter",
     401: "a valid token is required",
     403: "the user of the token is not allowed to do this",
@@ -119,7 +119,7 @@ def _operation(route: Route) -> Json:
     guarded = (401, 403, 503) if route.access is not AccessLevel.OPEN else ()
     for status in sorted({*route.failures, *guarded}):
         content = {"text/plain": {}} if route.access is AccessLevel.OPEN else _content(FailureInfo)
-        found["responses"][str(status)] = {"description": _SAID[status], "content": content}
+        found["responses"][str(status)] = {"description": _DESCRIPTIONS[status], "content": content}
     if route.takes is not None:
         found["requestBody"] = {"required": True, "content": _content(route.takes)}
     if route.access in _PROTECTED:

@@ -70,7 +70,7 @@ _MILLISECOND: Final = 1_000_000
 def application(app: Application, partition: Partition, now_ns: int) -> schemas.ApplicationInfo:
     """Returns one application, live or ended."""
     spec, gang = app.spec, app.gang
-    held = [f"{hold.node}|{hold.key}" for hold in partition.reservations.of(app.id)]
+    held = [f"{reservation.node}|{reservation.key}" for reservation in partition.reservations.of(app.id)]
     return schemas.ApplicationInfo(
         applicationID=app.name,
         namespace=spec.namespace or None,
@@ -213,8 +213,8 @@ _GANG: Final = "gang"
 def _reasons(partition: Partition, app: Application, item: Ask, now_ns: int) -> list[schemas.LogEntry]:
     """Returns the results of preemption attempts and the earlier reasons, each oldest first, and the present reason."""
     log = [
-        schemas.LogEntry(message=words, lastOccurrence=at_ns, count=times)
-        for words, (times, at_ns) in (item.attempts or {}).items()
+        schemas.LogEntry(message=message, lastOccurrence=at_ns, count=times)
+        for message, (times, at_ns) in (item.attempts or {}).items()
     ]
     why = partition.node_demand.refusal(app, item) or app.refusals.get(item.kind)
     if why is not None and item.replacement is None:
@@ -515,8 +515,8 @@ _ATTRIBUTES: Final = {keys.HOST_NAME: "si.io/hostname", keys.RACK_NAME: "si.io/r
 def node(partition: Partition, name: NodeId, *, keys_only: bool = False) -> schemas.NodeInfo:
     """Returns one node. `keys_only`: list allocations by key, because a dump has them elsewhere."""
     record = partition.nodes.record(name)
-    holds = partition.reservations.on(name)
-    held = [f"{_name(partition, hold.application)}|{hold.key}" for hold in holds]
+    reservations = partition.reservations.on(name)
+    held = [f"{_name(partition, reservation.application)}|{reservation.key}" for reservation in reservations]
     spec, taken = record.spec, partition.nodes.allocated(name)
     placed = partition.placed.get(name, {}).values()
     return schemas.NodeInfo(

@@ -107,9 +107,9 @@ class Journal:
         """Writes an event and its effects."""
         self._write({"now": now_ns, "event": to_plain(event), "effects": to_plain(effects)})
 
-    def cycled(self, now_ns: int, leave: CycleBudget, effects: Sequence[Effect]) -> None:
+    def cycled(self, now_ns: int, budget: CycleBudget, effects: Sequence[Effect]) -> None:
         """Writes a cycle, its time budget and its effects."""
-        self._write({"now": now_ns, "granted": leave.granted, "effects": to_plain(effects)})
+        self._write({"now": now_ns, "granted": budget.granted, "effects": to_plain(effects)})
 
     def recovery_started(self) -> None:
         """Writes that the scheduler state was discarded."""
@@ -141,8 +141,8 @@ def replay(lines: Iterable[bytes]) -> Iterator[Deviation]:
             event = cast("Event", from_plain(line["event"]))
             redo = partial(step, scheduler_state, event, now_ns)
         else:
-            leave = _leave_for(cast("int", line["granted"]))
-            redo = partial(_cycled, scheduler_state, now_ns, leave)
+            budget = _budget_for(cast("int", line["granted"]))
+            redo = partial(_cycled, scheduler_state, now_ns, budget)
         taken = supervisor.attempt(redo, None, number)
         effects = scheduler_state.outbox.drain() if taken is None else taken  # as the scheduler task does
         plain = to_plain(effects)
@@ -150,10 +150,10 @@ def replay(lines: Iterable[bytes]) -> Iterator[Deviation]:
             yield Deviation(number, line["effects"], plain)
 
 
-def _cycled(scheduler_state: SchedulerState, now_ns: int, leave: Callable[[], bool]) -> list[Effect]:
-    return cycle(scheduler_state, now_ns, leave).effects
+def _cycled(scheduler_state: SchedulerState, now_ns: int, budget: Callable[[], bool]) -> list[Effect]:
+    return cycle(scheduler_state, now_ns, budget).effects
 
 
-def _leave_for(times: int) -> Callable[[], bool]:
+def _budget_for(times: int) -> Callable[[], bool]:
     left = iter(range(times))
     return lambda: next(left, None) is not None

@@ -53,7 +53,7 @@ class QueuedMessage:
     session: Session | None = None
     answers: Sequence[Effect] = ()
     kind: MessageKind | None = None
-    fence: RecoveryBarrier | None = None
+    barrier: RecoveryBarrier | None = None
     #: Time of arrival, set by the event queue.
     posted_s: float = 0.0
 
@@ -61,12 +61,12 @@ class QueuedMessage:
 class EventQueue:
     """Bounded queue of messages for the scheduler task.
 
-    `news` is set when there may be something to read or to check.
+    `wake_up` is set when there may be something to read or to check.
     """
 
     def __init__(self, capacity: int, clock: Callable[[], float] = time.perf_counter) -> None:
         self.clock = clock
-        self.news = asyncio.Event()
+        self.wake_up = asyncio.Event()
         self._capacity = capacity
         self._queued: deque[QueuedMessage] = deque()
         self._room = asyncio.Event()
@@ -89,7 +89,7 @@ class EventQueue:
         """Adds a message that must not wait: the end of a session."""
         queued.posted_s = self.clock()
         self._queued.append(queued)
-        self.news.set()
+        self.wake_up.set()
 
     def take(self) -> QueuedMessage | None:
         """Returns the oldest message, or None."""
@@ -114,11 +114,11 @@ class SteadyClock:
 
 
 class WakeUpTimer:
-    """Calls `ring` once per `set`, at the given time or soon after."""
+    """Calls `on_time` once per `set`, at the given time or soon after."""
 
-    def __init__(self, now_ns: Callable[[], int], ring: Callable[[], None]) -> None:
+    def __init__(self, now_ns: Callable[[], int], on_time: Callable[[], None]) -> None:
         self._now_ns = now_ns
-        self._ring = ring
+        self._on_time = on_time
         self._at_ns: int | None = None
         self._timer: asyncio.TimerHandle | None = None
 
@@ -140,7 +140,7 @@ class WakeUpTimer:
 
     def _fire(self) -> None:
         self._timer = None
-        self._ring()
+        self._on_time()
 
 
 #: Shortest time from the start of a cycle to the start of the next. It bounds the delay of a request that arrives right
@@ -157,11 +157,11 @@ _PARTS: Final = 5
 class CyclePacing:
     """Keeps a pause between cycles. Times are seconds of any steady clock.
 
-    `ring` is called at the end of a pause that delayed a cycle.
+    `on_time` is called at the end of a pause that delayed a cycle.
     """
 
-    def __init__(self, ring: Callable[[], None]) -> None:
-        self._ring = ring
+    def __init__(self, on_time: Callable[[], None]) -> None:
+        self._on_time = on_time
         self._until_s = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
@@ -184,7 +184,7 @@ class CyclePacing:
         return max(0.0, self._until_s - now_s)
 
     def holds(self, now_s: float) -> bool:
-        """Whether a cycle has to wait. If so, `ring` is called at the end of the pause."""
+        """Whether a cycle has to wait. If so, `on_time` is called at the end of the pause."""
         left_s = self.left_s(now_s)
         if left_s and self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(left_s, self._over)
@@ -198,7 +198,7 @@ class CyclePacing:
 
     def _over(self) -> None:
         self._timer = None
-        self._ring()
+        self._on_time()
 
 
 #: Passes of the event loop without a new message after which the scheduler task continues. gRPC takes several passes to
@@ -306,14 +306,14 @@ class Loop:  # long: one method for each part of an iteration
         self._now_ns = now_ns = now_ns or SteadyClock()
         self._journal = journal
         self.mailbox = EventQueue(settings.mailbox)
-        self._alarm = WakeUpTimer(now_ns, self.mailbox.news.set)
+        self._wake_up_timer = WakeUpTimer(now_ns, self.mailbox.wake_up.set)
         self._freezer = GarbageCollectorFreezer(is_on=settings.freeze)
         self._unfinished = False  # the last cycle did not finish, or something has changed since
         self._received = 0  # events of this iteration
         self._decided = 0  # effects and allocations of this iteration
         self._is_unfinished = False  # the last cycle did not finish
         self._waiting_since_s: float | None = None  # arrival of the first event since the last cycle
-        self._pauses = CyclePacing(self.mailbox.news.set)
+        self._pauses = CyclePacing(self.mailbox.wake_up.set)
         self._closed = False
         self.is_running = False
         self.on_end: Callable[[], None] = _nothing
@@ -322,7 +322,7 @@ class Loop:  # long: one method for each part of an iteration
     def close(self) -> None:
         """Ends `run` after the current iteration. Waiting messages are not read."""
         self._closed = True
-        self.mailbox.news.set()
+        self.mailbox.wake_up.set()
 
     async def run(self) -> None:
         """Runs until `close`. Only this task may change the state."""
@@ -330,17 +330,17 @@ class Loop:  # long: one method for each part of an iteration
         self._freezer.started()
         try:
             while not self._closed:
-                await self.mailbox.news.wait()
-                self.mailbox.news.clear()
+                await self.mailbox.wake_up.wait()
+                self.mailbox.wake_up.clear()
                 more = True
                 while more:
-                    more = self._supervised_turn()
+                    more = self._supervised_iteration()
                     self._completed_s = time.perf_counter()
                     await (self._let_messages_arrive() if more else asyncio.sleep(0))
         finally:
             self.is_running = False
             self.on_end()
-            self._alarm.stop()
+            self._wake_up_timer.stop()
             self._pauses.stop()
 
     async def _let_messages_arrive(self) -> None:
@@ -366,18 +366,18 @@ class Loop:  # long: one method for each part of an iteration
         waited_s = self.mailbox.oldest_s() if not is_due else (self._now_ns() - (next_ns or 0)) / 1e9
         return min(waited_s, time.perf_counter() - self._completed_s)
 
-    def _supervised_turn(self) -> bool:
+    def _supervised_iteration(self) -> bool:
         """Runs one iteration.
 
         An exception outside of the supervised steps may lose effects, so it starts a recovery.
         """
-        ended = self._supervisor.attempt(self._turn, None, "an iteration of the scheduling loop")
+        ended = self._supervisor.attempt(self._iterate, None, "an iteration of the scheduling loop")
         if ended is not None:
             return ended
         self._start_recovery("the scheduler failed while delivering decisions")
         return True
 
-    def _turn(self) -> bool:
+    def _iterate(self) -> bool:
         """Runs one iteration. Returns whether there is more work now."""
         started = time.perf_counter()
         self._received = self._decided = 0
@@ -387,9 +387,9 @@ class Loop:  # long: one method for each part of an iteration
             self._schedule()
         self._check_invariants()
         self._end_broken()
-        self._alarm.set(self._dispatcher.deadlines.next_ns())
+        self._wake_up_timer.set(self._dispatcher.deadlines.next_ns())
         self._freezer.count(self._received + self._decided)
-        self._metrics.turned(time.perf_counter() - started)
+        self._metrics.iterated(time.perf_counter() - started)
         return not self._closed and (len(self.mailbox) > 0 or (self._unfinished and not self._pauses.is_on))
 
     def _is_time(self, now_s: float) -> bool:
@@ -414,8 +414,8 @@ class Loop:  # long: one method for each part of an iteration
                 self._read(queued)
             else:
                 self._metrics.dropped("mail of a session that is over")
-                if queued.fence is not None:
-                    queued.fence.end(queued.session.ended)
+                if queued.barrier is not None:
+                    queued.barrier.end(queued.session.ended)
             if time.perf_counter() >= until:
                 return
 
@@ -432,20 +432,20 @@ class Loop:  # long: one method for each part of an iteration
             return
         if queued.kind is not None:
             session.taken[queued.kind] += 1
-        if queued.fence is not None:
-            session.fences.append(queued.fence)
-        if session.fences:
-            self._pass_fences(session)
+        if queued.barrier is not None:
+            session.barriers.append(queued.barrier)
+        if session.barriers:
+            self._pass_barriers(session)
 
-    def _pass_fences(self, session: Session) -> None:
-        passed = session.take_passed_fences()
+    def _pass_barriers(self, session: Session) -> None:
+        passed = session.take_passed_barriers()
         if not passed:
             return
-        if any(fence.recovers for fence in passed):
+        if any(barrier.recovers for barrier in passed):
             self._receive([RecoveryBarrierPassed(session.rm)])
             self._freezer.recovered()
-        for fence in passed:
-            fence.open()
+        for barrier in passed:
+            barrier.open()
 
     def _receive(self, events: Sequence[Event]) -> None:
         """Applies the events of one message, and sends the effects of all of them together."""
@@ -469,7 +469,7 @@ class Loop:  # long: one method for each part of an iteration
         return effects
 
     def _fire_due_timers(self, until: float) -> None:
-        """Fires timers that are due, at least one. The alarm rings at once for those that are left."""
+        """Fires timers that are due, at least one. The wake-up timer fires at once for the rest."""
         now_ns = self._now_ns()
         due: TimerFired | None
         while (due := self._dispatcher.deadlines.due(now_ns)) is not None:

@@ -68,13 +68,13 @@ LIMIT: Final = 2_000
 Name = TypeVar("Name", bound=str)
 
 
-def take_inventory(partition: Partition, request: muster_pb2.InventoryRequest, words: int) -> muster_pb2.Inventory:
+def take_inventory(partition: Partition, request: muster_pb2.InventoryRequest, sent_items: int) -> muster_pb2.Inventory:
     """Returns the requested part of the inventory, without virtual placeholders, which the resource manager does not
     know.
 
-    `words`: number of messages that were sent so far.
+    `sent_items`: number of messages that were sent so far.
     """
-    inventory = muster_pb2.Inventory(words=words)
+    inventory = muster_pb2.Inventory(sentItems=sent_items)
     limit = min(request.limit, LIMIT) if request.limit > 0 else LIMIT
     if request.part == muster_pb2.InventoryRequest.APPLICATIONS:
         applications = partition.applications
@@ -291,8 +291,8 @@ class Scheduler:  # long: one method for each call of the interface
         self.dispatcher.pushes.forget(rm)
         self.dispatcher.configure(loaded.settings)
         _log.info("resource manager registered", rm=rm, version=request.version, build=dict(request.buildInfo))
-        fenced = extra.get(keys.EXTRA_FENCE, "").lower() == "true"
-        event = ManagerRegistered(rm, loaded.configuration, fenced=fenced)
+        awaits_barrier = extra.get(keys.EXTRA_BARRIER, "").lower() == "true"
+        event = ManagerRegistered(rm, loaded.configuration, awaits_barrier=awaits_barrier)
         await self.loop.mailbox.put(QueuedMessage([event], session, _warnings(rm, loaded)))
         return si_pb2.RegisterResourceManagerResponse()
 
@@ -307,7 +307,7 @@ class Scheduler:  # long: one method for each call of the interface
         Groups of their users are looked up first. Raises Refused, SessionLost.
         """
         session = self._session(request.rmID)
-        async with session.turn:
+        async with session.application_order:
             intake = session.decoder.applications.read(request)
             intake.events, problems = await self.groups.fill(session.rm, intake.events, session.resolvers)
             intake.answers += problems
@@ -324,7 +324,7 @@ class Scheduler:  # long: one method for each call of the interface
         """Applies another configuration. Raises Refused, which keeps the previous one, and SessionLost."""
         session = self._session(request.rmID)
         extra = dict(request.extraConfig)
-        async with session.turn:
+        async with session.application_order:
             try:
                 text = _config_text(request.policyGroup, request.config, extra)
                 # In a thread, because parsing thousands of queues would block the event loop for too long.
@@ -393,7 +393,7 @@ class Scheduler:  # long: one method for each call of the interface
             case kind:
                 self.metrics.dropped(f"answer {kind or 'of no kind'}, unasked")
 
-    async def fence(self, request: muster_pb2.FenceRequest) -> None:
+    async def barrier(self, request: muster_pb2.BarrierRequest) -> None:
         """Returns after the scheduler task has processed all messages that the request counts.
 
         Raises Refused, SessionLost.
@@ -409,7 +409,7 @@ class Scheduler:  # long: one method for each call of the interface
         await _pass(self.loop, session, request.after, recovers=False)
         session.require_open()
         partition = _known_partition(self.loop.scheduler_state, session, request.partitionName)
-        return take_inventory(partition, request, session.words)
+        return take_inventory(partition, request, session.sent_items)
 
     async def unregister(self, request: muster_pb2.UnregisterRequest) -> None:
         """Ends the session of the resource manager and discards its state. Raises Refused, SessionLost."""
@@ -464,7 +464,7 @@ def _require_callbacks(wanted: muster_pb2.Attendance) -> None:
         raise _unsupported("predicate callbacks")
 
 
-async def _pass(loop: Loop, session: Session, request: muster_pb2.FenceRequest, *, recovers: bool) -> None:
+async def _pass(loop: Loop, session: Session, request: muster_pb2.BarrierRequest, *, recovers: bool) -> None:
     """Waits until the scheduler task has processed as many messages of the session. Raises Refused, SessionLost."""
     counts = {
         MessageKind.APPLICATION: request.applicationRequests,
@@ -472,10 +472,10 @@ async def _pass(loop: Loop, session: Session, request: muster_pb2.FenceRequest, 
         MessageKind.ALLOCATION: request.allocationRequests,
     }
     if min(counts.values()) < 0:
-        raise Refused(RefusalCode.INVALID_ARGUMENT, "a fence counts no less than 0 messages")
-    fence = RecoveryBarrier(counts, asyncio.get_running_loop().create_future(), recovers)
-    await loop.mailbox.put(QueuedMessage([], session, fence=fence))
-    await fence.passed
+        raise Refused(RefusalCode.INVALID_ARGUMENT, "the counts of a barrier must be 0 or more")
+    barrier = RecoveryBarrier(counts, asyncio.get_running_loop().create_future(), recovers)
+    await loop.mailbox.put(QueuedMessage([], session, barrier=barrier))
+    await barrier.passed
 
 
 async def _keep_configuration(loop: Loop, session: Session, refused: Refused) -> None:
@@ -551,7 +551,7 @@ class Administration:
             muster_pb2.ManagerState(
                 rmID=manager.id,
                 state=manager.state.value,
-                recovering=manager.fence_up,
+                recovering=manager.is_recovering,
                 buildInfo=session.build_info if (session := sessions.get(manager.id)) is not None else None,
             )
             for manager in scheduler_state.managers.values()

@@ -42,14 +42,14 @@ from muster_core.model.ids import PartitionId, RmId
 from muster_core.model.records import AllocationsRecorded, AskRecorded, EventRecorded, Recorded
 from muster_core.si import callbacks
 from muster_core.si.allocations import AllocationDecoder, allocation_response
-from muster_core.si.applications import ApplicationDecoder, ApplicationNews, application_response
+from muster_core.si.applications import ApplicationAnswer, ApplicationDecoder, application_response
 from muster_core.si.events import EventStore, PushFilter, event_record, is_pushed
-from muster_core.si.nodes import NodeDecoder, NodeNews, node_recommendations, node_response
+from muster_core.si.nodes import NodeAnswer, NodeDecoder, node_recommendations, node_response
 from muster_core.si.pod_tags import Partitions
 from muster_si import muster_pb2, si_pb2
 from muster_si.api import ResourceManagerCallback
 from muster_si.errors import SessionLost
-from muster_si.words import words
+from muster_si.sent_items import count_items
 
 _log = structlog.get_logger(__name__)
 _diagnostics = structlog.get_logger("muster_core.runtime.diagnostics")
@@ -112,13 +112,13 @@ class Session:
     #: The scheduler has processed the registration. Earlier decisions are not for this session.
     is_in_force: bool = False
     taken: dict[MessageKind, int] = field(default_factory=lambda: dict.fromkeys(MessageKind, 0))
-    #: Number of sent items about allocations and applications (`muster_si.words`).
-    words: int = 0
-    fences: list[RecoveryBarrier] = field(default_factory=list)
+    #: Number of sent items about allocations and applications (`muster_si.sent_items`).
+    sent_items: int = 0
+    barriers: list[RecoveryBarrier] = field(default_factory=list)
     #: Source of users' groups by partition, for applications that name none.
     resolvers: Mapping[PartitionId, GroupResolver] = field(default_factory=dict)
     #: Keeps messages of applications in order while groups are looked up.
-    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    application_order: asyncio.Lock = field(default_factory=asyncio.Lock)
     #: Declared predicate callbacks; none until the callback stream is open.
     attendance: muster_pb2.Attendance = field(default_factory=muster_pb2.Attendance)
     #: Requested state dumps by ID of the request.
@@ -139,21 +139,23 @@ class Session:
         if self.ended:
             return
         self.ended = reason
-        for fence in self.fences:
-            fence.end(reason)
-        self.fences.clear()
+        for barrier in self.barriers:
+            barrier.end(reason)
+        self.barriers.clear()
         for future in self.questions.values():
             if not future.done():
                 future.set_exception(SessionLost(reason))
         self.questions.clear()
 
-    def take_passed_fences(self) -> list[RecoveryBarrier]:
+    def take_passed_barriers(self) -> list[RecoveryBarrier]:
         """Returns the recovery barriers whose counts are reached; each is returned once."""
         passed = [
-            fence for fence in self.fences if all(self.taken[kind] >= count for kind, count in fence.counts.items())
+            barrier
+            for barrier in self.barriers
+            if all(self.taken[kind] >= count for kind, count in barrier.counts.items())
         ]
         if passed:
-            self.fences = [fence for fence in self.fences if fence not in passed]
+            self.barriers = [barrier for barrier in self.barriers if barrier not in passed]
         return passed
 
 
@@ -372,15 +374,15 @@ def _send(session: Session, run: Sequence[Effect]) -> None:
     first = run[0]
     if isinstance(first, AllocationResponse):
         response = allocation_response(first)
-        session.words += words(response)
+        session.sent_items += count_items(response)
         session.callback.update_allocation(response)
     elif isinstance(first, _APPLICATION):
-        news = cast("Sequence[ApplicationNews]", run)
-        message = application_response(news)
-        session.words += words(message)
+        answers = cast("Sequence[ApplicationAnswer]", run)
+        message = application_response(answers)
+        session.sent_items += count_items(message)
         session.callback.update_application(message)
     elif isinstance(first, _NODE):
-        session.callback.update_node(node_response(cast("Sequence[NodeNews]", run)))
+        session.callback.update_node(node_response(cast("Sequence[NodeAnswer]", run)))
     elif isinstance(first, NodeRecommended):
         session.callback.call_back(node_recommendations(cast("Sequence[NodeRecommended]", run)))
     elif isinstance(first, PlacementsProposed):

@@ -153,14 +153,14 @@ class Groups:
         self,
         asked: Mapping[GroupResolver, Directory] | None = None,
         now_s: Callable[[], float] = time.monotonic,
-        patience_s: float = _LOOKUP_TIMEOUT_S,
+        timeout_s: float = _LOOKUP_TIMEOUT_S,
         retry_s: float = PROBLEM_S + 1.0,
     ) -> None:
         self.retry_s = retry_s
         self.cache = Cache()
         self._directories = directories() if asked is None else asked
         self._now_s = now_s
-        self._patience_s = patience_s
+        self._timeout_s = timeout_s
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="groups")
         #: Time until which a directory that did not respond is not queried, and the reason to report meanwhile.
         self._silent: dict[GroupResolver, tuple[float, str]] = {}
@@ -240,7 +240,7 @@ class Groups:
         left = set(asked)
         until_s = self._now_s() + _MOST_S
         while left and self._now_s() < until_s:
-            done, left = await asyncio.wait(left, timeout=self._patience_s)
+            done, left = await asyncio.wait(left, timeout=self._timeout_s)
             if not done or any(future.result().is_silent for future in done if future.exception() is None):
                 return
 

@@ -44,7 +44,7 @@ def update_allocation(
 def _resize(partition: Partition, app: Application, allocation: Allocation, old: AskSpec, now_ns: int) -> None:
     ledger.resize(partition, app, allocation, old, now_ns)
     for queue in app.queue.path_up:
-        preemption.went_over(partition, queue, now_ns)
+        preemption.note_excess(partition, queue, now_ns)
     if not allocation.spec.placeholder or not app.is_reserving:
         return
     left = lacking(app)
@@ -117,7 +117,7 @@ def _report_own(partition: Partition, app: Application, spec: AllocationSpec, no
     has_slot = gangs.release_virtual_placeholders(partition, app, spec, now_ns)
     _enter(partition, app, spec, now_ns)
     for queue in app.queue.path_up:
-        preemption.went_over(partition, queue, now_ns)
+        preemption.note_excess(partition, queue, now_ns)
     _after_report(partition, app, spec, now_ns)
     if not has_slot:
         slots.release_surplus(partition, app, app.allocations[_identity(spec)], spec.allocated_ns, now_ns)

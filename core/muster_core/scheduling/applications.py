@@ -36,7 +36,7 @@ from muster_core.scheduling import (
     slots,
 )
 from muster_core.state.applications import Application, Ask
-from muster_core.state.queues import Queue, nowhere
+from muster_core.state.queues import Queue, detached_queue
 from muster_core.state.request_classes import class_like, class_of
 from muster_core.state.scheduler_state import Partition, SchedulerState
 
@@ -413,7 +413,7 @@ def _gang_refusal(partition: Partition, spec: ApplicationSpec, path: QueuePath, 
 
 def _reject_application(partition: Partition, spec: ApplicationSpec, now_ns: int, reason: str) -> None:
     """Rejects the application and keeps it in the history."""
-    app = Application(spec, nowhere(spec.queue), partition.next_number(), spec.created_ns or now_ns)
+    app = Application(spec, detached_queue(spec.queue), partition.next_number(), spec.created_ns or now_ns)
     app.state = follow(APPLICATION, app.state, ApplicationEvent.REJECT)
     app.state_log.append((now_ns, app.state))
     app.rejected_message = reason

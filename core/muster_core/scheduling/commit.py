@@ -142,7 +142,7 @@ def _make(partition: Partition, app: Application, ask: Ask, node: NodeId, now_ns
     spec = ask.spec
     if ask.reported_kind is not None:
         report_scheduled(partition, app, ask, node)
-    if partition.reservations.by_ask and _use_hold(partition, app, spec.key, node):
+    if partition.reservations.by_ask and _use_reservation(partition, app, spec.key, node):
         reservations.watch(partition, app, now_ns)
     allocation = Allocation(spec, ledger.next_id(app, ask), node, now_ns)
     ledger.count_made(partition, app, ask)
@@ -253,12 +253,12 @@ def _after_placement(partition: Partition, app: Application, now_ns: int) -> Non
         lifecycle.run(partition, app, now_ns)
 
 
-def _use_hold(partition: Partition, app: Application, key: AllocationKey, node: NodeId) -> bool:
+def _use_reservation(partition: Partition, app: Application, key: AllocationKey, node: NodeId) -> bool:
     """Removes the node reservation of a request that is allocated. Returns whether it had one."""
-    hold = partition.reservations.by_ask.get((app.id, key))
-    if hold is not None:
-        ledger.unreserve(partition, hold.ask, used=hold.node == node)
-    return hold is not None
+    reservation = partition.reservations.by_ask.get((app.id, key))
+    if reservation is not None:
+        ledger.unreserve(partition, reservation.ask, used=reservation.node == node)
+    return reservation is not None
 
 
 def set_run_timer(partition: Partition, app: Application, allocation: Allocation, now_ns: int) -> None:
@@ -287,7 +287,7 @@ def _start_replacement(partition: Partition, app: Application, decision: Placeho
         return
     answer = partition.outbox.answer(partition.rm)
     if not decision.same_node:
-        ledger.hold(partition, app, ask, decision.node)
+        ledger.reserve_target(partition, app, ask, decision.node)
     ledger.park(partition, app, ask, decision)
     ledger.assume(partition, ask.spec, decision.node, dict(decision.volumes))
     ledger.mark_releasing(partition, app, placeholder, Termination.PLACEHOLDER_REPLACED, now_ns)

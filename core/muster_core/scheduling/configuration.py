@@ -116,7 +116,7 @@ def order_changed(partition: Partition) -> None:
     reporting.bounds_changed(partition, partition.applications.values())
     partition.unschedulable_classes.clear()
     partition.preemptions.epoch += 1
-    partition.contention.growths += 1
+    partition.contention.wake_ups += 1
     partition.requeue_all()
 
 
@@ -206,8 +206,8 @@ def register_manager(scheduler_state: SchedulerState, event: ManagerRegistered, 
     manager = known or ResourceManager(event.rm, event.configuration)
     manager.configuration = event.configuration
     manager.state = follow(MANAGER, manager.state, ManagerEvent.REGISTER)
-    manager.fence_up = event.fenced
-    manager.overdue.clear()
+    manager.is_recovering = event.awaits_barrier
+    manager.deferred_timers.clear()
     manager.pending_callbacks = PendingCallbacks(
         sequence=manager.pending_callbacks.sequence
     )  # results of an earlier session are ignored
@@ -229,13 +229,13 @@ def pass_recovery_barrier(scheduler_state: SchedulerState, rm: RmId, now_ns: int
     manager = scheduler_state.managers.get(rm)
     if manager is None:
         return
-    manager.fence_up = False
+    manager.is_recovering = False
     for partition in scheduler_state.partitions.values():
         if partition.rm == rm:
             partition.requeue_all()
             partition.returning.extend(gangs.returning_placeholders(partition))
-    overdue, manager.overdue = manager.overdue, []
-    for timer in overdue:
+    deferred_timers, manager.deferred_timers = manager.deferred_timers, []
+    for timer in deferred_timers:
         scheduler_state.outbox.put(TimerSet(timer, now_ns))
 
 
@@ -252,8 +252,8 @@ def on_timer(scheduler_state: SchedulerState, timer: Timer, now_ns: int) -> None
     if partition is None:
         return
     manager = scheduler_state.managers[partition.rm]
-    if manager.fence_up:
-        manager.overdue.append(timer)
+    if manager.is_recovering:
+        manager.deferred_timers.append(timer)
     else:
         timers.on_timer(partition, timer, now_ns)
 

@@ -34,11 +34,11 @@ _PREEMPTED = Termination.PREEMPTED_BY_SCHEDULER
 def check_reservations(partition: Partition) -> Iterator[str]:
     """Yields a text per broken invariant of node reservations and preemptions."""
     yield from _permanent(partition)
-    holds = list(partition.reservations.by_ask.values())
-    for hold in holds:
-        yield from _hold(partition, hold)
-    yield from _held(partition, holds)
-    yield from _queues(partition, holds)
+    reservations = list(partition.reservations.by_ask.values())
+    for reservation in reservations:
+        yield from _reservation(partition, reservation)
+    yield from _held(partition, reservations)
+    yield from _queues(partition, reservations)
     yield from _asks(partition)
     for running in partition.preemptions.running.values():
         yield from _running(partition, running)
@@ -58,18 +58,18 @@ def _permanent(partition: Partition) -> Iterator[str]:
             yield f"node {node}: resources that are never freed are {known}, counted {found}"
 
 
-def _hold(partition: Partition, hold: NodeReservation) -> Iterator[str]:
-    app = partition.applications.get(hold.application)
-    ask = app.asks.get(hold.key) if app is not None else None
-    if ask is None or ask.replacement is not None or ask.spec.resources != hold.resources:
-        yield f"resources are reserved for ask {hold.key}, which is not pending"
-    if hold.node not in partition.nodes:
-        yield f"resources are reserved for ask {hold.key} on node {hold.node}, which does not exist"
+def _reservation(partition: Partition, reservation: NodeReservation) -> Iterator[str]:
+    app = partition.applications.get(reservation.application)
+    ask = app.asks.get(reservation.key) if app is not None else None
+    if ask is None or ask.replacement is not None or ask.spec.resources != reservation.resources:
+        yield f"resources are reserved for ask {reservation.key}, which is not pending"
+    if reservation.node not in partition.nodes:
+        yield f"resources are reserved for ask {reservation.key} on node {reservation.node}, which does not exist"
     index = partition.reservations
-    if hold.ask not in index.by_node.get(hold.node, {}) or hold.key not in index.by_application.get(
-        hold.application, {}
-    ):
-        yield f"the reservation of ask {hold.key} is missing in an index"
+    if reservation.ask not in index.by_node.get(
+        reservation.node, {}
+    ) or reservation.key not in index.by_application.get(reservation.application, {}):
+        yield f"the reservation of ask {reservation.key} is missing in an index"
 
 
 def _asks(partition: Partition) -> Iterator[str]:
@@ -80,12 +80,12 @@ def _asks(partition: Partition) -> Iterator[str]:
                 yield f"ask {ask.spec.key} waits for victims of a preemption that is over"
 
 
-def _held(partition: Partition, holds: list[NodeReservation]) -> Iterator[str]:
+def _held(partition: Partition, reservations: list[NodeReservation]) -> Iterator[str]:
     held: dict[NodeId, Counter[str]] = {}
     others: Counter[NodeId] = Counter()
-    for hold in holds:
-        held.setdefault(hold.node, Counter()).update(dict(hold.resources.items()))
-        others[hold.node] += not (hold.required or hold.preempted)
+    for reservation in reservations:
+        held.setdefault(reservation.node, Counter()).update(dict(reservation.resources.items()))
+        others[reservation.node] += not (reservation.required or reservation.preempted)
     for takeover in partition.contention.open.values():
         for node, amount in takeover.nodes.items():
             held.setdefault(node, Counter()).update(dict(amount.items()))
@@ -99,16 +99,16 @@ def _held(partition: Partition, holds: list[NodeReservation]) -> Iterator[str]:
         if others[node] > 1:
             yield f"node {node} has {others[node]} ordinary reservations, at most 1 is allowed"
     indexed = sum(map(len, partition.reservations.by_node.values()))
-    if not indexed == sum(map(len, partition.reservations.by_application.values())) == len(holds):
+    if not indexed == sum(map(len, partition.reservations.by_application.values())) == len(reservations):
         yield "an index has more reservations than exist"
 
 
-def _queues(partition: Partition, holds: list[NodeReservation]) -> Iterator[str]:
+def _queues(partition: Partition, reservations: list[NodeReservation]) -> Iterator[str]:
     node_reserved: dict[QueuePath, Counter[str]] = {}
     releasing: dict[QueuePath, Counter[str]] = {}
-    for hold in holds:
-        if hold.preempted:
-            _count(partition, node_reserved, hold.application, hold.resources)
+    for reservation in reservations:
+        if reservation.preempted:
+            _count(partition, node_reserved, reservation.application, reservation.resources)
     for app in partition.applications.values():
         for allocation in app.allocations.values():
             running = partition.preemptions.running.get(allocation.preemption)
@@ -117,7 +117,11 @@ def _queues(partition: Partition, holds: list[NodeReservation]) -> Iterator[str]
                 yield f"allocation {allocation.id} counts as a victim of preemption {allocation.preemption}, wrongly"
             if allocation.preemption:
                 _count(partition, releasing, app.id, allocation.spec.resources)
-    ordinary = Counter(partition.applications[hold.application].queue.path for hold in holds if not hold.preempted)
+    ordinary = Counter(
+        partition.applications[reservation.application].queue.path
+        for reservation in reservations
+        if not reservation.preempted
+    )
     for path, queue in partition.queues.by_path.items():
         if queue.node_reservations != ordinary[path]:
             yield f"queue {path}: {queue.node_reservations} node reservations are recorded, {ordinary[path]} counted"
@@ -449,11 +453,11 @@ def _users(partition: Partition) -> Iterator[str]:
                 account.requested_quota += app.gang.quota_reservation
             account.preempting += sum((a.spec.resources for a in app.allocations.values() if a.preemption), NOTHING)
             account.running += app.counted
-    books = ((LimitSubjectKind.USER, partition.users.users), (LimitSubjectKind.GROUP, partition.users.groups))
+    ledgers = ((LimitSubjectKind.USER, partition.users.users), (LimitSubjectKind.GROUP, partition.users.groups))
     kept = {
         LimitSubject(kind, name, path): account
-        for kind, book in books
-        for name, accounts in book.items()
+        for kind, user_ledger in ledgers
+        for name, accounts in user_ledger.items()
         for path, account in accounts.items()
     }
     for holder in sorted(counted.keys() | kept.keys()):
@@ -576,7 +580,7 @@ def _indices(partition: Partition) -> Iterator[str]:
             if partition.placed.get(allocation.node, {}).get((app.id, allocation.id)) is not allocation:
                 yield f"allocation {allocation.id} is missing in the index of node {allocation.node}"
     yield from _indices_by_node(partition)
-    yield from _occupants(partition)
+    yield from _pods_on_nodes(partition)
     for path, queue in partition.queues.by_path.items():
         if bool(queue.waiting) != (path in partition.waiting):
             yield f"queue {path}: the partition's index of pending applications is wrong"
@@ -610,7 +614,7 @@ def _indices_by_node(partition: Partition) -> Iterator[str]:
         yield "the index by node has allocations that no application has"
 
 
-def _occupants(partition: Partition) -> Iterator[str]:
+def _pods_on_nodes(partition: Partition) -> Iterator[str]:
     """Checks that each allocation counts on its node, and each replacing request on its target node."""
     nodes, pods_on_nodes = partition.nodes, partition.nodes.pods_on_nodes
     tags: dict[Tags, Counter[int]] = {}

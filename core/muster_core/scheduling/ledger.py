@@ -22,26 +22,26 @@ from muster_core.scheduling import records, requeue, selectors
 from muster_core.state import ordering
 from muster_core.state.applications import Allocation, Application, Ask, GroupCount, resize_sums
 from muster_core.state.queues import Queue
-from muster_core.state.request_classes import occupant_of
+from muster_core.state.request_classes import pod_on_node_of
 from muster_core.state.reservations import AskId, NodeReservation, RunningPreemption
 from muster_core.state.scheduler_state import Partition
 from muster_core.state.users import Account, LimitSubject, LimitSubjectKind
 
 
-def reserve(partition: Partition, app: Application, ask: Ask, hold: NodeReservation) -> None:
+def reserve(partition: Partition, app: Application, ask: Ask, reservation: NodeReservation) -> None:
     """Adds a node reservation for a pending request.
 
     A reservation of the resources of preemption victims also reserves quota in the queues of the application.
     """
-    partition.reservations.add(hold)
-    partition.nodes.reserved.set(partition.nodes.rows.row(hold.node), value=True)
-    partition.nodes.claim(hold.node, hold.resources, 1)
-    if hold.preempted:
-        claim(app, hold.resources, 1)
+    partition.reservations.add(reservation)
+    partition.nodes.reserved.set(partition.nodes.rows.row(reservation.node), value=True)
+    partition.nodes.reserve(reservation.node, reservation.resources, 1)
+    if reservation.preempted:
+        change_node_reserved(app, reservation.resources, 1)
     else:
         app.queue.node_reservations += 1
     partition.requeue_one(app)
-    records.reserved(partition, hold.node, ask.spec, Change.ADD)
+    records.reserved(partition, reservation.node, ask.spec, Change.ADD)
 
 
 def unreserve(partition: Partition, name: AskId, *, used: bool = False) -> None:
@@ -49,28 +49,28 @@ def unreserve(partition: Partition, name: AskId, *, used: bool = False) -> None:
 
     `used`: the request takes the resources now, so no other request gains by it.
     """
-    hold = partition.reservations.by_ask.get(name)
-    if hold is None:
+    reservation = partition.reservations.by_ask.get(name)
+    if reservation is None:
         return
-    app = partition.applications[hold.application]
-    ask = app.asks[hold.key]
-    partition.reservations.remove(hold)
-    is_reserved = hold.node in partition.reservations.by_node
-    partition.nodes.reserved.set(partition.nodes.rows.row(hold.node), value=is_reserved)
-    partition.nodes.claim(hold.node, hold.resources, -1, grows=not used)
+    app = partition.applications[reservation.application]
+    ask = app.asks[reservation.key]
+    partition.reservations.remove(reservation)
+    is_reserved = reservation.node in partition.reservations.by_node
+    partition.nodes.reserved.set(partition.nodes.rows.row(reservation.node), value=is_reserved)
+    partition.nodes.reserve(reservation.node, reservation.resources, -1, grows=not used)
     partition.preemptions.epoch += 1
-    if hold.preempted:
-        claim(app, hold.resources, -1)
+    if reservation.preempted:
+        change_node_reserved(app, reservation.resources, -1)
         requeue.path_grew(partition, app)
     else:
         app.queue.node_reservations -= 1
     if ask.reported_kind is ReasonKind.RESERVED:
         ask.reported_kind = None
         app.report_again(ask)
-    records.reserved(partition, hold.node, ask.spec, Change.REMOVE)
+    records.reserved(partition, reservation.node, ask.spec, Change.REMOVE)
 
 
-def claim(app: Application, amount: Resources, times: int) -> None:
+def change_node_reserved(app: Application, amount: Resources, times: int) -> None:
     """Adds reserved quota to the application and its queues. `times` = -1 removes it."""
     app.node_reserved = app.node_reserved.plus(amount, times)
     for queue in app.queue.path_up:
@@ -462,10 +462,10 @@ def enter(partition: Partition, node: NodeId, spec: AskSpec | AllocationSpec, se
     pods_on_nodes = nodes.pods_on_nodes
     if pods_on_nodes.is_noted(spec.facts):
         if seen_as is None:
-            seen_as = occupant_of(spec.facts, pods_on_nodes.tags.project(spec.tags))
+            seen_as = pod_on_node_of(spec.facts, pods_on_nodes.tags.project(spec.tags))
         pods_on_nodes.add(nodes.rows.row(node), seen_as)
         if pods_on_nodes.tags.is_wanted(seen_as.tags):
-            nodes.gains.note_inter_pod()
+            nodes.wake_up_nodes.note_inter_pod()
             nodes.epoch += 1  # a pending request may have an affinity to this pod
 
 
@@ -474,10 +474,10 @@ def leave(partition: Partition, node: NodeId, spec: AskSpec | AllocationSpec) ->
     nodes = partition.nodes
     pods_on_nodes = nodes.pods_on_nodes
     if pods_on_nodes.is_noted(spec.facts):
-        pods_on_nodes.remove(nodes.rows.row(node), occupant_of(spec.facts, pods_on_nodes.tags.project(spec.tags)))
+        pods_on_nodes.remove(nodes.rows.row(node), pod_on_node_of(spec.facts, pods_on_nodes.tags.project(spec.tags)))
         nodes.epoch += 1  # a pending request may need one pod less here
-        if not spec.facts.inter_pod.apart:  # a removed anti-affinity term may have blocked any class
-            nodes.gains.note_inter_pod()
+        if not spec.facts.inter_pod.anti_affinity:  # a removed anti-affinity term may have blocked any class
+            nodes.wake_up_nodes.note_inter_pod()
 
 
 def assume(partition: Partition, spec: AskSpec, node: NodeId, volumes: Mapping[str, str]) -> Choice:
@@ -488,9 +488,9 @@ def assume(partition: Partition, spec: AskSpec, node: NodeId, volumes: Mapping[s
     if not spec.facts.volumes.claims:
         return NO_CHOICE
     storage = partition.nodes.pods_on_nodes.attachments.storage
-    for claim in dict.fromkeys(spec.facts.volumes.claims):
-        if claim in volumes and storage.is_open(claim):
-            storage.assume(claim, volumes[claim], node)
+    for change_node_reserved in dict.fromkeys(spec.facts.volumes.claims):
+        if change_node_reserved in volumes and storage.is_open(change_node_reserved):
+            storage.assume(change_node_reserved, volumes[change_node_reserved], node)
     return assumed(partition, spec)
 
 
@@ -570,18 +570,18 @@ def set_quota_reservation(partition: Partition, app: Application, amount: Resour
     `granted`: the available quota covers the reservation.
     """
     gang = app.gang
-    before, was_backed = gang.quota_reservation, gang.granted
-    if (amount, granted) == (before, was_backed):
+    before, was_granted = gang.quota_reservation, gang.granted
+    if (amount, granted) == (before, was_granted):
         return
     for holder in _holders(partition, app):
-        _promise(holder, before, -1, granted=was_backed)
+        _promise(holder, before, -1, granted=was_granted)
         _promise(holder, amount, 1, granted=granted)
     gang.quota_reservation, gang.granted = amount, granted
     if granted:
         partition.node_demand.reserved(app)
     partition.users.close(app)
     count_running(partition, app)
-    if (was_backed and not granted) or not amount.covers(before):
+    if (was_granted and not granted) or not amount.covers(before):
         requeue.path_grew(partition, app)
 
 
@@ -607,7 +607,7 @@ def _promise(holder: Queue | Account, amount: Resources, times: int, *, granted:
         holder.requested_quota = holder.requested_quota.plus(amount, times)
 
 
-def hold(partition: Partition, app: Application, ask: Ask, node: NodeId) -> None:
+def reserve_target(partition: Partition, app: Application, ask: Ask, node: NodeId) -> None:
     """Reserves resources for a replacement on another node than its placeholder's.
 
     See docs/internals/semantics.md, rule 14.

@@ -44,7 +44,7 @@ def _store(partition: Partition, fact: StorageFact) -> None:
     is_claim = isinstance(fact, Claim) or (isinstance(fact, ObjectGone) and fact.kind is ObjectKind.CLAIM)
     # A volume that is no longer assumed for its claim may serve any other claim.
     is_own = is_claim and len(storage.taken) == kept
-    nodes.gains.note_claim(fact.name if is_own else ANY_CLAIM)
+    nodes.wake_up_nodes.note_claim(fact.name if is_own else ANY_CLAIM)
     nodes.epoch += 1
 
 

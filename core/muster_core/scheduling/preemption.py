@@ -64,7 +64,7 @@ def reconsider(partition: Partition, was: Mapping[QueuePath, Before], now_ns: in
             _reconsider(partition, queue, most, delay_ns, now_ns)
 
 
-def went_over(partition: Partition, queue: Queue, now_ns: int) -> None:
+def note_excess(partition: Partition, queue: Queue, now_ns: int) -> None:
     """Starts the quota preemption timer of a queue above its maximum.
 
     An existing allocation may have exceeded it, or victims may not have terminated.
@@ -141,7 +141,7 @@ _LOOKS: Final = 256
 _DOUBLED: Final = 2
 
 #: Different results that are kept per request.
-_WORDS_KEPT: Final = 8
+_MESSAGES_KEPT: Final = 8
 
 #: A time that never comes.
 _NEVER: Final = 2**63
@@ -378,8 +378,8 @@ def _may(partition: Partition, ask: Ask) -> bool:
 
     Limits of a user or group never justify preemption.
     """
-    hold = partition.reservations.by_ask.get((ask.spec.application, ask.spec.key))
-    if ask.preemption or not ask.spec.allow_preempt_other or (hold is not None and hold.preempted):
+    reservation = partition.reservations.by_ask.get((ask.spec.application, ask.spec.key))
+    if ask.preemption or not ask.spec.allow_preempt_other or (reservation is not None and reservation.preempted):
         return False
     if ask.spec.required_node:
         return ask.reported_kind in (ReasonKind.NODES, ReasonKind.RESERVED)
@@ -433,7 +433,7 @@ def attempt(partition: Partition, app: Application, asks: list[Ask], now_ns: int
         answer = _commit(partition, app, answer, now_ns)
     if answer:
         for ask in asks:
-            _write_down(partition, ask, answer, now_ns)
+            _record_attempt(partition, ask, answer, now_ns)
     return answer
 
 
@@ -488,35 +488,35 @@ def _plan(partition: Partition, app: Application, asks: list[Ask], now_ns: int) 
         if not isinstance(answer, Preemption):
             return answer
         found = [
-            rivalry
+            thrashing
             for victim in victims.leaves_of(partition, answer)
-            if (rivalry := guarantees.is_thrashing(partition, leaf, victim, now_ns)) is not None
+            if (thrashing := guarantees.is_thrashing(partition, leaf, victim, now_ns)) is not None
         ]
         if not found:
             return answer
-        for rivalry in found:
-            _stop(partition, leaf, rivalry, now_ns)
+        for thrashing in found:
+            _stop(partition, leaf, thrashing, now_ns)
 
 
-def _stop(partition: Partition, leaf: QueuePath, rivalry: ThrashingGuard, now_ns: int) -> None:
+def _stop(partition: Partition, leaf: QueuePath, thrashing: ThrashingGuard, now_ns: int) -> None:
     """Pauses preemption between the two leaves, and reports it."""
-    span_ns = guarantees.pause_ns(rivalry.pauses)
-    rivalry.pauses += 1
-    rivalry.paused_until_ns = now_ns + span_ns
+    span_ns = guarantees.pause_ns(thrashing.pauses)
+    thrashing.pauses += 1
+    thrashing.paused_until_ns = now_ns + span_ns
     partition.preemptions.livelocks += 1
-    message = messages.preemption_paused(leaf, rivalry.taker, span_ns // 1_000_000_000)
-    partition.note(Notice.QUEUE, leaf, reference=rivalry.taker, message=message)
+    message = messages.preemption_paused(leaf, thrashing.taker, span_ns // 1_000_000_000)
+    partition.note(Notice.QUEUE, leaf, reference=thrashing.taker, message=message)
 
 
-def _write_down(partition: Partition, ask: Ask, words: str, now_ns: int) -> None:
+def _record_attempt(partition: Partition, ask: Ask, message: str, now_ns: int) -> None:
     """Records the result of an attempt for REST.
 
     For a request with a required node, also sends an event, once per result.
     """
     ask.attempts = ask.attempts or {}
-    times, _ = ask.attempts.pop(words, (0, 0))
-    ask.attempts[words] = (times + 1, now_ns)
-    if len(ask.attempts) > _WORDS_KEPT:
+    times, _ = ask.attempts.pop(message, (0, 0))
+    ask.attempts[message] = (times + 1, now_ns)
+    if len(ask.attempts) > _MESSAGES_KEPT:
         del ask.attempts[next(iter(ask.attempts))]
     if ask.spec.required_node and not times:
-        partition.note(Notice.REQUEST, ask.spec.key, reference=ask.spec.application, message=words)
+        partition.note(Notice.REQUEST, ask.spec.key, reference=ask.spec.application, message=message)

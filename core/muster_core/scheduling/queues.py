@@ -135,7 +135,7 @@ def set_amounts(partition: Partition, queue: Queue, most: Limit, guaranteed: Res
     queue.tolerated = queue.max.excess(queue.allocated)
     partition.scheduling.moved(queue)
     partition.preemptions.epoch += 1
-    partition.contention.growths += 1
+    partition.contention.wake_ups += 1
 
 
 def set_leaf(partition: Partition, queue: Queue, *, is_leaf: bool) -> None:

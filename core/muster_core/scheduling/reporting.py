@@ -338,14 +338,14 @@ def report_reservation(partition: Partition, app: Application, ask: Ask) -> None
     A virtual placeholder has no pod, so its task group is reported, without a node. A preemption is for all missing
     members of a gang, so no node has to be added for the task group.
     """
-    hold = partition.reservations.by_ask[app.id, ask.spec.key]
-    if partition.node_demand.is_refused(app, ask) or (ask.spec.is_virtual and not hold.preempted):
+    reservation = partition.reservations.by_ask[app.id, ask.spec.key]
+    if partition.node_demand.is_refused(app, ask) or (ask.spec.is_virtual and not reservation.preempted):
         return
     state, kind = SchedulingState.RESERVED, ReasonKind.RESERVED
     if ask.spec.is_virtual:
         text, node = messages.waiting_for_preempted_pods(), None
     else:
-        text, node = messages.node_reserved(hold.node), hold.node if hold.preempted else None
+        text, node = messages.node_reserved(reservation.node), reservation.node if reservation.preempted else None
     partition.outbox.state(SchedulingStateChanged(partition.rm, app.id, ask.spec.report_key, state, text, kind, node))
 
 

@@ -54,7 +54,7 @@ def note_holding(partition: Partition, app: Application) -> None:
     if key is None or not app.is_reserving or not (app.gang.reserved or app.gang.quota_reservation):
         return
     is_new = app.id not in contention.holding
-    contention.hold(app.id, key)
+    contention.note_reserving(app.id, key)
     if not is_new or not contention.idle:
         return
     for name in [name for name in contention.idle if name != app.id]:
@@ -65,7 +65,7 @@ def note_holding(partition: Partition, app: Application) -> None:
                 partition.requeue_one(other)
 
 
-def waits_for_any_growth(partition: Partition, app: Application, now_ns: int) -> bool:
+def waits_for_any_change(partition: Partition, app: Application, now_ns: int) -> bool:
     """Whether resources that do not suffice for the gang alone may suffice together with a takeover."""
     return app.is_reserving and now_ns >= app.gang.takeover_at_ns and takeover.has_competing_gangs(partition, app)
 
@@ -75,7 +75,7 @@ def epoch(partition: Partition) -> tuple[int, int]:
 
     A failed takeover may succeed when one of them has changed.
     """
-    return partition.nodes.epoch, partition.contention.growths
+    return partition.nodes.epoch, partition.contention.wake_ups
 
 
 def is_waiting(partition: Partition, app: Application) -> str:
@@ -96,8 +96,8 @@ def reserved_on(partition: Partition, app: Application, node: NodeId) -> Resourc
         return NOTHING
     own = partition.contention.open.get(app.id)
     mine = own.nodes.get(node, NOTHING) if own is not None else NOTHING
-    holds = sum((hold.resources for hold in partition.reservations.on(node)), mine)
-    return partition.nodes.node_reserved(node) - holds
+    reservations = sum((reservation.resources for reservation in partition.reservations.on(node)), mine)
+    return partition.nodes.node_reserved(node) - reservations
 
 
 def _has_all(app: Application) -> bool:
@@ -115,7 +115,7 @@ def close(partition: Partition, app: Application) -> None:
         return
     for node, amount in found.nodes.items():
         if node in partition.nodes:
-            partition.nodes.claim(node, amount, -1)
+            partition.nodes.reserve(node, amount, -1)
     for name in found.losers:
         loser = partition.applications.get(name)
         if loser is not None:
@@ -149,16 +149,16 @@ def absorb(partition: Partition) -> list[Application]:
     If the change may affect any class, wakes up all applications that wait for nodes. Returns the first application of
     each entry whose class fits only without the node reservations of others.
     """
-    inter_pod, partition.nodes.gains.inter_pod = partition.nodes.gains.inter_pod, False
-    claims, partition.nodes.gains.claims = partition.nodes.gains.claims, {}
-    gains = partition.nodes.gains.take(partition.nodes.epoch)
-    if gains is None:
+    inter_pod, partition.nodes.wake_up_nodes.inter_pod = partition.nodes.wake_up_nodes.inter_pod, False
+    claims, partition.nodes.wake_up_nodes.claims = partition.nodes.wake_up_nodes.claims, {}
+    wake_up_nodes = partition.nodes.wake_up_nodes.take(partition.nodes.epoch)
+    if wake_up_nodes is None:
         _open_all(partition)
         return []
-    blocked_by_reservations = _absorb_nodes(partition, gains) if gains else []
+    blocked_by_reservations = _absorb_nodes(partition, wake_up_nodes) if wake_up_nodes else []
     entries = [
         entry
-        for node in gains
+        for node in wake_up_nodes
         for app, entry in partition.blocking_reasons.by_node.get(node, {}).items()
         if _may_use_reservation(partition, app, node)
     ]
@@ -166,7 +166,7 @@ def absorb(partition: Partition) -> list[Application]:
         for kind in dict.fromkeys((*partition.unschedulable_classes, *partition.blocking_reasons.by_kind)):
             if (inter_pod and kind.depends_on_others) or _is_concerned(kind, claims):
                 _retry_unschedulable(partition, kind)
-    if gains or inter_pod or claims:
+    if wake_up_nodes or inter_pod or claims:
         entries += partition.blocking_reasons.together.values()
     for entry in entries:
         partition.open(entry)
@@ -193,7 +193,7 @@ def path_grew(partition: Partition, app: Application) -> None:
 
     Its queues, its user and its group have more available quota.
     """
-    partition.contention.growths += 1
+    partition.contention.wake_ups += 1
     if not partition.blocking_reasons.by_holder and not partition.node_demand.refusing:
         return
     for queue in app.queue.path_up:
@@ -215,7 +215,7 @@ def path_shrank(partition: Partition, app: Application) -> None:
 
 def start_freed(partition: Partition, holder: LimitSubject) -> None:
     """Wakes up the applications that wait for `maxapplications`, because one application fewer counts as running."""
-    partition.contention.growths += 1
+    partition.contention.wake_ups += 1
     partition.open(partition.blocking_reasons.entries.get(MaxApplicationsReached(holder)))
 
 
@@ -238,14 +238,14 @@ def leaf_unblocked(partition: Partition, leaf: Queue) -> None:
     partition.open(partition.blocking_reasons.entries.get(QueuedBehindGang(leaf.path)))
 
 
-def _absorb_nodes(partition: Partition, gains: list[NodeId]) -> list[Application]:
+def _absorb_nodes(partition: Partition, wake_up_nodes: list[NodeId]) -> list[Application]:
     """Wakes up the classes of which one request may fit on the nodes with more resources.
 
     `count_again` computes how many fit when the first waiting application is tried. Returns the first application of
     each entry whose class fits only without the node reservations of others.
     """
     nodes, unschedulable_classes = partition.nodes, partition.unschedulable_classes
-    rows = np.array([nodes.rows.row(node) for node in gains if node in nodes], dtype=np.int64)
+    rows = np.array([nodes.rows.row(node) for node in wake_up_nodes if node in nodes], dtype=np.int64)
     if not len(unschedulable_classes) or not len(rows):
         return []
     unschedulable_classes.gained(rows, nodes.columns().size)
@@ -287,12 +287,12 @@ def _first_to_reserve(partition: Partition, entry: LeafQueue) -> Application | N
 def _may_use_reservation(partition: Partition, name: ApplicationId, node: NodeId) -> bool:
     """Whether the application may fit on the node that is reserved for one of its requests. False = certainly not."""
     app, nodes = partition.applications.get(name), partition.nodes
-    holds = [hold for hold in partition.reservations.on(node) if hold.application == name]
-    if app is None or app.is_reserving or node not in nodes or len(holds) != 1:
+    reservations = [reservation for reservation in partition.reservations.on(node) if reservation.application == name]
+    if app is None or app.is_reserving or node not in nodes or len(reservations) != 1:
         return True  # a gang may use the reservations of all its members together
-    [hold] = holds
-    left = nodes.available(node) - nodes.node_reserved(node) + hold.resources
-    return hold.required or hold.preempted or left.covers(hold.resources)
+    [reservation] = reservations
+    left = nodes.available(node) - nodes.node_reserved(node) + reservation.resources
+    return reservation.required or reservation.preempted or left.covers(reservation.resources)
 
 
 def _most_available(nodes: NodeTable, rows: IntColumn, name: str, *, unreserved: bool) -> int:

@@ -50,8 +50,14 @@ def reserve(partition: Partition, app: Application, decision: NodeReservationDec
     if ask is None or ask.replacement is not None:
         raise BrokenDecision("reservation", f"ask {decision.ask} does not wait")
     check_node(partition, ask, decision.node)
-    others = (hold for hold in partition.reservations.on(decision.node) if hold.ask != (app.id, decision.ask))
-    if not ask.spec.required_node and any(not (hold.required or hold.preempted) for hold in others):
+    others = (
+        reservation
+        for reservation in partition.reservations.on(decision.node)
+        if reservation.ask != (app.id, decision.ask)
+    )
+    if not ask.spec.required_node and any(
+        not (reservation.required or reservation.preempted) for reservation in others
+    ):
         raise BrokenDecision("reservation", f"node {decision.node} is reserved already")
     put(partition, app, ask, decision.node, now_ns)
 
@@ -85,8 +91,8 @@ def put(partition: Partition, app: Application, ask: Ask, node: NodeId, now_ns: 
         give_way(partition, node)
     ledger.unreserve(partition, (app.id, ask.spec.key))
     number = partition.next_number()
-    hold = NodeReservation(app.id, ask.spec.key, node, ask.spec.resources, number, is_required, preemption)
-    ledger.reserve(partition, app, ask, hold)
+    reservation = NodeReservation(app.id, ask.spec.key, node, ask.spec.resources, number, is_required, preemption)
+    ledger.reserve(partition, app, ask, reservation)
     at_ns = now_ns + partition.timing.reservation_timeout_ns
     timer = Timer(TimerKind.RESERVED, partition.rm, partition.id, app.id, ask.spec.key, number)
     partition.outbox.put(TimerSet(timer, at_ns))
@@ -96,31 +102,31 @@ def put(partition: Partition, app: Application, ask: Ask, node: NodeId, now_ns: 
 
 def give_way(partition: Partition, node: NodeId) -> None:
     """Removes the ordinary reservations on a node, for a request that requires the node or has victims there."""
-    for hold in partition.reservations.on(node):
-        if not hold.required and not hold.preempted:
-            ledger.unreserve(partition, hold.ask)
+    for reservation in partition.reservations.on(node):
+        if not reservation.required and not reservation.preempted:
+            ledger.unreserve(partition, reservation.ask)
 
 
 def expire(partition: Partition, timer: Timer) -> None:
     """Removes a reservation after its timeout. The request is scheduled like any other."""
-    hold = partition.reservations.by_ask.get((timer.application, timer.key))
-    if hold is not None and hold.number == timer.generation:
-        ledger.unreserve(partition, hold.ask)
+    reservation = partition.reservations.by_ask.get((timer.application, timer.key))
+    if reservation is not None and reservation.number == timer.generation:
+        ledger.unreserve(partition, reservation.ask)
 
 
 def leave_node(partition: Partition, node: NodeId) -> None:
     """Removes all reservations on a node that drains or is removed."""
     requeue.leave_node(partition, node)
-    for hold in partition.reservations.on(node):
-        ledger.unreserve(partition, hold.ask)
+    for reservation in partition.reservations.on(node):
+        ledger.unreserve(partition, reservation.ask)
 
 
 def shrink_node(partition: Partition, node: NodeId) -> None:
     """Removes the reservations that the changed capacity of the node does not cover."""
     spec = partition.nodes.record(node).spec
-    for hold in partition.reservations.on(node):
-        if not (spec.capacity - spec.occupied).covers(hold.resources):
-            ledger.unreserve(partition, hold.ask)
+    for reservation in partition.reservations.on(node):
+        if not (spec.capacity - spec.occupied).covers(reservation.resources):
+            ledger.unreserve(partition, reservation.ask)
     if not (spec.capacity - spec.occupied).covers(partition.nodes.node_reserved(node)):
         requeue.leave_node(partition, node)
 

@@ -234,14 +234,14 @@ _STARTED: Final = (ApplicationState.RUNNING, ApplicationState.COMPLETING)
 
 @dataclass(slots=True)
 class QueueAttempt:
-    """One scheduling attempt in a leaf queue: places at most `left` allocations, and fewer if `pace` ends it earlier.
+    """One scheduling attempt in a leaf queue: places at most `left` allocations.
 
-    `pace` is the fairness quantum; None = not computed yet.
+    `quantum` is the fairness quantum, which can end it earlier; None = not computed yet.
     """
 
     partition: Partition
     leaf: Queue
-    pace: FairnessQuantum | None
+    quantum: FairnessQuantum | None
     left: int
     now_ns: int
     may_go_on: Callable[[], bool]
@@ -295,7 +295,7 @@ class QueueAttempt:
         quantum, the next leaf is selected again.
         """
         is_given = self.left <= 0 or app.id in self.partition.scheduling.requeued
-        return is_given or self.pace is None or self.pace.is_over()
+        return is_given or self.quantum is None or self.quantum.is_over()
 
     def _is_held(self, app: Application) -> bool:
         """Whether the application cannot be planned now. Reports the reason and the condition that wakes it up."""
@@ -363,7 +363,7 @@ class QueueAttempt:
             requeue.set_blocking(partition, app, blocks=allocation_plan.blocks and app.is_reserving)
             if not allocation_plan.more:
                 requeue.note_short(partition, app)
-            if requeue.waits_for_any_growth(partition, app, self.now_ns):
+            if requeue.waits_for_any_change(partition, app, self.now_ns):
                 allocation_plan.blocking_reasons.append(MembersDoNotFit(app.id))
             self._settle(app, [allocation_plan], more=allocation_plan.more or app.gang.over)
             return
@@ -379,7 +379,7 @@ class QueueAttempt:
         if self.left <= 0 or self._awaits_callback(app):  # placements that wait for a callback would be planned twice
             self._settle(app, [replacements], more=True)
             return
-        allocation_plan = pods.plan_pods(partition, app, self.left, self._pace_of(app), self._budget(app))
+        allocation_plan = pods.plan_pods(partition, app, self.left, self._quantum_for(app), self._budget(app))
         self._carry_out(app, allocation_plan)
         self._note_progress(app, allocation_plan)
         self._settle(app, [held, replacements, allocation_plan], more=replacements.more or allocation_plan.more)
@@ -416,30 +416,30 @@ class QueueAttempt:
         else:
             app.restarts = 0
 
-    def _pace_of(self, app: Application) -> FairnessQuantum:
+    def _quantum_for(self, app: Application) -> FairnessQuantum:
         """Returns the fairness quantum of the application.
 
         In a FAIR leaf, the next application competes too. Each attempt places at least one allocation, so an
         application with one pending request needs no quantum.
         """
-        if self.pace is None:
+        if self.quantum is None:
             if len(app.waiting) == 1 and wanted(app, next(iter(app.waiting)), 2) == 1:
                 return FREELY
-            self.pace = quantum_of(self.partition, self.leaf)
+            self.quantum = quantum_of(self.partition, self.leaf)
         if self.only is not None or self.leaf.policies.order is not ApplicationOrder.FAIR:
-            return self.pace
+            return self.quantum
         other = self.partition.scheduling.second_application(self.leaf)
         if other is None:
-            return self.pace
+            return self.quantum
         if self.leaf.policies.sorts_by_priority and other.shown != app.shown:
-            return self.pace
+            return self.quantum
         partition = self.partition
         rival = CompetingQueue(
             lambda: app.allocated + app.gang.allocated,
             partition.nodes.capacity_total.__getitem__,
             ordering.application_share(partition, other),
         )
-        return FairnessQuantum((*self.pace.rivals, rival))
+        return FairnessQuantum((*self.quantum.rivals, rival))
 
     def _settle(self, app: Application, outlines: list[AllocationPlan], *, more: bool) -> None:
         if not app.waiting or app.id not in self.partition.applications:
@@ -451,7 +451,7 @@ class QueueAttempt:
         # Only this application can use its node reservations, so the result of an equal class of another application
         # does not apply to it. It waits for each of these nodes.
         held: list[BlockingReason] = [
-            NodeNotReserved(app.id, hold.node) for hold in self.partition.reservations.of(app.id)
+            NodeNotReserved(app.id, reservation.node) for reservation in self.partition.reservations.of(app.id)
         ]
         self._mark_unschedulable(
             app,
@@ -520,10 +520,10 @@ def _has_started(app: Application) -> bool:
 
 
 #: Allocations of one attempt in a leaf, before another leaf or, in a FAIR leaf, another application is tried.
-_TURN: Final = 64
+_ALLOCATIONS_PER_ATTEMPT: Final = 64
 
 #: The same if no other leaf is active. Bounds the time of one attempt.
-_TURN_ALONE: Final = 250
+_ALLOCATIONS_PER_ATTEMPT_ALONE: Final = 250
 
 
 @dataclass(slots=True)
@@ -543,7 +543,7 @@ def cycle(
     InconsistentState; earlier effects then stay in the outbox.
     """
     result = CycleResult()
-    for partition in _in_turn(scheduler_state):
+    for partition in _rotated_partitions(scheduler_state):
         if _is_open(scheduler_state, partition, now_ns):
             error = caught(partial(_pass, partition, now_ns, may_go_on, phase_ended, result))
             if error is None:
@@ -580,8 +580,10 @@ def _pass(
         is_first = False
         app = partition.applications.get(partition.returning.popleft())
         if app is not None and app.is_reserving:
-            turn = QueueAttempt(partition, app.queue, FREELY, _TURN_ALONE, now_ns, may_go_on, phase_ended, only=app)
-            turn.take()
+            attempt = QueueAttempt(
+                partition, app.queue, FREELY, _ALLOCATIONS_PER_ATTEMPT_ALONE, now_ns, may_go_on, phase_ended, only=app
+            )
+            attempt.take()
             _absorb(partition, now_ns)
     is_taken_over = True
     while is_taken_over:
@@ -592,7 +594,11 @@ def _pass(
             is_first = False
             phase_ended(CyclePhase.QUEUE)
             is_alone = partition.scheduling.is_alone(leaf)
-            places = _TURN_ALONE if is_alone and leaf.policies.order is ApplicationOrder.FIFO else _TURN
+            places = (
+                _ALLOCATIONS_PER_ATTEMPT_ALONE
+                if is_alone and leaf.policies.order is ApplicationOrder.FIFO
+                else _ALLOCATIONS_PER_ATTEMPT
+            )
             QueueAttempt(partition, leaf, FREELY if is_alone else None, places, now_ns, may_go_on, phase_ended).take()
             _absorb(partition, now_ns)
         is_taken_over = bool(partition.contention.due) and takeovers.resolve_takeovers(partition, now_ns, may_go_on)
@@ -618,12 +624,12 @@ def _absorb(partition: Partition, now_ns: int) -> None:
 
     Sets the reservation timer of applications that do not fit because of the node reservations of others.
     """
-    if partition.nodes.gains.is_any(partition.nodes.epoch):
+    if partition.nodes.wake_up_nodes.is_any(partition.nodes.epoch):
         for app in requeue.absorb(partition):
             reservations.watch(partition, app, now_ns)
 
 
-def _in_turn(scheduler_state: SchedulerState) -> list[Partition]:
+def _rotated_partitions(scheduler_state: SchedulerState) -> list[Partition]:
     """Returns all partitions, starting with another one in each cycle.
 
     Each partition makes at least one attempt, and the first ones use most of the time budget.
@@ -637,4 +643,4 @@ def _in_turn(scheduler_state: SchedulerState) -> list[Partition]:
 def _is_open(scheduler_state: SchedulerState, partition: Partition, now_ns: int) -> bool:
     manager = scheduler_state.managers[partition.rm]
     is_awake = now_ns >= partition.backoff_until_ns
-    return manager.state is ManagerState.RUNNING and not manager.fence_up and is_awake
+    return manager.state is ManagerState.RUNNING and not manager.is_recovering and is_awake

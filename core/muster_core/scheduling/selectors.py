@@ -162,7 +162,7 @@ def reads_of(spec: AskSpec | AllocationSpec) -> tuple[Read, ...]:
 
 def reads_of_members(members: Iterable[Member]) -> tuple[Read, ...]:
     """Like `reads_of`, for the affinity terms of gang members."""
-    return tags_among(read for member in members for read in member.facts.inter_pod.near_reads)
+    return tags_among(read for member in members for read in member.facts.inter_pod.affinity_reads)
 
 
 def _wanted(spec: AskSpec) -> Iterator[tuple[Target, ...]]:
@@ -171,6 +171,6 @@ def _wanted(spec: AskSpec) -> Iterator[tuple[Target, ...]]:
     if affinity is not None and affinity.required and affinity.at_least > 0:
         yield affinity.targets
     inter_pod = spec.facts.inter_pod
-    yield from (term.selector for term in inter_pod.near if term.selector is not None)
+    yield from (term.selector for term in inter_pod.affinity if term.selector is not None)
     # A spread constraint may need more pods in the smallest domain. An empty selector matches none.
     yield from (spread.selector for spread in inter_pod.spread if spread.required and spread.selector)

@@ -144,7 +144,7 @@ def _begin(partition: Partition, decision: ReservationTakeover, now_ns: int) -> 
         ledger.clear_quota_reservation(partition, loser)
         loser.gang.lost_to[app.id] = None
         partition.requeue_one(loser)
-    for held in decision.holds:
+    for held in decision.reservations:
         ledger.unreserve(partition, held)
     number = partition.next_number()
     partition.contention.open[app.id] = OpenTakeOver(
@@ -152,7 +152,7 @@ def _begin(partition: Partition, decision: ReservationTakeover, now_ns: int) -> 
     )
     partition.contention.count += 1
     for node, amount in nodes.items():
-        partition.nodes.claim(node, amount, 1)
+        partition.nodes.reserve(node, amount, 1)
     ledger.set_quota_reservation(partition, app, lacking(app), granted=True)
     requeue.note_holding(partition, app)
     gangs.note_reservation(partition, app, now_ns)
@@ -185,9 +185,9 @@ def _check(
     for loser in decision.losers:
         if not takeover.candidate(partition, app, partition.applications[loser]):
             raise BrokenDecision("take-over", f"nothing may be taken from gang {loser}")
-    for hold in partition.reservations.of(app.id):
-        freed[hold.node] = freed.get(hold.node, NOTHING) + hold.resources
-    for name in decision.holds:
+    for reservation in partition.reservations.of(app.id):
+        freed[reservation.node] = freed.get(reservation.node, NOTHING) + reservation.resources
+    for name in decision.reservations:
         held = partition.reservations.by_ask[name]
         freed[held.node] = freed.get(held.node, NOTHING) + held.resources
     closed = commit.closed_nodes(partition, app, decision.places)

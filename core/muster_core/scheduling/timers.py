@@ -118,7 +118,7 @@ def on_timer(partition: Partition, timer: Timer, now_ns: int) -> None:
             victims.victims_timed_out(partition, timer)
             queue = partition.queues.get(timer.queue)
             if queue is not None:  # victims that did not end count as usage again
-                preemption.went_over(partition, queue, now_ns)
+                preemption.note_excess(partition, queue, now_ns)
         case TimerKind.INQUIRY | TimerKind.REFUSED:
             if HOOKS.predicate_callbacks is not None:
                 HOOKS.predicate_callbacks.on_timer(partition, timer)

@@ -172,9 +172,9 @@ def _check_room(
     for node, amount in wanted.items():
         room = partition.nodes.available(node) + freed.get(node, NOTHING) + releasing_on(partition, node, now_ns)
         room -= requeue.reserved_on(partition, app, node)
-        for hold in partition.reservations.on(node):
-            if hold.ask not in own and (hold.required or (hold.preempted and not is_required)):
-                room -= hold.resources
+        for reservation in partition.reservations.on(node):
+            if reservation.ask not in own and (reservation.required or (reservation.preempted and not is_required)):
+                room -= reservation.resources
         if not room.covers(amount):
             raise BrokenDecision("preemption", f"node {node} has {room} for {amount} after the release of the victims")
 
@@ -234,11 +234,11 @@ def _lose(balance: GuaranteeBalance, owner: Application, victim: Allocation) -> 
 def _remember(partition: Partition, leaf: QueuePath, other: QueuePath, now_ns: int) -> None:
     """Records which leaf preempted from which, for the preemption thrashing guard."""
     thrashing_guards = partition.preemptions.thrashing_guards
-    for both in [both for both, rivalry in thrashing_guards.items() if guarantees.is_over(rivalry, now_ns)]:
+    for both in [both for both, thrashing in thrashing_guards.items() if guarantees.is_over(thrashing, now_ns)]:
         del thrashing_guards[both]
-    rivalry = thrashing_guards.setdefault(pair(leaf, other), ThrashingGuard(leaf, now_ns))
-    rivalry.rounds += rivalry.taker != leaf
-    rivalry.taker, rivalry.since_ns = leaf, now_ns
+    thrashing = thrashing_guards.setdefault(pair(leaf, other), ThrashingGuard(leaf, now_ns))
+    thrashing.rounds += thrashing.taker != leaf
+    thrashing.taker, thrashing.since_ns = leaf, now_ns
 
 
 def victims_timed_out(partition: Partition, timer: Timer) -> None:
@@ -250,13 +250,13 @@ def victims_timed_out(partition: Partition, timer: Timer) -> None:
     if running is not None:
         partition.preemptions.earlier_victims.clear()
         ledger.forget_preemption(partition, running)
-    for hold in partition.reservations.of(timer.application):
-        if hold.preemption == timer.generation:
-            ledger.unreserve(partition, hold.ask)
+    for reservation in partition.reservations.of(timer.application):
+        if reservation.preemption == timer.generation:
+            ledger.unreserve(partition, reservation.ask)
             left = len(running.victims) if running is not None else 0
             if left:
                 message = messages.preempted_pods_not_released(left)
-                partition.note(Notice.REQUEST, hold.key, reference=hold.application, message=message)
+                partition.note(Notice.REQUEST, reservation.key, reference=reservation.application, message=message)
 
 
 def leaves_of(partition: Partition, decision: Preemption) -> list[QueuePath]:

@@ -41,7 +41,7 @@ _IDENTITY_TAGS: Final = (
 
 _STYLES: Final[Mapping[str, GangStyle]] = {keys.STYLE_SOFT: GangStyle.SOFT, keys.STYLE_HARD: GangStyle.HARD}
 
-ApplicationNews = ApplicationAccepted | ApplicationRejected | ApplicationUpdated
+ApplicationAnswer = ApplicationAccepted | ApplicationRejected | ApplicationUpdated
 
 #: Longer texts are rejected. A few dozen resources fit many times.
 _LONGEST: Final = 16_384
@@ -203,10 +203,10 @@ def _name(new: si_pb2.AddApplicationRequest) -> str:
     return str(new.tags.get(keys.APP_TAG_APPLICATION_ID, ""))
 
 
-def application_response(news: Iterable[ApplicationNews]) -> si_pb2.ApplicationResponse:
+def application_response(answers: Iterable[ApplicationAnswer]) -> si_pb2.ApplicationResponse:
     """Encodes consecutive changes of applications. Callers separate kinds if their order matters."""
     response = si_pb2.ApplicationResponse()
-    for item in news:
+    for item in answers:
         match item:
             case ApplicationAccepted():
                 response.accepted.add(applicationID=item.application)

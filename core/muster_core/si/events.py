@@ -163,7 +163,7 @@ class Stream:
         self._next = first_id
         self._ended = ended
         self._lag = lag
-        self._news = asyncio.Event()
+        self._available = asyncio.Event()
         self._open = True
         #: The reader was too slow and has lost records.
         self.dropped = False
@@ -178,8 +178,8 @@ class Stream:
             if records:
                 self._next = records[-1].id + 1
                 return records
-            self._news.clear()
-            await self._news.wait()
+            self._available.clear()
+            await self._available.wait()
         raise StopAsyncIteration
 
     def notify(self) -> None:
@@ -188,13 +188,13 @@ class Stream:
         if behind > self._lag or self._next < self._ring.lowest_id:
             self.dropped = True
             self.close()
-        self._news.set()
+        self._available.set()
 
     def close(self) -> None:
         """Ends the stream."""
         if self._open:
             self._open = False
-            self._news.set()
+            self._available.set()
             self._ended(self)
 
 
@@ -303,10 +303,10 @@ _WINDOW_NS: Final = 2_000_000_000
 _SAME_NS: Final = 15_000_000_000
 
 #: Number of subjects whose last message is stored. If it is exceeded, the oldest are dropped.
-_REMEMBERED: Final = 20_000
+_CACHED_MESSAGES: Final = 20_000
 
 #: Receiver, subject and text.
-_Words = tuple[RmId, Notice, str, str]
+_MessageKey = tuple[RmId, Notice, str, str]
 
 
 @dataclass(slots=True)
@@ -334,7 +334,7 @@ class PushFilter:
         self.sent = 0
         self.held_back = 0
         self._windows: dict[RmId, _Window] = {}
-        self._last: dict[_Words, _LastMessage] = {}
+        self._last: dict[_MessageKey, _LastMessage] = {}
 
     def chosen(self, notes: Iterable[EventRecorded], now_ns: int) -> list[EventRecorded]:
         """Returns the notes that the resource manager receives, with the number of withheld ones in their text."""
@@ -373,11 +373,11 @@ class PushFilter:
             window.sent.clear()
         return window
 
-    def _remember(self, key: _Words, now_ns: int) -> None:
+    def _remember(self, key: _MessageKey, now_ns: int) -> None:
         """Newest last, so that old entries are at the front."""
         self._last.pop(key, None)
         self._last[key] = _LastMessage(now_ns)
-        while len(self._last) > _REMEMBERED:
+        while len(self._last) > _CACHED_MESSAGES:
             del self._last[next(iter(self._last))]
 
 

@@ -110,7 +110,7 @@ _NODE_ACTIONS: Final[Mapping[int, NodeAction]] = {
     si_pb2.NodeInfo.DECOMISSION: NodeAction.DECOMMISSION,
 }
 
-NodeNews = NodeAccepted | NodeRejected
+NodeAnswer = NodeAccepted | NodeRejected
 
 
 class NodeDecoder:
@@ -184,10 +184,10 @@ class NodeDecoder:
         return tuple(taken)
 
 
-def node_response(news: Iterable[NodeNews]) -> si_pb2.NodeResponse:
+def node_response(answers: Iterable[NodeAnswer]) -> si_pb2.NodeResponse:
     """Encodes changes of nodes."""
     response = si_pb2.NodeResponse()
-    for item in news:
+    for item in answers:
         match item:
             case NodeAccepted():
                 response.accepted.add(nodeID=item.node)

@@ -139,8 +139,8 @@ def inter_pod_constraints_of(found: Object, namespace: str) -> InterPodConstrain
     """Like `inter_pod_constraints`, for a part of another value."""
     only(found, frozenset({"affinity", "antiAffinity", "preferred", "spread"}))
     inter_pod = InterPodConstraints(
-        near=each(found.get("affinity") or [], "affinity", _term),
-        apart=each(found.get("antiAffinity") or [], "antiAffinity", _term),
+        affinity=each(found.get("affinity") or [], "affinity", _term),
+        anti_affinity=each(found.get("antiAffinity") or [], "antiAffinity", _term),
         preferred=each(found.get("preferred") or [], "preferred", _weighed),
         spread=each(found.get("spread") or [], "spread", lambda one: _spread(one, namespace)),
     )
@@ -150,7 +150,7 @@ def inter_pod_constraints_of(found: Object, namespace: str) -> InterPodConstrain
 
 def _bounded(inter_pod: InterPodConstraints) -> None:
     """Checks how many labels the selectors read. Raises Unfit."""
-    terms = (*inter_pod.near, *inter_pod.apart, *(weighed.term for weighed in inter_pod.preferred))
+    terms = (*inter_pod.affinity, *inter_pod.anti_affinity, *(weighed.term for weighed in inter_pod.preferred))
     sizes = [(len(term.selector or ()), len(term.namespaces) if term.among is None else 1) for term in terms]
     sizes += [(len(spread.selector or ()), 1) for spread in inter_pod.spread]
     selectors = "the label selectors"
@@ -294,7 +294,7 @@ def _preferred(found: Object) -> tuple[int, Term]:
 _FIELDS: Final = frozenset({"name", "minMember", "resource", "constraints", "podConstraints", "labels"})
 
 #: Fields that only virtual placeholders use.
-_PODLESS_FIELDS: Final = frozenset({"preferences", "priority", "allowPreemptSelf", "allowPreemptOther"})
+_VIRTUAL_FIELDS: Final = frozenset({"preferences", "priority", "allowPreemptSelf", "allowPreemptOther"})
 _PRIORITY_LIMIT: Final = 2**31
 
 
@@ -318,7 +318,7 @@ def read_members(text: str, namespace: str) -> tuple[Member, ...]:
 
 
 def _member(found: Object, namespace: str) -> Member:
-    only(found, _FIELDS | _PODLESS_FIELDS)
+    only(found, _FIELDS | _VIRTUAL_FIELDS)
     name, count = text_of(found, "name"), found.get("minMember")
     if not name or len(name) > NAME_LIMIT:
         raise InvalidField("name", "is empty or too long")
@@ -357,7 +357,7 @@ _SHARED_AMOUNTS: Final = 4096
 
 
 #: Shared, because Python creates a new empty frozenset each time.
-_NOWHERE: Final[frozenset[NodeId]] = frozenset()
+_NO_NODES: Final[frozenset[NodeId]] = frozenset()
 
 _PLACEMENTS: Final[Mapping[str, GangPlacement]] = {
     keys.PLACEMENT_RESERVE: GangPlacement.RESERVE,
@@ -437,7 +437,7 @@ def nodes_to_avoid(tags: Mapping[str, str]) -> frozenset[NodeId]:
     text = tags.get(keys.TAG_AVOID_NODES)
     if text and len(text) > TEXT_LIMIT:
         raise InvalidField(keys.TAG_AVOID_NODES, f"is longer than {TEXT_LIMIT} characters")
-    return frozenset(NodeId(name) for name in text.split(",") if name) if text else _NOWHERE
+    return frozenset(NodeId(name) for name in text.split(",") if name) if text else _NO_NODES
 
 
 def tags(found: Mapping[str, str], label: str, characters: int = limits.TAG_CHARACTERS_PER_ITEM) -> dict[str, str]:

@@ -47,7 +47,7 @@ TEXT_LIMIT: Final = 65_536
 NAME_LIMIT: Final = 256
 
 #: Number of cached texts. Pods of one class share one text.
-REMEMBERED: Final = 1024
+CACHED_VALUES: Final = 1024
 Item = TypeVar("Item")
 Value = TypeVar("Value")
 Texts = TypeVarTuple("Texts")
@@ -58,11 +58,11 @@ def memoized(read: Callable[[Unpack[Texts]], Value]) -> Callable[[Unpack[Texts]]
     """Cache the results for short texts, so that equal texts share one value. Longer texts are decoded each time and
     never cached, so that users cannot fill the memory.
     """
-    short = lru_cache(maxsize=REMEMBERED)(read)
+    short = lru_cache(maxsize=CACHED_VALUES)(read)
 
     @wraps(read)
     def reading(*texts: *Texts) -> Value:
-        return read(*texts) if _characters(texts) > limits.REMEMBERED_CHARACTERS else short(*texts)
+        return read(*texts) if _characters(texts) > limits.CACHED_CHARACTERS else short(*texts)
 
     return reading
 

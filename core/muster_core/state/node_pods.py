@@ -82,7 +82,7 @@ class Attachments:
             self._spots[row] = reported
         for driver in {*(before.limits if before else ()), *(reported.limits if reported else ())}:
             limit = reported.limits.get(driver) if reported else None
-            column = self._limits[driver] = _reaching(self._limits.get(driver), row, NO_LIMIT)
+            column = self._limits[driver] = _extended(self._limits.get(driver), row, NO_LIMIT)
             column[row] = NO_LIMIT if limit is None else limit
         for plugin in before.migrated if before else ():
             del self.migrated[plugin][row]
@@ -142,7 +142,7 @@ class Attachments:
                 self._where.setdefault(handle, {})[row] = None
             now = self._by_driver(row, by_pods)
             for driver in {*now, *(handle.driver for handle in before), *self._used}:
-                column = self._used[driver] = _reaching(self._used.get(driver), row, 0)
+                column = self._used[driver] = _extended(self._used.get(driver), row, 0)
                 column[row] = now[driver]
         self._changed.clear()
 
@@ -177,7 +177,7 @@ def _add(index: dict[int, Counter[Key]], row: int, key: Key, count: int) -> None
         del index[row]
 
 
-def _reaching(column: IntColumn | None, row: int, filler: int) -> IntColumn:
+def _extended(column: IntColumn | None, row: int, filler: int) -> IntColumn:
     """Returns the column extended to the row."""
     length = 0 if column is None else len(column)
     return _padded(column, length if row < length else room_for(length, row + 1), filler)
@@ -204,15 +204,25 @@ _MEMORY: Final = 65_536
 class NodePods:
     """Pods on the nodes of one partition."""
 
-    __slots__ = ("_facts", "_labels", "_resolved", "apart", "attachments", "near", "ports", "preferred", "tags")
+    __slots__ = (
+        "_facts",
+        "_labels",
+        "_resolved",
+        "affinity",
+        "anti_affinity",
+        "attachments",
+        "ports",
+        "preferred",
+        "tags",
+    )
 
     def __init__(self) -> None:
         self.tags = TagCounts()
         #: Volumes in use per row.
         self.attachments = Attachments()
         #: Terms of existing allocations per row: required anti-affinity, required affinity, and preferences.
-        self.apart: AffinityTerms[PodTerm] = AffinityTerms(_itself)
-        self.near: AffinityTerms[PodTerm] = AffinityTerms(_itself)
+        self.anti_affinity: AffinityTerms[PodTerm] = AffinityTerms(_itself)
+        self.affinity: AffinityTerms[PodTerm] = AffinityTerms(_itself)
         self.preferred: AffinityTerms[WeightedPodTerm] = AffinityTerms(_weighed)
         #: Host ports in use per row.
         self.ports: dict[HostPort, Counted] = {}
@@ -294,10 +304,10 @@ class NodePods:
 
     def _count(self, row: int, facts: PodProperties, count: int) -> None:
         _change_count(self._facts, facts, row, count)
-        for term in facts.inter_pod.apart:
-            self.apart.change(term, row, count)
-        for term in facts.inter_pod.near:
-            self.near.change(term, row, count)
+        for term in facts.inter_pod.anti_affinity:
+            self.anti_affinity.change(term, row, count)
+        for term in facts.inter_pod.affinity:
+            self.affinity.change(term, row, count)
         for weighed in facts.inter_pod.preferred:
             self.preferred.change(weighed, row, count)
         for port in facts.ports:

@@ -225,7 +225,7 @@ class Cells:
             column[self.rows_of(cell)] = value
 
 
-_NOWHERE: Final[Mapping[int, int]] = MappingProxyType({})
+_NO_ROWS: Final[Mapping[int, int]] = MappingProxyType({})
 
 
 class Images:
@@ -238,7 +238,7 @@ class Images:
 
     def sizes(self, name: str) -> Mapping[int, int]:
         """Rows that have an image of this name, with its size in bytes."""
-        return self._sizes.get(name, _NOWHERE)
+        return self._sizes.get(name, _NO_ROWS)
 
     def add(self, row: int, images: Mapping[str, int]) -> None:
         """Sets the images of a row that has none."""
@@ -299,16 +299,17 @@ class Columns:
 class NodeTable:  # long: every write to a node goes through here
     """All nodes of a partition, one row each.
 
-    `epoch` grows whenever something may fit that did not fit before; `gains` records on which nodes. An increment of
-    `epoch` alone means anywhere. `facts_epoch` grows when rows, labels, taints or schedulable flags change.
+    `epoch` grows whenever something may fit that did not fit before; `wake_up_nodes` records on which nodes. An
+    increment of `epoch` alone means anywhere. `facts_epoch` grows when rows, labels, taints or schedulable flags
+    change.
     """
 
     __slots__ = (
         "_available",
         "_capacity",
-        "_claimed",
         "_cordoned",
         "_measured",
+        "_node_reserved",
         "_occupied",
         "_open",
         "_permanent",
@@ -321,7 +322,6 @@ class NodeTable:  # long: every write to a node goes through here
         "epoch",
         "facts_epoch",
         "features",
-        "gains",
         "images",
         "labels",
         "pods_on_nodes",
@@ -333,12 +333,13 @@ class NodeTable:  # long: every write to a node goes through here
         "score_cache",
         "taints",
         "targeted",
+        "wake_up_nodes",
     )
 
     def __init__(self) -> None:
         self.epoch = 0
         self.facts_epoch = 0
-        self.gains = WakeUpNodes()
+        self.wake_up_nodes = WakeUpNodes()
         self.capacity_total = NOTHING
         self.rows = Rows()
         self.labels = Labels()
@@ -370,7 +371,7 @@ class NodeTable:  # long: every write to a node goes through here
         self._available = Amounts()
         self._occupied = Amounts()
         #: Resources of node reservations (state/reservations.py).
-        self._claimed = Amounts()
+        self._node_reserved = Amounts()
         #: Resources of foreign allocations and of pods that require this node.
         self._permanent = Amounts()
         #: Last reported usage minus what was allocated at that time; 0 without a report.
@@ -405,7 +406,7 @@ class NodeTable:  # long: every write to a node goes through here
         self._records[spec.id] = NodeRecord(spec, NodeState.DRAINING if draining else NodeState.SCHEDULABLE)
         self.reciprocals.clear()
         self.score_cache.forget()
-        self.gains.note(spec.id)
+        self.wake_up_nodes.note(spec.id)
         self.epoch += 1
         self._facts_changed()
         return row
@@ -430,7 +431,7 @@ class NodeTable:  # long: every write to a node goes through here
             self._enter(row, spec)
             self._facts_changed()
             grew = True
-        if spec.labels != old.labels and self.pods_on_nodes.apart:
+        if spec.labels != old.labels and self.pods_on_nodes.anti_affinity:
             self.epoch += 1  # anywhere: pods with anti-affinity may now exclude other domains
         if self.attributes.differ(spec, old):
             self.attributes.remove(row, old)
@@ -445,7 +446,7 @@ class NodeTable:  # long: every write to a node goes through here
             self.pods_on_nodes.attachments.node(row, spec.storage)
             grew = True
         if grew:
-            self.gains.note(spec.id)
+            self.wake_up_nodes.note(spec.id)
             self.epoch += 1
 
     def remove(self, node: NodeId) -> None:
@@ -470,7 +471,7 @@ class NodeTable:  # long: every write to a node goes through here
         self._records[node].state = NodeState.DRAINING if draining else NodeState.SCHEDULABLE
         self._open.set(row, value=not draining)
         if not draining:
-            self.gains.note(node)
+            self.wake_up_nodes.note(node)
             self.epoch += 1
         self._facts_changed()
 
@@ -525,24 +526,24 @@ class NodeTable:  # long: every write to a node goes through here
     def give_back(self, node: NodeId, resources: Resources, count: int = 1, *, foreign: bool = False) -> None:
         """Reverts `take`. Raises UnknownSubject."""
         self.take(node, resources, -count, foreign=foreign)
-        self.gains.note(node)
+        self.wake_up_nodes.note(node)
         self.epoch += 1
 
-    def claim(self, node: NodeId, resources: Resources, times: int, *, grows: bool = True) -> None:
+    def reserve(self, node: NodeId, resources: Resources, times: int, *, grows: bool = True) -> None:
         """Reserves resources on a node, or (-1) releases them. Raises UnknownSubject.
 
         `grows`: the release makes the resources available to others.
         """
-        self._claimed.change(self.rows.row(node), resources, times)
+        self._node_reserved.change(self.rows.row(node), resources, times)
         if times < 0:
-            self._claimed.forget_empty(resources)
+            self._node_reserved.forget_empty(resources)
             if grows:
-                self.gains.note(node)
+                self.wake_up_nodes.note(node)
                 self.epoch += 1
 
     def node_reserved(self, node: NodeId) -> Resources:
         """Returns the resources of the node reservations. Raises UnknownSubject."""
-        return self._claimed.at(self.rows.row(node))
+        return self._node_reserved.at(self.rows.row(node))
 
     def available(self, node: NodeId) -> Resources:
         """Returns what is left; negative if the capacity fell below the usage. Raises UnknownSubject."""
@@ -589,7 +590,7 @@ class NodeTable:  # long: every write to a node goes through here
             self._capacity,
             self._available,
             self._occupied,
-            self._claimed,
+            self._node_reserved,
             self._permanent,
             self._open.view(size),
             self._cordoned.view(size),
@@ -597,7 +598,7 @@ class NodeTable:  # long: every write to a node goes through here
 
     def _amounts(self) -> tuple[Amounts, ...]:
         """All sets of amount columns."""
-        return self._capacity, self._available, self._occupied, self._claimed, self._permanent, self._measured
+        return self._capacity, self._available, self._occupied, self._node_reserved, self._permanent, self._measured
 
     def _enter(self, row: int, spec: NodeSpec) -> None:
         self.labels.add(row, spec.labels)
@@ -619,7 +620,7 @@ class NodeTable:  # long: every write to a node goes through here
         self.domains.clear()
         self.cells.clear()
         if self.pods_on_nodes.tags.is_on:  # requests anywhere may wait for a change of the topology domains
-            self.gains.note_inter_pod()
+            self.wake_up_nodes.note_inter_pod()
             self.epoch += 1
 
 

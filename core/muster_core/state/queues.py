@@ -222,7 +222,7 @@ class QueueTree:
         del self.by_path[queue.path]
 
 
-def nowhere(path: str) -> Queue:
+def detached_queue(path: str) -> Queue:
     """Returns a leaf outside of any tree, for a rejected application."""
     return Queue(QueuePath(path), None, is_leaf=True, managed=False, max=UNLIMITED, guaranteed=NOTHING)
 

@@ -58,7 +58,7 @@ class AskClass:
         return self.placement is not None or self.pod_on_node.facts.is_particular
 
 
-def occupant_of(facts: PodProperties, tags: Tags) -> PodOnNode:
+def pod_on_node_of(facts: PodProperties, tags: Tags) -> PodOnNode:
     """Returns what filters see of an allocation with these properties and stored tags."""
     return PodOnNode(tags, facts) if tags or facts is not NO_PROPERTIES else NO_POD
 
@@ -74,7 +74,7 @@ def class_of(spec: AskSpec, *, as_usual: bool, tags: Tags = NO_TAGS) -> AskClass
         spec.placeholder,
         as_usual,
         spec.placement,
-        occupant_of(spec.facts, tags),
+        pod_on_node_of(spec.facts, tags),
         spec.required_node,
     )
 
@@ -107,7 +107,7 @@ def class_like(known: AskClass | None, spec: AskSpec, *, as_usual: bool, tags: T
 class UnschedulableClass:
     """A class of which at most `room` more requests fit, and the reason why not more.
 
-    `known`: room at the last evaluation; `seen`: number of node gains at that time; `then`: room per row at that time,
+    `known`: room at the last evaluation; `seen`: number of node changes then; `then`: room per row at that time,
     None = none. `room` is `known` plus the additional room on rows that gained since.
     """
 
@@ -121,7 +121,7 @@ class UnschedulableClass:
 class UnschedulableClasses:
     """Cache of the classes of a partition that do not fit."""
 
-    __slots__ = ("_amounts", "_free", "_gained", "_gains", "_kinds", "_known", "_rows", "_used", "grown")
+    __slots__ = ("_amounts", "_changes", "_free", "_gained", "_kinds", "_known", "_rows", "_used", "grown")
 
     def __init__(self) -> None:
         self._known: dict[AskClass, UnschedulableClass] = {}
@@ -132,7 +132,7 @@ class UnschedulableClasses:
         self._used = Flags()
         #: Number of the last gain of each row; 0 = none.
         self._gained: IntColumn = np.zeros(0, dtype=np.int64)
-        self._gains = 0
+        self._changes = 0
         #: Classes with possibly more room on some node. Their room must be counted before it is read.
         self.grown: dict[AskClass, UnschedulableClass] = {}
 
@@ -153,7 +153,7 @@ class UnschedulableClasses:
         if known is not None:
             known.known, known.room, known.why = room, room, why
             known.then = then
-            known.seen = self._gains
+            known.seen = self._changes
             return
         row = self._free.pop() if self._free else len(self._kinds)
         if row == len(self._kinds):
@@ -164,7 +164,7 @@ class UnschedulableClasses:
         self._amounts.change(row, kind.resources, 1)
         self._used.set(row, value=True)
         self._rows[kind] = row
-        self._known[kind] = UnschedulableClass(room, why, room, self._gains, then)
+        self._known[kind] = UnschedulableClass(room, why, room, self._changes, then)
 
     def drop(self, kind: AskClass) -> None:
         """Removes the entry of the class."""
@@ -189,8 +189,8 @@ class UnschedulableClasses:
             longer = np.zeros(size, dtype=np.int64)
             longer[: len(self._gained)] = self._gained
             self._gained = longer
-        self._gains += 1
-        self._gained[rows] = self._gains
+        self._changes += 1
+        self._gained[rows] = self._changes
 
     def since(self, unschedulable_class: UnschedulableClass) -> IntColumn:
         """Returns the rows that gained since the class was evaluated."""

@@ -67,22 +67,22 @@ class Reservations:
         """Yields the reservations of an application, oldest first."""
         return iter(tuple(self.by_application.get(application, {}).values()))
 
-    def add(self, hold: NodeReservation) -> None:
+    def add(self, reservation: NodeReservation) -> None:
         """Adds a reservation for a request that has none."""
-        self.by_ask[hold.ask] = hold
-        self.by_node.setdefault(hold.node, {})[hold.ask] = hold
-        self.by_application.setdefault(hold.application, {})[hold.key] = hold
+        self.by_ask[reservation.ask] = reservation
+        self.by_node.setdefault(reservation.node, {})[reservation.ask] = reservation
+        self.by_application.setdefault(reservation.application, {})[reservation.key] = reservation
 
-    def remove(self, hold: NodeReservation) -> None:
+    def remove(self, reservation: NodeReservation) -> None:
         """Removes a reservation."""
-        del self.by_ask[hold.ask]
-        on_node, of_app = self.by_node[hold.node], self.by_application[hold.application]
-        del on_node[hold.ask]
-        del of_app[hold.key]
+        del self.by_ask[reservation.ask]
+        on_node, of_app = self.by_node[reservation.node], self.by_application[reservation.application]
+        del on_node[reservation.ask]
+        del of_app[reservation.key]
         if not on_node:
-            del self.by_node[hold.node]
+            del self.by_node[reservation.node]
         if not of_app:
-            del self.by_application[hold.application]
+            del self.by_application[reservation.application]
 
 
 #: Number of finished preemptions that are stored for the REST API.
@@ -253,13 +253,13 @@ class Contention:
     #: Takeovers by the gang that takes over.
     open: dict[ApplicationId, OpenTakeOver] = field(default_factory=dict)
     #: Number of changes after which a quota, limit or slot of `maxApplications` may be larger.
-    growths: int = 0
+    wake_ups: int = 0
     #: Number of takeovers since the partition exists.
     count: int = 0
     #: The last key of all gangs with reservations; None = no such gang.
     last: GangKey | None = None
 
-    def hold(self, app: ApplicationId, key: GangKey) -> None:
+    def note_reserving(self, app: ApplicationId, key: GangKey) -> None:
         """Records that the incomplete gang has reservations."""
         self.holding[app] = key
         if self.last is None or key > self.last:

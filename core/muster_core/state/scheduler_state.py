@@ -130,15 +130,15 @@ _NUMBER_BITS: Final = 40
 
 @dataclass(slots=True, eq=False)
 class ResourceManager:
-    """One resource manager. `fence_up`: it is registering again and has not sent its complete state yet."""
+    """One resource manager. `is_recovering`: it is registering again and has not sent its complete state yet."""
 
     id: RmId
     configuration: Configuration
     state: ManagerState = ManagerState.INIT
-    fence_up: bool = False
+    is_recovering: bool = False
     generation: int = 0
-    #: Clocks that rang while the fence was up.
-    overdue: list[Timer] = field(default_factory=list)
+    #: Timers that fired while it was recovering.
+    deferred_timers: list[Timer] = field(default_factory=list)
     #: Open predicate callbacks, shared by its partitions.
     pending_callbacks: PendingCallbacks = field(default_factory=PendingCallbacks)
 

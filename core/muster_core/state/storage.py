@@ -55,7 +55,17 @@ def meets(volume: Volume, demand: ClaimDemand) -> bool:
 class VolumePool:
     """The free volumes that meet one demand. `groups`: (capacity, name) by node affinity, smallest first."""
 
-    __slots__ = ("_changes", "_covers", "_epoch", "_members", "_near", "_near_epoch", "_unsorted", "_wide", "groups")
+    __slots__ = (
+        "_changes",
+        "_covers",
+        "_epoch",
+        "_members",
+        "_reachable",
+        "_reachable_epoch",
+        "_unsorted",
+        "_wide",
+        "groups",
+    )
 
     def __init__(self) -> None:
         self.groups: dict[Affinity, list[tuple[int, str]]] = {}
@@ -66,10 +76,10 @@ class VolumePool:
         #: Volumes that were added (1) or removed (-1) since the columns were computed.
         self._changes: list[tuple[int, Affinity, int]] = []
         #: Groups by the rows that can access them, groups that many rows can access, and new groups. Some may be empty.
-        self._near: dict[int, dict[Affinity, None]] = {}
+        self._reachable: dict[int, dict[Affinity, None]] = {}
         self._wide: dict[Affinity, None] = {}
         self._unsorted: list[Affinity] = []
-        self._near_epoch = -1
+        self._reachable_epoch = -1
 
     def put(self, name: str, volume: Volume | None) -> None:
         """Adds or updates the volume; None = removes it."""
@@ -111,23 +121,23 @@ class VolumePool:
                     np.add(known, enough, out=known, where=reach(affinity))
         return known
 
-    def near(self, row: int, epoch: int, reach: Reach) -> list[Affinity]:
+    def reachable(self, row: int, epoch: int, reach: Reach) -> list[Affinity]:
         """Returns the groups that the row can access."""
-        if epoch != self._near_epoch:
-            self._near.clear()
+        if epoch != self._reachable_epoch:
+            self._reachable.clear()
             self._wide.clear()
             self._unsorted = list(self.groups)
-            self._near_epoch = epoch
+            self._reachable_epoch = epoch
         for affinity in self._unsorted:
             rows = np.flatnonzero(reach(affinity))
             if len(rows) > _MANY:
                 self._wide[affinity] = None
                 continue
             for reached in rows.tolist():
-                self._near.setdefault(reached, {})[affinity] = None
+                self._reachable.setdefault(reached, {})[affinity] = None
         self._unsorted.clear()
         wide = (affinity for affinity in self._wide if reach(affinity)[row])
-        return [affinity for affinity in (*self._near.get(row, {}), *wide) if affinity in self.groups]
+        return [affinity for affinity in (*self._reachable.get(row, {}), *wide) if affinity in self.groups]
 
     def of_size(self, affinity: Affinity, size: int) -> Iterator[tuple[int, str]]:
         """Yields the volumes of a group with at least this size, smallest first."""

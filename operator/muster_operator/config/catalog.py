@@ -369,7 +369,7 @@ ADMISSION: Final = (
 
 LEVELS: Final = "log.<subsystem>.level"
 
-TELLING: Final = (
+OBSERVABILITY: Final = (
     _at_once(
         keys.SETTING_EVENT_TRACKING,
         "true",
@@ -403,7 +403,7 @@ CATALOGUE: Final[Mapping[str, tuple[Setting, ...]]] = MappingProxyType(
         "Gangs and timeouts": TIMEOUTS,
         "Operator": OPERATOR,
         "Admission": ADMISSION,
-        "Events, health and logs": TELLING,
+        "Events, health and logs": OBSERVABILITY,
     }
 )
 

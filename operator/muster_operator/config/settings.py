@@ -145,7 +145,8 @@ def parse(entries: Mapping[str, str], policy_group: str | None = None) -> Config
         cluster_id=_read(entries, CLUSTER_ID, "mycluster", _word),
         policy_group=policy_group,
         queues=entries.get(f"{policy_group}.yaml", ""),
-        extra={key: value for key, value in entries.items() if not key.endswith(".yaml")} | {keys.EXTRA_FENCE: "true"},
+        extra={key: value for key, value in entries.items() if not key.endswith(".yaml")}
+        | {keys.EXTRA_BARRIER: "true"},
         limits=_limits(entries),
         log_levels=_log_levels(entries),
         hot_refresh=_read(entries, HOT_REFRESH, True, _boolean),

@@ -184,7 +184,7 @@ def namespace_seen(ledger: Ledger, out: Outcome, before: Namespace | None, found
     if is_changed and not found.problems:
         # Applications of one user with the same queue are in one leaf, so that one renewal per leaf is enough.
         one_per_queue = {(app.queue, app.user): app for app in own if app.state in _KNOWN_TO_THE_CORE}
-        out.news += [ApplicationSubmitted(renewal_spec(ledger, app)) for app in one_per_queue.values()]
+        out.requests += [ApplicationSubmitted(renewal_spec(ledger, app)) for app in one_per_queue.values()]
     for app in own:
         if app.state is AppState.NEW:
             submit(ledger, out, app)
@@ -224,7 +224,7 @@ def submit(ledger: Ledger, out: Outcome, app: Application) -> None:
         for problem in namespace.problems:
             note = messages.namespace_of_application_ignored(namespace.name, problem)
             reporting.post(out, app.originator.ref, note)
-    out.news.append(ApplicationSubmitted(application_spec(ledger, app)))
+    out.requests.append(ApplicationSubmitted(application_spec(ledger, app)))
 
 
 def attach(ledger: Ledger, app: Application, pod: Pod) -> Task:
@@ -506,7 +506,7 @@ def give_up_gang(ledger: Ledger, out: Outcome, app: Application, now: float, pro
     reporting.post(out, app.originator.ref, messages.placeholders_impossible(problem))
     app.is_our_end = True
     if app.gang.style == keys.STYLE_HARD:
-        out.news.append(ApplicationSubmitted(given_up_spec(ledger, app, problem)))
+        out.requests.append(ApplicationSubmitted(given_up_spec(ledger, app, problem)))
         fail(ledger, out, app, now, messages.application_failed(problem))
         return
     mark_resumed(ledger, out, app)
@@ -523,7 +523,7 @@ def kill(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
     for task in app.placeholders.values():
         if task.asked and not task.held:
             task.asked = False
-            out.news.append(AskReleased(task.app, task.uid))
+            out.requests.append(AskReleased(task.app, task.uid))
     placeholders.kill_all(ledger, out, app, now, problems.application_ended())
     settle(ledger, out, app, now)
 
@@ -569,7 +569,7 @@ def settle(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
             step(app, AppEvent.FAILED)
             if app.is_our_end and not app.is_over:
                 _count_bound_on_nodes(ledger, out, app)
-                out.news.append(ApplicationRemoved(app.id))
+                out.requests.append(ApplicationRemoved(app.id))
             app.is_over, app.is_our_end = True, False
             settle(ledger, out, app, now)
         case AppState.FAILED | AppState.REJECTED if not app.members:
@@ -589,7 +589,7 @@ def _count_bound_on_nodes(ledger: Ledger, out: Outcome, app: Application) -> Non
 def _forget(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
     """Removes the application. Remaining members create a new application with the same ID."""
     if app.is_our_end:
-        out.news.append(ApplicationRemoved(app.id))
+        out.requests.append(ApplicationRemoved(app.id))
     rejections.rejection_over(ledger, app)
     ledger.applications.pop(app.id, None)
     ledger.unsatisfiable.discard(app.id)
@@ -651,12 +651,12 @@ def _change_originator(ledger: Ledger, out: Outcome, app: Application, old: PodU
 
     Placeholders of the previous originator are deleted with it and created again for the new one.
     """
-    successor = oldest(app)
-    if successor is None:  # the application runs and ends with its remaining pods
+    next_originator = oldest(app)
+    if next_originator is None:  # the application runs and ends with its remaining pods
         settle(ledger, out, app, now)
         return
     was_resumed = old in ledger.resumed or app.originator.membership.resumed
-    app.originator = successor
+    app.originator = next_originator
     if was_resumed:
         mark_resumed(ledger, out, app)
     if app.state is AppState.RESERVING:

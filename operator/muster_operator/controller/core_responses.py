@@ -280,7 +280,7 @@ def _ask_cancelled(ledger: Ledger, out: Outcome, order: AskCancelled, key: PodUi
     task.shortage = None
     if task.state is TaskState.SCHEDULING:
         tasks.step(task, TaskEvent.ROLL_BACK)
-    out.news.append(AskReleased(order.app, key, order.termination))
+    out.requests.append(AskReleased(order.app, key, order.termination))
     applications.ask_answered(ledger, out, task, now)
 
 
@@ -295,7 +295,7 @@ def _released(ledger: Ledger, out: Outcome, order: Released, key: PodUid, now: f
         return  # already released; a confirmation now would apply to the next allocation with the same key
     if task is None or not task.held:
         rejections.slot_taken(ledger, key)
-        out.news.append(AllocationReleased(order.app, key, order.termination, order.allocation_id))
+        out.requests.append(AllocationReleased(order.app, key, order.termination, order.allocation_id))
         if task is not None and task.state is TaskState.BOUND and task.pod.membership.placeholder:
             tasks.kill(ledger, out, task, now, _reason(order))  # its node is gone, and the allocation with it
         return
@@ -332,7 +332,7 @@ def _allocated(ledger: Ledger, out: Outcome, response: Allocated, now: float) ->
     if task is None or task.state not in {TaskState.SCHEDULING, TaskState.REJECTED}:
         reason = "the pod no longer needs a node"
         stopped = TerminationType.STOPPED_BY_RM
-        out.news.append(AllocationReleased(response.app, response.key, stopped, response.allocation_id, reason))
+        out.requests.append(AllocationReleased(response.app, response.key, stopped, response.allocation_id, reason))
         return
     task.allocation_id = response.allocation_id
     _place(ledger, out, task, response, now)

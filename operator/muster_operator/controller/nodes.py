@@ -67,12 +67,12 @@ def node_seen(ledger: Ledger, out: Outcome, old: Node | None, node: Node) -> Non
     if old is None:
         ledger.unacknowledged_nodes[node.name] = ledger.unacknowledged_nodes.get(node.name, 0) + 1
         pods_on_node = tuple(_waiting_allocations(ledger, node.name))
-        out.news.append(NodeCreated(as_reported(ledger, node), not node.schedulable, pods_on_node))
+        out.requests.append(NodeCreated(as_reported(ledger, node), not node.schedulable, pods_on_node))
         return
     if old.capacity != node.capacity or old.attributes != node.attributes:
-        out.news.append(NodeUpdated(as_reported(ledger, node)))
+        out.requests.append(NodeUpdated(as_reported(ledger, node)))
     if old.schedulable != node.schedulable:
-        out.news.append(NodeOpened(node.name) if node.schedulable else NodeDrained(node.name))
+        out.requests.append(NodeOpened(node.name) if node.schedulable else NodeDrained(node.name))
 
 
 def _waiting_allocations(ledger: Ledger, name: NodeName) -> Iterator[AllocationSpec]:
@@ -97,7 +97,7 @@ def accepted(ledger: Ledger, out: Outcome, name: NodeName) -> None:
         return
     note = messages.node_accepted(name) if node.schedulable else messages.cordoned_node_accepted(name)
     reporting.post_node(out, name, node.uid, note)
-    out.news += (AllocationReported(spec) for spec in _waiting_allocations(ledger, name))
+    out.requests += (AllocationReported(spec) for spec in _waiting_allocations(ledger, name))
 
 
 def rejected(ledger: Ledger, out: Outcome, name: NodeName, reason: str) -> None:
@@ -121,7 +121,7 @@ def node_gone(ledger: Ledger, out: Outcome, name: NodeName, now: float) -> None:
     Its pods are kept in case the node returns. Placeholders are deleted, so that a gang that still reserves gets new
     ones before the pod garbage collector runs.
     """
-    out.news.append(NodeDecommissioned(name))
+    out.requests.append(NodeDecommissioned(name))
     rejections.node_gone(ledger, name)
     for uid in ledger.tasks_by_node.on(name):
         task = ledger.tasks[uid]

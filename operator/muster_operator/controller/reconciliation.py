@@ -110,7 +110,7 @@ class Comparison:
     """
 
     ledger: Ledger
-    touched: Container[str]
+    recent_names: Container[str]
     now: float
     #: Differences that were repaired in this session and returned. They are counted and not repaired again.
     before: Container[Difference] = frozenset()
@@ -126,19 +126,19 @@ class Comparison:
 
     def add(self, more: Outcome) -> None:
         """Adds requests and commands to the outcome."""
-        self.out.news += more.news
+        self.out.requests += more.requests
         self.out.commands += more.commands
 
 
 def compare(
     ledger: Ledger,
     inventory: Inventory,
-    touched: Container[str],
+    recent_names: Container[str],
     now: float,
     before: Container[Difference] = frozenset(),
 ) -> Comparison:
     """Compares one part of the core's inventory: applications or nodes."""
-    comparison = Comparison(ledger, touched, now, before)
+    comparison = Comparison(ledger, recent_names, now, before)
     if inventory.part is Part.APPLICATIONS:
         _applications(comparison, inventory)
     else:
@@ -153,16 +153,16 @@ def _applications(comparison: Comparison, inventory: Inventory) -> None:
     ours = comparison.ledger.applications
     asked, held = _expected(comparison.ledger, inventory)
     for found in inventory.applications:
-        if found.app in comparison.touched:
+        if found.app in comparison.recent_names:
             continue
         if found.app in ours:
             _application(comparison, found, asked[found.app], held[found.app])
         elif comparison.note("application left over", found.app):
-            comparison.out.news.append(ApplicationRemoved(found.app))
+            comparison.out.requests.append(ApplicationRemoved(found.app))
     there = {found.app for found in inventory.applications}
     for app in sorted((asked.keys() | held.keys()) - there):
         keys = [key for key in (*asked[app], *held[app]) if _is_settled(comparison, key, held[app].get(key))]
-        if keys and app not in comparison.touched and comparison.note("application missing", app):
+        if keys and app not in comparison.recent_names and comparison.note("application missing", app):
             comparison.unsound = f"the core has no application {app}"
 
 
@@ -198,10 +198,10 @@ def _application(
             _held_in_core(comparison, found.app, each, held.get(key))
     for key in sorted(found.asks - asked):
         if key not in held and _is_settled(comparison, key) and comparison.note("ask left over", key):
-            comparison.out.news.append(AskReleased(found.app, key))
+            comparison.out.requests.append(AskReleased(found.app, key))
     for key in sorted(asked - found.asks):
         if _is_settled(comparison, key, *_nodes_of(in_core, key)) and comparison.note("ask missing", key):
-            comparison.out.news.append(AskSubmitted(ask_of(comparison.ledger, comparison.ledger.tasks[key])))
+            comparison.out.requests.append(AskSubmitted(ask_of(comparison.ledger, comparison.ledger.tasks[key])))
     for key in sorted(held.keys() - in_core.keys()):
         if _is_settled(comparison, key, held[key]) and comparison.note("allocation missing", key):
             _resend(comparison, key)
@@ -213,7 +213,7 @@ def _nodes_of(in_core: dict[PodUid, HeldInCore], key: PodUid) -> list[NodeName]:
 
 def _is_settled(comparison: Comparison, *names: str | None) -> bool:
     """Whether no recent message mentions one of the names: a key and its nodes."""
-    return not any(name in comparison.touched for name in names if name is not None)
+    return not any(name in comparison.recent_names for name in names if name is not None)
 
 
 def _held_in_core(comparison: Comparison, app: AppId, each: HeldInCore, node: NodeName | None) -> None:
@@ -233,7 +233,7 @@ def _held_in_core(comparison: Comparison, app: AppId, each: HeldInCore, node: No
     what = "allocation left over" if node is None else "allocation elsewhere"
     if comparison.note(what, each.key):
         termination = each.releasing or TerminationType.STOPPED_BY_RM
-        comparison.out.news.append(AllocationReleased(app, each.key, termination, each.allocation_id))
+        comparison.out.requests.append(AllocationReleased(app, each.key, termination, each.allocation_id))
         if node is not None:
             _resend(comparison, each.key)
 
@@ -247,7 +247,7 @@ def _resend(comparison: Comparison, key: PodUid) -> None:
     task = comparison.ledger.tasks.get(key)
     if task is not None:
         if task.node is not None:
-            comparison.out.news.append(AllocationReported(allocation_of(comparison.ledger, task, task.node)))
+            comparison.out.requests.append(AllocationReported(allocation_of(comparison.ledger, task, task.node)))
     else:
         rejections.slot_taken(comparison.ledger, key)  # a slot without a pod: its replacement is scheduled normally
 
@@ -259,19 +259,19 @@ def _nodes(comparison: Comparison, inventory: Inventory) -> None:
     ledger = comparison.ledger
     foreign = _foreign_by_node(ledger, inventory)
     for found in inventory.nodes:
-        if found.name in comparison.touched:
+        if found.name in comparison.recent_names:
             continue
         node = ledger.nodes.get(found.name)
         if node is None:
             if comparison.note("node left over", found.name):
-                comparison.out.news.append(NodeDecommissioned(found.name))
+                comparison.out.requests.append(NodeDecommissioned(found.name))
             continue
         if node.schedulable is not found.schedulable and comparison.note("node closed or open", found.name):
-            comparison.out.news.append(NodeOpened(node.name) if node.schedulable else NodeDrained(node.name))
+            comparison.out.requests.append(NodeOpened(node.name) if node.schedulable else NodeDrained(node.name))
         _foreign(comparison, found, foreign[found.name])
     there = {found.name for found in inventory.nodes}
     for name in sorted(name for name in ledger.nodes if inventory.covers(name) and name not in there):
-        if name not in comparison.touched and comparison.note("node missing", name):
+        if name not in comparison.recent_names and comparison.note("node missing", name):
             comparison.unsound = f"the core has no node {name}"
 
 
@@ -288,7 +288,7 @@ def _foreign_by_node(ledger: Ledger, inventory: Inventory) -> dict[NodeName, dic
 def _foreign(comparison: Comparison, found: NodeInCore, ours: dict[PodUid, ForeignAllocation]) -> None:
     for key in sorted(found.foreign - ours.keys()):
         if _is_settled(comparison, key) and comparison.note("foreign left over", key):
-            comparison.out.news.append(AllocationReleased(None, key))
+            comparison.out.requests.append(AllocationReleased(None, key))
     for key in sorted(ours.keys() - found.foreign):
         if _is_settled(comparison, key) and comparison.note("foreign missing", key):
-            comparison.out.news.append(AllocationReported(tasks.as_reported(ours[key], found.name)))
+            comparison.out.requests.append(AllocationReported(tasks.as_reported(ours[key], found.name)))

@@ -45,7 +45,7 @@ from muster_operator.model.pods import Placement, Pod
 from muster_operator.model.states import AppState
 
 #: Pods that are processed before other tasks can run: about 10 ms.
-TURN: Final = 500
+SLICE: Final = 500
 
 #: Pods that are only inspected before other tasks can run: about 5 ms.
 INSPECTED_PODS: Final = 10_000
@@ -66,8 +66,8 @@ def begin(ledger: Ledger, now: float) -> Iterator[Outcome]:
     pause(ledger)
     _clear(ledger)
     ledger.phase = Phase.RECOVERING
-    for reported in volume_binding.all_objects(ledger, TURN):
-        yield Outcome(news=reported)
+    for reported in volume_binding.all_objects(ledger, SLICE):
+        yield Outcome(requests=reported)
     ended = controller_placeholders.completed_by_application(ledger)
     out, done = Outcome(), 0
     for group in _by_application(ledger):
@@ -85,7 +85,7 @@ def begin(ledger: Ledger, now: float) -> Iterator[Outcome]:
         if (app := ledger.applications.get(app_id)) is not None:
             _submit(ledger, out, app)
         done += len(members) + len(placeholders)
-        if done >= TURN:
+        if done >= SLICE:
             yield out
             out, done = Outcome(), 0
     yield out
@@ -153,18 +153,18 @@ def _isolated(
     ledger: Ledger, out: Outcome, pod: Pod, now: float, work: Callable[[Ledger, Outcome, Pod, float], None]
 ) -> None:
     """Calls ``work`` for a pod. If it fails, the pod is removed and the requests and commands are dropped."""
-    news, commands = len(out.news), len(out.commands)
+    requests, commands = len(out.requests), len(out.commands)
     error = isolation.attempt(work, ledger, out, pod, now)
     if error is not None:
-        del out.news[news:], out.commands[commands:]
+        del out.requests[requests:], out.commands[commands:]
         isolation.leave_out(ledger, out, pod, error)
 
 
 def _submit(ledger: Ledger, out: Outcome, app: Application) -> None:
-    news, commands = len(out.news), len(out.commands)
+    requests, commands = len(out.requests), len(out.commands)
     error = isolation.attempt(applications.submit, ledger, out, app)
     if error is not None:
-        del out.news[news:], out.commands[commands:]
+        del out.requests[requests:], out.commands[commands:]
         isolation.leave_out_application(ledger, out, app, error)
 
 
@@ -226,9 +226,9 @@ def report_nodes(ledger: Ledger, now: float) -> Iterator[Outcome]:
             reporting.post_node(out, node.name, node.uid, messages.node_left_out())
             ledger.awaiting_node[node.name] = set(uids)
         else:
-            out.news.append(NodeCreated(reported, drained=True, existing=tuple(existing_specs)))
+            out.requests.append(NodeCreated(reported, drained=True, existing=tuple(existing_specs)))
         done += 1 + len(existing_specs)
-        if done >= TURN:
+        if done >= SLICE:
             yield out
             out, done = Outcome(), 0
     for name, uids in on_node.items():
@@ -266,11 +266,11 @@ def submit_asks(ledger: Ledger, now: float) -> Iterator[Outcome]:
                 # Requests from before the failure are kept: each of them matches a change of the state.
                 out.failures.append(Failure("Application", app.id, error))
         done += 1 + len(app.members)
-        if done >= TURN:
+        if done >= SLICE:
             yield Outcome()
             done = 0
     places = {app_id: place for place, app_id in enumerate(ledger.applications)}
-    out.news.sort(key=lambda item: _creation(ledger, places, item))
+    out.requests.sort(key=lambda item: _creation(ledger, places, item))
     yield out
 
 
@@ -284,7 +284,7 @@ def _creation(ledger: Ledger, places: Mapping[AppId, int], item: CoreRequest) ->
 
 def open_nodes(ledger: Ledger, now: float) -> Outcome:
     """The core has answered the barrier: opens the nodes and handles the events that arrived in the meantime."""
-    out = Outcome(news=[NodeOpened(node.name) for node in ledger.nodes.values() if node.schedulable])
+    out = Outcome(requests=[NodeOpened(node.name) for node in ledger.nodes.values() if node.schedulable])
     ledger.phase = Phase.LIVE
     for app in list(ledger.applications.values()):
         if app.state is AppState.ACCEPTED:  # it was accepted after the nodes or the requests had been sent

@@ -71,7 +71,7 @@ def keep_place(ledger: Ledger, out: Outcome, task: Task, now: float) -> bool:
     ledger.places[key] = KeptSlot(task.app, group, node, place, until)
     ledger.places_of.setdefault(task.app, {}).setdefault(group, set()).add(key)
     set_timer(ledger, Deadline(until, TimerKind.PLACE, key))
-    out.news.append(AllocationReported(place))
+    out.requests.append(AllocationReported(place))
     return True
 
 
@@ -157,7 +157,7 @@ def give_up(ledger: Ledger, out: Outcome, key: PodUid, now: float) -> None:
     place = ledger.places.get(key)
     if place is not None and place.until <= now:
         slot_taken(ledger, key)
-        out.news.append(AllocationReleased(place.app, key, message="the reserved slot was not used in time"))
+        out.requests.append(AllocationReleased(place.app, key, message="the reserved slot was not used in time"))
 
 
 #: Seconds until a failed write is sent again.

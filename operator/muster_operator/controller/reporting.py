@@ -417,7 +417,7 @@ def _originator_condition(app: Application) -> Condition:
 EVENT_TTL_S: Final = 3600.0
 
 #: Maximum number of remembered event messages per pod.
-_REMEMBERED: Final = 8
+_CACHED_MESSAGES: Final = 8
 _NUMBER: Final = re.compile(r"\d+(?:m|[KMGTP]i)?\b|\d+")
 
 
@@ -454,7 +454,7 @@ def _is_unposted(task: Task, message: str, now: float) -> bool:
     posted = {message_text: at for message_text, at in (*task.posted, *before) if now < at + EVENT_TTL_S}
     if text in posted:
         return False
-    task.posted = (*posted.items(), (text, now))[-_REMEMBERED:]
+    task.posted = (*posted.items(), (text, now))[-_CACHED_MESSAGES:]
     return True
 
 

@@ -307,7 +307,7 @@ def submit(ledger: Ledger, out: Outcome, task: Task, now: float) -> None:
     task.shortage = None
     if task.waits_since is None:
         task.waits_since = now
-    out.news.append(AskSubmitted(ask_of(ledger, task)))
+    out.requests.append(AskSubmitted(ask_of(ledger, task)))
 
 
 def count_used_slot(ledger: Ledger, task: Task, number: int) -> None:
@@ -360,7 +360,7 @@ def adopt_bound(ledger: Ledger, out: Outcome, task: Task, node: NodeName) -> Non
     was_asked, why = task.asked, problems.bound_by_another_client()
     release_from_core(out, task, TerminationType.STOPPED_BY_RM, why)
     if was_asked:
-        out.news.append(AllocationReleased(task.app, task.uid, TerminationType.STOPPED_BY_RM, message=why))
+        out.requests.append(AllocationReleased(task.app, task.uid, TerminationType.STOPPED_BY_RM, message=why))
     ledger.tasks_by_node.remove(task.uid, task.node)
     ledger.tasks_by_node.add(task.uid, node)
     count_node(ledger, task, int(task.node is None))
@@ -397,23 +397,23 @@ def report_bound(ledger: Ledger, out: Outcome, task: Task) -> None:
         return
     task.held = True
     state.recount(task)
-    out.news.append(AllocationReported(allocation_of(ledger, task, task.node)))
+    out.requests.append(AllocationReported(allocation_of(ledger, task, task.node)))
 
 
 def resend(ledger: Ledger, out: Outcome, task: Task) -> None:
     """Sends the request or allocation again because the pod has changed. The core replaces the earlier one."""
     if task.state is TaskState.SCHEDULING and task.asked:
-        out.news.append(AskSubmitted(ask_of(ledger, task)))
+        out.requests.append(AskSubmitted(ask_of(ledger, task)))
     elif task.held and task.node is not None:
-        out.news.append(AllocationReported(allocation_of(ledger, task, task.node)))
+        out.requests.append(AllocationReported(allocation_of(ledger, task, task.node)))
 
 
 def release_from_core(out: Outcome, task: Task, termination: TerminationType, message: str = "") -> None:
     """Releases the request or allocation that the core has of the task."""
     if task.held:
-        out.news.append(AllocationReleased(task.app, task.uid, termination, task.allocation_id, message))
+        out.requests.append(AllocationReleased(task.app, task.uid, termination, task.allocation_id, message))
     if task.asked:
-        out.news.append(AskReleased(task.app, task.uid, termination, message))
+        out.requests.append(AskReleased(task.app, task.uid, termination, message))
     task.held = task.asked = False
     state.recount(task)
 
@@ -444,7 +444,7 @@ def roll_back(ledger: Ledger, out: Outcome, task: Task, now: float, message: str
     await_no_node(ledger, task.uid, task.node)
     ledger.tasks_by_node.remove(task.uid, task.node)
     task.node, task.asked, task.allocation_id = None, True, NO_ALLOCATION_ID
-    out.news.append(AskSubmitted(ask_of(ledger, task)))
+    out.requests.append(AskSubmitted(ask_of(ledger, task)))
 
 
 def order_delete(
@@ -517,13 +517,13 @@ def report_foreign(ledger: Ledger, out: Outcome, pod_on_node: ForeignAllocation)
         return
     if pod_on_node.reported and pod_on_node.reported_pod is not None and pod_on_node.reported_pod.node != node:
         pod_on_node.reported = False
-        out.news.append(AllocationReleased(None, pod_on_node.pod.ref.uid))
+        out.requests.append(AllocationReleased(None, pod_on_node.pod.ref.uid))
     if node is None or is_reported(pod_on_node):
         return
     if not is_taken(ledger, node):
         await_node(ledger, pod_on_node.pod.ref.uid, node)
         return
-    out.news.append(AllocationReported(as_reported(pod_on_node, node)))
+    out.requests.append(AllocationReported(as_reported(pod_on_node, node)))
 
 
 def as_reported(pod_on_node: ForeignAllocation, node: NodeName) -> AllocationSpec:
@@ -544,7 +544,7 @@ def release_foreign(ledger: Ledger, out: Outcome, pod_on_node: ForeignAllocation
     """Releases a foreign allocation, because the pod is gone or has ended."""
     uid = pod_on_node.pod.ref.uid
     if pod_on_node.reported:
-        out.news.append(AllocationReleased(None, uid))
+        out.requests.append(AllocationReleased(None, uid))
     else:
         await_no_node(ledger, uid, pod_on_node.pod.node)
 

@@ -112,7 +112,7 @@ def _end_avoidance(ledger: Ledger, out: Outcome, uid: PodUid) -> None:
         return
     task.avoid = task.avoid[1:]
     if task.state is TaskState.SCHEDULING and task.asked:
-        out.news.append(AskSubmitted(ask_of(ledger, task)))
+        out.requests.append(AskSubmitted(ask_of(ledger, task)))
 
 
 def _check_creations(ledger: Ledger, out: Outcome, app_id: AppId, now: float) -> None:

@@ -234,7 +234,7 @@ def object_seen(ledger: Ledger, out: Outcome, found: ClusterObject) -> None:
     known = ledger.objects.get((found.kind, found.name))
     record_object(ledger, found)
     if known != found and (known is not None or not found.gone):
-        out.news.append(ClusterObjectReported(found))
+        out.requests.append(ClusterObjectReported(found))
 
 
 def all_objects(ledger: Ledger, at_once: int) -> Iterator[list[CoreRequest]]:
@@ -309,7 +309,7 @@ def storage_seen(ledger: Ledger, out: Outcome, fact: StorageEvent, now: float) -
     record_storage(ledger, fact)
     for node in nodes:
         if (after := as_reported(ledger, node)) != before[node.name]:
-            out.news.append(NodeUpdated(after))
+            out.requests.append(NodeUpdated(after))
     for name in _affected_names(fact):
         storage_changed(ledger, out, name, now)
 

@@ -17,8 +17,8 @@ from muster_operator.kube.kopf_modules import api, errors, kopf, orchestration, 
 from muster_operator.kube.session import KubeSession
 from muster_operator.kube.watch import (
     BACKOFF_S,
+    EVENTS_PER_PASS,
     FAILURES,
-    TURN,
     Topic,
     WatchListener,
     WatchStream,
@@ -194,7 +194,7 @@ async def _compare(session: KubeSession, inbox: Inbox, plural: str) -> None:
                 for item in page.items:
                     await inbox.watched(plural, None, decode(item))
                     count += 1
-                    if not count % TURN:
+                    if not count % EVENTS_PER_PASS:
                         await asyncio.sleep(0)
     except ApiRefused as refused:
         if refused.status != _NOT_SERVED:

@@ -64,7 +64,7 @@ from muster_operator.translate.values import Raw, mapping, strings, text
 log = structlog.get_logger("muster.kube")
 
 #: Number of remembered event series. If there are more, the least recently used one is forgotten and starts again.
-REMEMBERED: Final = 4096
+MAX_SERIES: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class Series:
         self._known: OrderedDict[tuple[str, str, str], Known] = OrderedDict()
         self._number = 0
 
-    def turn(self, command: PostEvent) -> Known | None:
+    def increment(self, command: PostEvent) -> Known | None:
         """Increments and returns the event of a series. Returns None if it has to be created."""
         known = self._known.get(_key(command)) if command.series else None
         if known is None:
@@ -99,7 +99,7 @@ class Series:
         name = f"{command.name[:200]}.{int(now.timestamp() * 1e6):x}{os.getpid():x}{self._number:x}"
         if command.series:
             self._known[_key(command)] = Known(name, 1)
-            if len(self._known) > REMEMBERED:
+            if len(self._known) > MAX_SERIES:
                 self._known.popitem(last=False)
         return name
 
@@ -392,7 +392,7 @@ class Attempts:
 class Kube:
     """Executes commands for all writers.
 
-    `throttle`: kinds of writes that the API server has throttled. `recall` cancels further attempts of binds.
+    `throttle`: kinds of writes that the API server has throttled. `cancellation` cancels further attempts of binds.
     """
 
     def __init__(
@@ -410,7 +410,7 @@ class Kube:
         self._attempts = attempts
         self._series = Series()
         self.throttle = Throttle(attempts.throttled)
-        self.recall = Cancellation()
+        self.cancellation = Cancellation()
 
     async def execute(self, command: Command) -> None:
         """Executes the command and passes its result to the handler."""
@@ -456,7 +456,7 @@ class Kube:
 
     async def _bind(self, command: BindPod) -> Result:
         """Binds the pod. If it is unknown whether the bind succeeded, reads the pod."""
-        reply, token = NO_REPLY, self.recall.token()
+        reply, token = NO_REPLY, self.cancellation.token()
         for attempt in range(1, self._policies.bind.attempts + 1):
             reply = await self._once(bind(command), WritePriority.BIND)
             if reply.ok:
@@ -528,7 +528,7 @@ class Kube:
     async def _post_event(self, command: PostEvent) -> Result:
         """Posts an event or updates its series. If the API server has expired the series, a new one starts."""
         now = datetime.fromtimestamp(command.at, tz=UTC) if command.at else datetime.now(tz=UTC)
-        known = self._series.turn(command)
+        known = self._series.increment(command)
         if known is not None:
             reply = await self._with_retries(
                 command, series(command, known.name, known.count, now), self._policies.event

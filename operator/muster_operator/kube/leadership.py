@@ -62,7 +62,7 @@ class Candidacy:
         return self.namespace, self.name
 
 
-class Leading(Protocol):
+class LeaderElection(Protocol):
     """Interface of leader election. `begun` is set when this replica becomes leader, and stays set."""
 
     begun: asyncio.Event
@@ -162,14 +162,14 @@ class Leadership:
         """
         while True:
             try:
-                await self.turn()
+                await self.acquire_or_renew()
             except (ApiRefused, Unreachable) as error:
                 self._report(str(error))
             else:
                 self._report("")
             await asyncio.sleep(self._pause_s())
 
-    async def turn(self) -> None:
+    async def acquire_or_renew(self) -> None:
         """Reads the Lease unless it is known, then acquires or renews it if it is free or held by this replica.
 
         Raises:

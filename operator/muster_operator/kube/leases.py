@@ -178,7 +178,7 @@ class Store:
 
     async def _send(self, method: str, path: str, raw: bytes = b"") -> Reply:
         where = f"/apis/coordination.k8s.io/v1/namespaces/{self._namespace}/leases{path}"
-        return await self._session.send(Request(method, where, raw, is_fenced=False, within_s=self._within_s))
+        return await self._session.send(Request(method, where, raw, needs_leadership=False, within_s=self._within_s))
 
 
 def _read(reply: Reply) -> Lease:

@@ -357,7 +357,7 @@ STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 class Request(Struct, frozen=True, gc=False):
     """A request. `path` starts with a slash and includes the query; `body` is JSON.
 
-    `is_fenced`: only the leader may send it, which is true of nearly all writes. `within_s`: a shorter timeout.
+    `needs_leadership`: only the leader may send it, which is true of nearly all writes. `within_s`: a shorter timeout.
     `resource`: the resource in metrics, empty = taken from the path. `most_bytes`: maximum size of a GET's answer.
     """
 
@@ -365,7 +365,7 @@ class Request(Struct, frozen=True, gc=False):
     path: str
     body: bytes = b""
     content_type: str = JSON
-    is_fenced: bool = True
+    needs_leadership: bool = True
     within_s: float | None = None
     resource: str = ""
     most_bytes: int | None = None
@@ -443,10 +443,10 @@ class GuardedWrite:
     timeout, would cost 5 us.
     """
 
-    __slots__ = ("_cancelling", "_fence", "_task", "_what", "end", "late_at", "within_s")
+    __slots__ = ("_cancelling", "_guard", "_task", "_what", "end", "late_at", "within_s")
 
-    def __init__(self, fence: LeadershipGuard, what: Named, within_s: float) -> None:
-        self._fence, self._what, self.within_s = fence, what, within_s
+    def __init__(self, guard: LeadershipGuard, what: Named, within_s: float) -> None:
+        self._guard, self._what, self.within_s = guard, what, within_s
         self.late_at = 0.0
         self.end: type[NotLeading | TimeoutError] | None = None
 
@@ -455,12 +455,12 @@ class GuardedWrite:
         if task is None:
             raise RuntimeError("a write belongs to a task")
         self._task, self._cancelling = task, task.cancelling()
-        self._fence.begin(self)
+        self._guard.begin(self)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._fence.end(self)
+        self._guard.end(self)
         if self.end is None or self._task.uncancel() > self._cancelling:
             return
         if isinstance(error, asyncio.CancelledError | TimeoutError):
@@ -566,13 +566,13 @@ class KubeSession:
     def __init__(
         self,
         credentials: Credentials,
-        fence: LeadershipGuard | None = None,
+        guard: LeadershipGuard | None = None,
         *,
         instance: str = "",
         measure: Measure = unmeasured,
         request_s: float = REQUEST_S,
     ) -> None:
-        self._credentials, self._fence, self._measure = credentials, fence, measure
+        self._credentials, self._guard, self._measure = credentials, guard, measure
         self._request_s = request_s
         self.clock = ServerClock()
         self._timeouts: dict[float, aiohttp.ClientTimeout] = {}
@@ -625,11 +625,11 @@ class KubeSession:
         within_s = min(self._request_s, request.within_s or self._request_s)
         began, status = time.perf_counter(), 0
         try:
-            if self._fence is None or not request.is_fenced or request.method == "GET":
+            if self._guard is None or not request.needs_leadership or request.method == "GET":
                 async with asyncio.timeout(within_s):
                     reply = await self._exchange(session, request, within_s)
             else:
-                with self._fence.passed(request, within_s):
+                with self._guard.passed(request, within_s):
                     reply = await self._exchange(session, request, within_s)
             status = reply.status
             return reply

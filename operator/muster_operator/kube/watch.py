@@ -302,7 +302,7 @@ GOOD_STREAM_S: Final = 5.0
 REFUSALS: Final = 3
 
 #: Events handled before other tasks can run, because lists arrive in large batches.
-TURN: Final = 100
+EVENTS_PER_PASS: Final = 100
 _GONE: Final = 410
 
 #: Statuses with which API servers reject streamed lists that they do not support.
@@ -369,7 +369,7 @@ FAILURES: Final = (
 )
 
 
-class _Pace:
+class _Pacing:
     """Limits a list in the background to half of the time, so that watch events are handled first."""
 
     def __init__(self, *, is_background: bool) -> None:
@@ -378,7 +378,7 @@ class _Pace:
     async def pause_if_due(self) -> None:
         """Call it after each object. Pauses if it is time."""
         self._count += 1
-        if self._is_background and not self._count % TURN:
+        if self._is_background and not self._count % EVENTS_PER_PASS:
             await asyncio.sleep(time.monotonic() - self._since)
             self._since = time.monotonic()
 
@@ -443,16 +443,16 @@ class WatchStream:
         """Lists all objects and returns the version of the list."""
         listener = self._topic.listener
         listener.list_begun(self._plural, is_reset=self._is_reset)
-        pace = _Pace(is_background=bool(not_older_than))
-        version = await self._streamed_list(not_older_than, pace) if self._streams_lists else ""
+        pacing = _Pacing(is_background=bool(not_older_than))
+        version = await self._streamed_list(not_older_than, pacing) if self._streams_lists else ""
         if not version:
             # Objects from an incomplete stream can be deleted in the state that the pages show.
             listener.list_begun(self._plural, is_reset=self._is_reset)
-            version = await self._paged_list(not_older_than, pace)
+            version = await self._paged_list(not_older_than, pacing)
         await listener.listed(self._plural, version)
         return version
 
-    async def _streamed_list(self, not_older_than: str, pace: _Pace) -> str:
+    async def _streamed_list(self, not_older_than: str, pacing: _Pacing) -> str:
         """Reads a streamed list and returns its version. Empty = the API server does not stream lists, or not now."""
         try:
             async with aclosing(self._lines(From(not_older_than, SILENT_LIST_S, is_list=True))) as stream:
@@ -461,7 +461,7 @@ class WatchStream:
                     kind, raw = event["type"], event["object"]
                     if kind != "BOOKMARK":
                         await self._listed(None if kind == "ADDED" else kind, raw)
-                        await pace.pause_if_due()
+                        await pacing.pause_if_due()
                     elif (raw["metadata"].get("annotations") or {}).get(_END_OF_LIST) == "true":
                         return str(raw["metadata"]["resourceVersion"])
         except (errors.APIError, Refused) as refused:
@@ -471,7 +471,7 @@ class WatchStream:
         log.info("streamed lists not supported, listing in pages", resource=self._plural)
         return ""
 
-    async def _paged_list(self, not_older_than: str, pace: _Pace) -> str:
+    async def _paged_list(self, not_older_than: str, pacing: _Pacing) -> str:
         topic, version = self._topic, ""
         url = topic.resource.get_url(namespace=topic.namespace)
         async with aclosing(pages(topic.session, url, not_older_than)) as stream:
@@ -479,7 +479,7 @@ class WatchStream:
                 version = page.version
                 for item in page.items:
                     await self._listed(None, self._decode_object(item))
-                    await pace.pause_if_due()
+                    await pacing.pause_if_due()
         return version
 
     async def _watch(self) -> None:
@@ -508,7 +508,7 @@ class WatchStream:
             self._topic.listener.bookmark(self._plural)
         self._version, self._refusals = version, 0
         self._taken += 1
-        return not self._taken % TURN
+        return not self._taken % EVENTS_PER_PASS
 
     async def _lines(self, since: From) -> AsyncGenerator[bytes, None]:
         """Yields the lines of a watch one by one until it ends."""
@@ -544,7 +544,7 @@ class WatchStream:
     async def _listed(self, kind: str | None, raw: Any) -> None:
         """Passes an object of a list to the listener, and lets other tasks run from time to time."""
         await self._topic.listener.watched(self._plural, kind, raw)
-        self._handled = (self._handled + 1) % TURN
+        self._handled = (self._handled + 1) % EVENTS_PER_PASS
         if not self._handled:
             await asyncio.sleep(0)
 

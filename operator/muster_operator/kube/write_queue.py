@@ -148,30 +148,30 @@ class Cancellation:
     """Cancels all binds in progress. Shared by all writers."""
 
     def __init__(self) -> None:
-        self._recalled = asyncio.Event()
+        self._cancelled = asyncio.Event()
 
     def now(self) -> None:
         """Cancels all binds that are in progress. Later ones are not affected."""
-        self._recalled.set()
-        self._recalled = asyncio.Event()
+        self._cancelled.set()
+        self._cancelled = asyncio.Event()
 
     def token(self) -> CancellationToken:
         """Returns the token for a bind that starts now."""
-        return CancellationToken(self._recalled)
+        return CancellationToken(self._cancelled)
 
 
 class CancellationToken:
     """Cancellation of one bind."""
 
-    def __init__(self, recalled: asyncio.Event) -> None:
-        self._recalled = recalled
+    def __init__(self, cancelled: asyncio.Event) -> None:
+        self._cancelled = cancelled
 
     async def wait(self, pause_s: float) -> bool:
         """Waits before the next attempt. Returns False as soon as the bind is cancelled."""
         with suppress(TimeoutError):
             async with asyncio.timeout(pause_s):
-                await self._recalled.wait()
-        return not self._recalled.is_set()
+                await self._cancelled.wait()
+        return not self._cancelled.is_set()
 
 
 class Waiting(Protocol):
@@ -343,7 +343,7 @@ class Limits:
 
     A buffered event is about 1 KB. `qps`: maximum rate of writes per second (0 = unlimited). `burst`: writes that can
     exceed it after an idle time. Events are sent after `quiet_s` seconds without another write in flight, or when an
-    event has waited for `patience_s`.
+    event has waited for `max_event_delay_s`.
     """
 
     writers: int = 64
@@ -352,7 +352,7 @@ class Limits:
     qps: float = 0.0
     burst: int = 0
     quiet_s: float = 0.1
-    patience_s: float = 10.0
+    max_event_delay_s: float = 10.0
 
     def of(self, kind: WritePriority) -> int:
         """Maximum requests in flight of a kind."""
@@ -382,11 +382,11 @@ class Pool:  # long: queueing, execution and cancellation share the same queues
         limits: Limits | None = None,
         on_drop: Callable[[], None] = lambda: None,
         throttle: Throttle | None = None,
-        recall: Cancellation | None = None,
+        cancellation: Cancellation | None = None,
         may_decide: Callable[[], bool] = lambda: True,
     ) -> None:
         self._execute, self._limits, self._throttle = execute, limits or Limits(), throttle or Throttle()
-        self._recall, self._may_decide = recall or Cancellation(), may_decide
+        self._cancellation, self._may_decide = cancellation or Cancellation(), may_decide
         self._rate = _Rate(self._limits.qps, self._limits.burst)
         self._queues: dict[WritePriority, FairQueue[_Job]] = {kind: FairQueue() for kind in SHARES}
         self._by_key: dict[str, list[_Job]] = {}
@@ -412,9 +412,9 @@ class Pool:  # long: queueing, execution and cancellation share the same queues
         """Checks again which writes may start."""
         self._wake.set()
 
-    def recall_binds(self) -> None:
+    def cancel_binds(self) -> None:
         """Drops queued binds and creations without a result. Binds in flight end after their present attempt."""
-        self._recall.now()
+        self._cancellation.now()
         self._creations.clear()
         for key in list(self._by_key):
             self._drop(key, lambda job: is_of_session(job.command))
@@ -490,7 +490,7 @@ class Pool:  # long: queueing, execution and cancellation share the same queues
 
     async def _is_wanted_after(self, delay: float, job: _Job) -> bool:
         """Waits. Returns False if the command is a bind that was cancelled in the meantime."""
-        token = self._recall.token()
+        token = self._cancellation.token()
         await asyncio.sleep(delay)
         return await token.wait(0) or not is_of_session(job.command)
 
@@ -555,8 +555,8 @@ class Pool:  # long: queueing, execution and cancellation share the same queues
         idle_in_s = self._wrote + self._limits.quiet_s - time.monotonic()
         if are_alone and idle_in_s <= 0:
             return 0.0
-        patience_s = max(0.0, self._events.oldest() + self._limits.patience_s - time.time())
-        return min(patience_s, idle_in_s) if are_alone else patience_s
+        max_event_delay_s = max(0.0, self._events.oldest() + self._limits.max_event_delay_s - time.time())
+        return min(max_event_delay_s, idle_in_s) if are_alone else max_event_delay_s
 
     def _may_start(self, kind: WritePriority) -> bool:
         return self._in_flight[kind] < self._most[kind] and not self._is_held(kind)

@@ -262,15 +262,15 @@ class Failure(Struct, frozen=True, gc=False):
 class Outcome(Struct):
     """Results of handling one input: requests to the core, commands for Kubernetes, failures."""
 
-    news: list[CoreRequest] = field(default_factory=list)
+    requests: list[CoreRequest] = field(default_factory=list)
     commands: list[Order] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
 
     def __bool__(self) -> bool:
-        return bool(self.news or self.commands or self.failures)
+        return bool(self.requests or self.commands or self.failures)
 
     def add(self, more: Outcome) -> None:
         """Appends another outcome."""
-        self.news += more.news
+        self.requests += more.requests
         self.commands += more.commands
         self.failures += more.failures

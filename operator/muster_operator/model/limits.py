@@ -9,7 +9,7 @@ _KIB: Final = 1024
 
 # -- watches ------------------------------------------------------------------
 #: Deleted objects whose version is kept, so that a pod that was read just before its deletion is not added again.
-REMEMBERED_DELETIONS: Final = 10_000
+CACHED_DELETIONS: Final = 10_000
 
 #: Missed deletions of one list that are logged one by one. Further ones are only counted.
 LOGGED_DELETIONS: Final = 20

@@ -29,7 +29,7 @@ from muster_operator.model import limits
 from muster_operator.model.errors import AnswerTooLarge, ApiRefused, PartEnded, StartupRefused, Uncertain, Unreachable
 from muster_operator.model.names import YUNIKORN
 
-log = structlog.get_logger("muster.beside")
+log = structlog.get_logger("muster.conflicts")
 
 DEPLOYMENT: Final = "yunikorn-scheduler"
 ENDED: Final = frozenset({"Succeeded", "Failed"})
@@ -170,7 +170,7 @@ class Reviews:
                 "resourceAttributes": {"verb": "create", "resource": "pods", "subresource": "binding"},
             },
         }
-        reply = await self._session.send(Request("POST", REVIEWS, orjson.dumps(review), is_fenced=False))
+        reply = await self._session.send(Request("POST", REVIEWS, orjson.dumps(review), needs_leadership=False))
         if not reply.ok:
             name = f"{account.namespace}/{account.name}"
             raise Uncertain(f"cannot check whether {name} may bind pods: {reply.status} {reply.message()}")
@@ -234,17 +234,17 @@ async def _list(session: KubeSession, path: str) -> list[_Found]:
 
 
 class NameLease:
-    """The Lease of one scheduler name. `patience_s`: maximum wait for a holder that does not renew it."""
+    """The Lease of one scheduler name. `max_wait_s`: maximum wait for a holder that does not renew it."""
 
     def __init__(
         self,
         session: KubeSession,
         name: str,
         installation: str,
-        patience_s: float = DURATION_S,
+        max_wait_s: float = DURATION_S,
         clock: Callable[[], float] = running_s,
     ) -> None:
-        self.name, self._installation, self._patience_s, self._clock = name, installation, patience_s, clock
+        self.name, self._installation, self._max_wait_s, self._clock = name, installation, max_wait_s, clock
         self._store = Store(session, (NAMESPACE, PREFIX + name), frozenset({name}), REQUEST_S, LABELS)
         self._observation: LeaseObservation | None = None
         self._own_lease: Lease | None = None  # as last written by this process
@@ -275,7 +275,7 @@ class NameLease:
                 f"{NAMESPACE}/{PREFIX}{self.name}): stop it, or set different {SCHEDULER_NAMES}"
             )
         return min(
-            self._observation.free_in_s(self._installation, now), self._observation.since_s + self._patience_s - now
+            self._observation.free_in_s(self._installation, now), self._observation.since_s + self._max_wait_s - now
         )
 
     async def take(self) -> None:
@@ -361,10 +361,10 @@ class NameLeases:
             StartupRefused: another installation serves one of the names.
         """
         while True:
-            await self.turn()
+            await self.acquire_or_renew()
             await asyncio.sleep(self.renew_s if self._were_all_held and not self.problem else CHECK_INTERVAL_S)
 
-    async def turn(self) -> None:
+    async def acquire_or_renew(self) -> None:
         """Acquires or renews each Lease once.
 
         Until all are held, they are acquired one after the other, in the same order by every installation. Otherwise
@@ -416,10 +416,10 @@ class NameLeases:
 
 
 def leases_of(
-    session: KubeSession, names: Iterable[str], place: Place, patience_s: float = DURATION_S
+    session: KubeSession, names: Iterable[str], place: Place, max_wait_s: float = DURATION_S
 ) -> tuple[NameLease, ...]:
     """The Leases of an installation, which is identified by the place of its leader's Lease."""
-    return tuple(NameLease(session, name, "/".join(place), patience_s) for name in sorted(names))
+    return tuple(NameLease(session, name, "/".join(place), max_wait_s) for name in sorted(names))
 
 
 def _now() -> str:
@@ -448,7 +448,7 @@ async def allowed_names(session: KubeSession, names: frozenset[str], *, are_chos
     if not found:
         return names
     if are_chosen or names == {YUNIKORN}:
-        raise StartupRefused(_beside(found))
+        raise StartupRefused(_yunikorn_is_running(found))
     log.warning("YuniKorn is running: not serving the scheduler name yunikorn until it is removed", yunikorn=found)
     return names - {YUNIKORN}
 
@@ -492,14 +492,14 @@ class ConflictDetector:
             log.warning("cannot determine whether YuniKorn runs: keeping the last known state", reason=str(unknown))
             return
         if found and YUNIKORN in self.names:
-            raise StartupRefused(_beside(found))
+            raise StartupRefused(_yunikorn_is_running(found))
         if not found and YUNIKORN in self.withheld:
             raise PartEnded(
                 "conflict detection", f"YuniKorn is not running: restarting to serve the scheduler name {YUNIKORN}"
             )
 
 
-def _beside(found: str) -> str:
+def _yunikorn_is_running(found: str) -> str:
     return (
         f"{found} is running and serves the scheduler name {YUNIKORN}: scale it to 0, or set {SCHEDULER_NAMES}: muster"
     )

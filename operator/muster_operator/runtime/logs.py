@@ -13,7 +13,7 @@ import structlog
 from structlog.typing import EventDict, WrappedLogger
 
 from muster_si import log_lines
-from muster_si.log_lines import LogFormat, Retold
+from muster_si.log_lines import ConvertedRecord, LogFormat
 
 _NAMES: Final = logging.getLevelNamesMapping()
 
@@ -105,7 +105,7 @@ def configure(level: str, form: LogFormat) -> None:
     set_level(level)
 
 
-def convert(record: logging.LogRecord) -> Retold | None:
+def convert(record: logging.LogRecord) -> ConvertedRecord | None:
     """Replaces kopf's error about a request that it repeats with a warning. Returns None for other records."""
     if record.levelno != logging.ERROR:
         return None
@@ -115,7 +115,7 @@ def convert(record: logging.LogRecord) -> Retold | None:
     parts = {name: found[name] for name in ("method", "url", "attempt")}
     if found["error"]:
         parts["error"] = _CONNECTION.sub("", found["error"])[:_ERROR_CHARACTERS]
-    return Retold(logging.WARNING, f"a request failed; {found['then']}", parts)
+    return ConvertedRecord(logging.WARNING, f"a request failed; {found['then']}", parts)
 
 
 def set_level(level: str) -> None:

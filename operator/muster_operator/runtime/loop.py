@@ -31,7 +31,7 @@ from muster_operator.controller.state import Ledger
 from muster_operator.kube.watch import WatchFreshness, is_older, whole
 from muster_operator.model.cluster_events import DELETIONS, ClusterEvent, KeysSeen, PodSeen
 from muster_operator.model.commands import Failure, Order, Outcome, PostEvent, Result
-from muster_operator.model.limits import LOGGED_DELETIONS, REMEMBERED_DELETIONS
+from muster_operator.model.limits import CACHED_DELETIONS, LOGGED_DELETIONS
 from muster_operator.model.settings import Settings
 from muster_operator.runtime.garbage_collection import EVERY, GarbageCollectorFreezer
 from muster_operator.runtime.inputs import (
@@ -59,7 +59,7 @@ from muster_operator.translate.pod_classes import PartialPod, PodClasses
 from muster_operator.translate.pods import read_bound
 from muster_operator.translate.values import Raw, mapping, text
 from muster_si import muster_pb2, si_pb2
-from muster_si.words import words
+from muster_si.sent_items import count_items
 
 inbox_log = structlog.get_logger("muster.inbox")
 log = structlog.get_logger("muster.loop")
@@ -72,10 +72,10 @@ DELETED: Final = "DELETED"
 INBOX_LIMIT: Final = 2000
 
 #: Missed deletions of a list that are handled before other tasks can run.
-MISSED_PER_TURN: Final = 100
+MISSED_PER_ITERATION: Final = 100
 
 #: Maximum seconds of work before other tasks can run.
-TURN_S: Final = 0.010
+ITERATION_S: Final = 0.010
 M = TypeVar("M")
 
 
@@ -105,10 +105,10 @@ class Versions:
         known = sum(len(of_kind) for of_kind in self._seen.values())
         return known + sum(len(one.unconfirmed) for one in self._lists.values())
 
-    def is_news(self, plural: str, key: str, kind: str | None, version: str) -> bool:
+    def is_newer(self, plural: str, key: str, kind: str | None, version: str) -> bool:
         """Whether this state is new. Records it. `kind`: as in a watch event, READ, or None for a list."""
         if kind == READ:
-            return self._is_news_read(plural, key, version)
+            return self._is_newer_read(plural, key, version)
         known, before = self._seen[plural], None
         seen = known.get(key)
         if seen is None and (one := self._lists.get(plural)) is not None:
@@ -128,8 +128,8 @@ class Versions:
         known[key] = version
         return True
 
-    def _is_news_read(self, plural: str, key: str, version: str) -> bool:
-        """As `is_news` for a single read. The object can have been deleted since; a running list confirms it later."""
+    def _is_newer_read(self, plural: str, key: str, version: str) -> bool:
+        """As `is_newer` for a single read. The object can have been deleted since; a running list confirms it later."""
         known, one = self._seen[plural], self._lists.get(plural)
         if one is not None and key not in known:
             known = one.unconfirmed
@@ -182,7 +182,7 @@ class Versions:
 
     def _remember_deleted(self, plural: str, key: str, version: str) -> None:
         self._deleted[plural, key] = version
-        if len(self._deleted) > REMEMBERED_DELETIONS:
+        if len(self._deleted) > CACHED_DELETIONS:
             self._deleted.popitem(last=False)
         if (one := self._lists.get(plural)) is not None:
             one.deleted[key] = version
@@ -215,7 +215,7 @@ class ObjectDecoder:
 
     def fact(self, plural: str, key: str, kind: str | None, raw: Raw | PartialPod) -> ClusterEvent | None:
         """The event of an object. None if its state is not new, as for most objects of a list, or is not used."""
-        if not self._versions.is_news(plural, key, kind, version_of(raw)):
+        if not self._versions.is_newer(plural, key, kind, version_of(raw)):
             return None
         if kind == DELETED:
             return read_deletion(plural, key)
@@ -361,7 +361,7 @@ class Inbox:  # long: implements four listener protocols, most methods are one l
                 self._also[plural].watched(plural, DELETED, {"metadata": {"name": key}})
             if fact is not None:
                 self._put_fact(plural, key, fact)
-            if not missed % MISSED_PER_TURN:
+            if not missed % MISSED_PER_ITERATION:
                 await asyncio.sleep(0)
         self._metrics.lists.labels(plural).inc()
         self.freshness.note(plural)
@@ -544,13 +544,13 @@ class Loop:
         while True:
             due = state.next_due(self._ledger)
             await self._inbox.something(None if due is None else max(0.0, due - time.monotonic()))
-            self.turn()
+            self.iterate()
             await asyncio.sleep(0)
 
-    def turn(self) -> None:
+    def iterate(self) -> None:
         """Handles pending inputs for at most TURN_S, then timers, and sends the results."""
         out, now = Outcome(), time.monotonic()
-        ends = now + TURN_S
+        ends = now + ITERATION_S
         while now <= ends and (item := self._inbox.take()) is not None:
             self._supervised(item, out, now)
             now = time.monotonic()
@@ -560,7 +560,7 @@ class Loop:
     def _handle_timers(self, out: Outcome) -> None:
         """Handles expired timers for at most TURN_S, so that many inputs do not delay them."""
         now = time.monotonic()
-        ends = now + TURN_S
+        ends = now + ITERATION_S
         while (due := state.next_due(self._ledger)) is not None and due <= now <= ends:
             self._supervised(None, out, now)
             now = time.monotonic()
@@ -569,16 +569,16 @@ class Loop:
         """Handles one input, or a timer (None). A failure affects this input only."""
         if isinstance(item, OfSession):
             self._hand_out(out)  # the results so far belong to the present session
-        news, commands = len(out.news), len(out.commands)
+        requests, commands = len(out.requests), len(out.commands)
         try:
             self._handle(item, out, now)
             if self._current.stage is not Stage.LIVE:
-                news, commands = len(out.news), len(out.commands)  # a failing recovery step does not drop these
+                requests, commands = len(out.requests), len(out.commands)  # a failing recovery step does not drop these
                 self._go_on(out, now)
         except Exception:
             kind = type(item).__name__ if item is not None else "Reminder"
             self._metrics.failures.labels(kind).inc()
-            del out.news[news:], out.commands[commands:]
+            del out.requests[requests:], out.commands[commands:]
             log.exception("the operator failed on an input, continuing", **named_input(item))
             if not isinstance(item, Unreadable):  # an unreadable object has not changed the state
                 self._current.failed()
@@ -596,7 +596,7 @@ class Loop:
             case Unreadable():
                 self._unreadable(item, out, now)
             case CoreMessage():
-                self._said(item, out, now)
+                self._handle_message(item, out, now)
             case CommandEnded():
                 if self.tracer is not None:
                     self._trace(lambda tracer: tracer.result(item.result))
@@ -628,7 +628,7 @@ class Loop:
             self._hand_out(out)
             self._current.sent()
 
-    def _said(self, item: CoreMessage, out: Outcome, now: float) -> None:
+    def _handle_message(self, item: CoreMessage, out: Outcome, now: float) -> None:
         if item.session is not self._current.session:
             return
         message = item.message
@@ -643,8 +643,8 @@ class Loop:
             self._trace(lambda tracer: tracer.received(response))
         comparing = self._current.comparing
         if isinstance(message, si_pb2.AllocationResponse | si_pb2.ApplicationResponse):
-            comparing.words += words(message)
-        if comparing.touched is not None and response is not None:
+            comparing.sent_items += count_items(message)
+        if comparing.recent_names is not None and response is not None:
             comparing.record_received(response)
 
     def _trace(self, record: Callable[[ApplicationTracer], None]) -> None:
@@ -660,11 +660,11 @@ class Loop:
 
     def _hand_out(self, out: Outcome) -> None:
         """Sends requests to the core and commands for Kubernetes, logs failures, and clears `out`."""
-        if self._current.session is not None and out.news:
-            self._current.session.send(out.news)
-            if self._current.comparing.touched is not None:
-                self._current.comparing.record_sent(out.news)
-        self._trace(lambda tracer: tracer.sent(out.news))
+        if self._current.session is not None and out.requests:
+            self._current.session.send(out.requests)
+            if self._current.comparing.recent_names is not None:
+                self._current.comparing.record_sent(out.requests)
+        self._trace(lambda tracer: tracer.sent(out.requests))
         for command in out.commands:
             self._submit(command)
         for failure in out.failures:
@@ -675,6 +675,6 @@ class Loop:
                 object=failure.name,
                 exc_info=failure.error,
             )
-        out.news.clear()
+        out.requests.clear()
         out.commands.clear()
         out.failures.clear()

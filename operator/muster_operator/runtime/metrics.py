@@ -121,7 +121,7 @@ class Metrics:
             "Placeholders signed with an unknown key: counted in their queue once bound, never used or deleted",
             registry=self.registry,
         )
-        self.fenced = self._counter("blocked_writes", "Writes blocked because this operator does not hold the Lease")
+        self.blocked = self._counter("blocked_writes", "Writes blocked because this operator does not hold the Lease")
         self.trace_spans = self._counter(
             "trace_spans",
             "Spans of applications: created, exported, failed; the rest waits in the queue or was dropped",

@@ -54,7 +54,7 @@ async def report_end(session: KubeSession, namespace: str, error: ConfigurationR
             series, now = Series(), datetime.now(tz=UTC)
             request = commands.event(event, series.start(event, now), series.instance, now)
             # Every replica posts it, because a replica that cannot start never becomes leader.
-            await session.send(structs_replace(request, is_fenced=False))
+            await session.send(structs_replace(request, needs_leadership=False))
     except (ApiRefused, Unreachable) as untold:
         log.warning("the rejection could not be reported on the ConfigMap", reason=str(untold))
 

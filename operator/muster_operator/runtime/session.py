@@ -86,9 +86,9 @@ class Comparing:
         self._pause_s, self._answer_s = pause_s, answer_s
         self._suspect = suspect  # a difference can be caused by a missed event
         #: Names in messages during a comparison, which it skips; None = no comparison is running.
-        self.touched: set[str] | None = None
+        self.recent_names: set[str] | None = None
         self._compared = asyncio.Event()
-        self.words = 0
+        self.sent_items = 0
         self._repaired: set[Difference] = set()
         self._restarted: set[Difference] = set()  # these do not restart the session again
         self._task: asyncio.Task[None] | None = None
@@ -96,7 +96,7 @@ class Comparing:
     def register(self) -> None:
         """Resets the counters for a new session."""
         self.end()
-        self.words = 0
+        self.sent_items = 0
         self._repaired.clear()
 
     def begin(self, session: Session) -> None:
@@ -107,24 +107,24 @@ class Comparing:
         """Stops comparing, because the session has ended."""
         if self._task is not None:
             self._task.cancel()
-        self._task = self.touched = None
+        self._task = self.recent_names = None
 
-    def record_sent(self, news: Iterable[CoreRequest]) -> None:
+    def record_sent(self, requests: Iterable[CoreRequest]) -> None:
         """Records the names in requests to the core."""
-        if self.touched is not None:
-            for item in news:
-                self.touched.update(reconciliation.names_of_request(item))
+        if self.recent_names is not None:
+            for item in requests:
+                self.recent_names.update(reconciliation.names_of_request(item))
 
     def record_received(self, response: CoreResponse) -> None:
         """Records the names in a message of the core, after it was handled."""
-        if self.touched is not None:
-            self.touched.update(reconciliation.names_of_response(response))
+        if self.recent_names is not None:
+            self.recent_names.update(reconciliation.names_of_response(response))
 
     def compare(self, item: Compared, now: float) -> Outcome:
         """Compares a part, logs each difference and returns the requests that repair them."""
-        if self.touched is None:
+        if self.recent_names is None:
             return Outcome()
-        before, names, self.touched = self._repaired | self._restarted, self.touched, None
+        before, names, self.recent_names = self._repaired | self._restarted, self.recent_names, None
         self._compared.set()  # before comparing, so that a failure does not stop the next part
         found = reconciliation.compare(self._ledger, item.inventory, names, now, before)
         for difference in found.found:
@@ -147,7 +147,7 @@ class Comparing:
         while True:
             await asyncio.sleep(self._pause_s)
             self._compared.clear()
-            self.touched = set()
+            self.recent_names = set()
             inventory = await self._ask(session, part, beyond)
             if inventory is None:
                 return
@@ -163,7 +163,7 @@ class Comparing:
         try:
             async with asyncio.timeout(self._answer_s):
                 inventory, sent = await session.take_inventory(part, beyond, LIMIT)
-                while self.words < sent:  # noqa: ASYNC110 - another stream brings them; nobody signals
+                while self.sent_items < sent:  # noqa: ASYNC110 - another stream brings them; nobody signals
                     await asyncio.sleep(_LOOK_S)
                 return inventory
         except TimeoutError:
@@ -172,7 +172,7 @@ class Comparing:
             comparing_log.warning("cannot compare the state with the core", reason=refused.reason)
         except SchedulerInterfaceError:
             pass  # the session reports its end itself
-        self.touched = None
+        self.recent_names = None
         return None
 
 
@@ -202,19 +202,19 @@ class Stage(StrEnum):
     LISTING = "waiting for the first lists of the cluster"
     ANSWERS = "waiting for the core to accept or reject the applications"
     REPORT = "sending the cluster state to the core"
-    FENCE = "waiting for the core to process the cluster state"
+    BARRIER = "waiting for the core to process the cluster state"
     OPEN = "the core has processed the cluster state"
     OPENING = "making the nodes schedulable"
     LIVE = ""
 
 
-_RECOVERING: Final = frozenset({Stage.ANSWERS, Stage.REPORT, Stage.FENCE, Stage.OPEN, Stage.OPENING})
+_RECOVERING: Final = frozenset({Stage.ANSWERS, Stage.REPORT, Stage.BARRIER, Stage.OPEN, Stage.OPENING})
 
 
 class Binds(Protocol):
     """Ends the binds of the previous session, so that none of them is carried out in the present one."""
 
-    def recall_binds(self) -> None:
+    def cancel_binds(self) -> None:
         """Drops queued binds, and stops further attempts."""
 
     @property
@@ -276,13 +276,13 @@ class Current:
         match item:
             case SessionUp(session=session) if not session.over.done() and self.stage is not Stage.DRAINING:
                 self.session, self.stage, self._steps = session, Stage.SETTLING, None
-                self._recall_binds()
+                self._cancel_binds()
                 self.comparing.register()
             case SessionLost(session=session, reason=reason) if session is self.session:
                 log.warning("session with the core ended", reason=reason)
                 self.session, self.stage, self._steps = None, Stage.NO_SESSION, None
                 self.comparing.end()
-                self._recall_binds()
+                self._cancel_binds()
                 recovery.pause(self._ledger)
             case BarrierAck(session=session) if session is self.session:
                 self.stage = Stage.OPEN
@@ -316,7 +316,7 @@ class Current:
                 self.stage, self._steps = Stage.REPORT, itertools.chain(*reports)
                 return Outcome()
             case Stage.REPORT:
-                self.stage = Stage.FENCE
+                self.stage = Stage.BARRIER
                 return Outcome()
             case Stage.OPEN:
                 self.stage = Stage.OPENING
@@ -328,7 +328,7 @@ class Current:
         """The last step was passed to the session. Continues with the barrier, or with scheduling."""
         if self.session is not None:
             self._put(RecoveryStep(self.session))
-        if self.stage is Stage.FENCE and self.session is not None:
+        if self.stage is Stage.BARRIER and self.session is not None:
             self._spawn(_told(self.session, self._put))
         elif self.stage is Stage.OPENING and self.session is not None:
             self.stage = Stage.LIVE
@@ -341,13 +341,13 @@ class Current:
         if self.session is not None:
             self._spawn(_answer(self.session, state_dump(question, as_json(self._ledger))))
 
-    def _recall_binds(self) -> None:
+    def _cancel_binds(self) -> None:
         """Drops binds of the previous session, whose resources can be allocated to others.
 
         See docs/internals/semantics.md, 20.
         """
         if self._binds is not None:
-            self._binds.recall_binds()
+            self._binds.cancel_binds()
 
     def _has_waited(self) -> bool:
         """Whether the recovery continues without the missing answers, which can arrive later.
@@ -396,18 +396,18 @@ class Current:
 async def _told(session: Session, put: Callable[[Input], None]) -> None:
     """Sends the barrier before the nodes become schedulable. Otherwise the core would report that no node is."""
     try:
-        await session.fence(more=True)
+        await session.barrier(more=True)
     except SchedulerInterfaceError as error:
-        session.session_lost(f"no fence: {error}")
+        session.session_lost(f"no answer to the recovery barrier: {error}")
     else:
         put(BarrierAck(session))
 
 
 async def _begin_scheduling(session: Session) -> None:
     try:
-        await session.fence()
+        await session.barrier()
     except SchedulerInterfaceError as error:
-        session.session_lost(f"no fence: {error}")
+        session.session_lost(f"no answer to the recovery barrier: {error}")
 
 
 async def _answer(session: Session, answer: muster_pb2.Answer) -> None:

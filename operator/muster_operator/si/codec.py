@@ -74,7 +74,7 @@ from muster_si import keys, muster_pb2, si_pb2
 UNENCODABLE: Final = (TypeError, ValueError, AttributeError, LookupError, ArithmeticError)
 
 #: Maximum number of cached forms, after which the cache is cleared.
-_REMEMBERED: Final = 2048
+_CACHED_ASKS: Final = 2048
 _Kind = tuple[int, object, str, bool, bool, int, bool, bool]
 
 
@@ -114,7 +114,7 @@ class Forms:
         )
         known = self._known.get(kind)
         if known is None or known[0].resources != ask.resources:
-            if len(self._known) >= _REMEMBERED:
+            if len(self._known) >= _CACHED_ASKS:
                 self._known.clear()
             form = self._whole(ask)
             form.ClearField("tags")
@@ -195,12 +195,12 @@ class Batch(Struct, frozen=True, gc=False):
     """Requests for one message. It is encoded when it is sent, because a recovery can have 100,000 pods."""
 
     stream: MessageStream
-    news: tuple[CoreRequest, ...]
+    requests: tuple[CoreRequest, ...]
 
     @property
     def is_counted(self) -> bool:
         """Whether a barrier counts it. Objects for filters are not counted, because they have their own response."""
-        return not isinstance(self.news[0], ClusterObjectReported)
+        return not isinstance(self.requests[0], ClusterObjectReported)
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,9 +215,9 @@ class Encoder:  # long: one method per kind of message
         """Creates the cache of forms."""
         object.__setattr__(self, "_forms", Forms(self._ask))
 
-    def batches(self, news: Iterable[CoreRequest]) -> Iterator[Batch]:
+    def batches(self, requests: Iterable[CoreRequest]) -> Iterator[Batch]:
         """Groups requests into messages, in order, of at most MESSAGE_ITEMS items and about MESSAGE_BYTES."""
-        for lane, run in groupby(news, _lane):
+        for lane, run in groupby(requests, _lane):
             stream, batch, size = _STREAMS[lane], list[CoreRequest](), 0
             # Requests of one class differ in a few short tags only, which _FRAME includes. The key is the identity of
             # their common tags, which the requests in `batch` keep in memory.
@@ -252,12 +252,12 @@ class Encoder:  # long: one method per kind of message
         """The request that replaces the configuration of the session."""
         return Configuration(rmID=self.rm_id, policyGroup=policy_group, config=config, extraConfig=extra)
 
-    def fence(self, sent: Sent, *, more: bool = False) -> muster_pb2.FenceRequest:
+    def barrier(self, sent: Sent, *, more: bool = False) -> muster_pb2.BarrierRequest:
         """The barrier, which returns when the core has processed as many messages as were sent.
 
         ``more``: further messages follow before scheduling starts.
         """
-        return muster_pb2.FenceRequest(
+        return muster_pb2.BarrierRequest(
             rmID=self.rm_id,
             applicationRequests=sent.applications,
             nodeRequests=sent.nodes,
@@ -268,7 +268,7 @@ class Encoder:  # long: one method per kind of message
     def question(self, sent: Sent, part: Part, beyond: str, limit: int) -> muster_pb2.InventoryRequest:
         """The request for a part of the core's state, after as many messages as were sent."""
         return muster_pb2.InventoryRequest(
-            after=self.fence(sent), partitionName=self.partition, part=_PARTS[part], beyond=beyond, limit=limit
+            after=self.barrier(sent), partitionName=self.partition, part=_PARTS[part], beyond=beyond, limit=limit
         )
 
     def unregister_request(self) -> muster_pb2.UnregisterRequest:
@@ -277,17 +277,17 @@ class Encoder:  # long: one method per kind of message
 
     def encoded(self, batch: Batch) -> Request:
         """Encodes a batch."""
-        return self.encoded_as(batch.stream, batch.news, is_counted=batch.is_counted)
+        return self.encoded_as(batch.stream, batch.requests, is_counted=batch.is_counted)
 
-    def encoded_as(self, stream: MessageStream, news: Iterable[CoreRequest], *, is_counted: bool) -> Request:
+    def encoded_as(self, stream: MessageStream, requests: Iterable[CoreRequest], *, is_counted: bool) -> Request:
         """Encodes requests as a message of the stream, which can be empty."""
         if not is_counted:
-            facts = [_fact(item.fact) for item in news if isinstance(item, ClusterObjectReported)]
+            facts = [_fact(item.fact) for item in requests if isinstance(item, ClusterObjectReported)]
             return muster_pb2.FactsRequest(rmID=self.rm_id, partitionName=self.partition, facts=facts)
         applications = si_pb2.ApplicationRequest(rmID=self.rm_id)
         nodes = si_pb2.NodeRequest(rmID=self.rm_id)
         allocations = si_pb2.AllocationRequest(rmID=self.rm_id)
-        for item in news:
+        for item in requests:
             match item:
                 case ClusterObjectReported():
                     continue  # of a batch of its own
@@ -566,7 +566,7 @@ def decoded_callback(callback: muster_pb2.Callback) -> CoreResponse | None:
         case "schedulingStates":
             return _scheduling_states(callback.schedulingStates)
         case "events":
-            return CoreEvents(tuple(_core_event(event) for event in callback.events.events if _is_news(event)))
+            return CoreEvents(tuple(_core_event(event) for event in callback.events.events if _is_reported(event)))
         case "nodeRecommendations":
             found = callback.nodeRecommendations.recommendations
             return Recommendations(tuple(NodeRecommended(NodeName(one.nodeID), one.message) for one in found))
@@ -604,7 +604,7 @@ def _held(allocation: muster_pb2.AllocationInventory) -> HeldInCore:
     )
 
 
-def _is_news(event: si_pb2.EventRecord) -> bool:
+def _is_reported(event: si_pb2.EventRecord) -> bool:
     """Whether the event is of a known kind and is not about an added or removed node, which has a response."""
     has_response = event.type == si_pb2.EventRecord.NODE and event.eventChangeType in _COMES_OR_GOES
     return event.type in _EVENT_KINDS and not has_response

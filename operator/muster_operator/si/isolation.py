@@ -52,7 +52,7 @@ class EncodableBatch:
 
         Raises the encoder's exception for an item that cannot be rejected: a release, or an action on a node.
         """
-        kept = tuple(item for found in batch.news if (item := self._kept(batch, found)) is not None)
+        kept = tuple(item for found in batch.requests if (item := self._kept(batch, found)) is not None)
         return self.encoder.encoded_as(batch.stream, kept, is_counted=batch.is_counted)
 
     def _kept(self, batch: Batch, item: CoreRequest) -> CoreRequest | None:

@@ -27,7 +27,7 @@ from muster_operator.si.isolation import EncodableBatch, Refusal
 from muster_si import muster_pb2, si_pb2
 from muster_si.api import SI_VERSION, SchedulerAPI
 from muster_si.errors import RefusalCode, Refused, SchedulerInterfaceError, SessionLost
-from muster_si.words import words
+from muster_si.sent_items import count_items
 
 log = structlog.get_logger("muster.core")
 
@@ -78,7 +78,7 @@ class Session:
     def _refused(self, refusal: Refusal) -> None:
         """Passes on a rejection of an item that cannot be sent, as if it were the core's."""
         if not isinstance(refusal, si_pb2.NodeResponse):
-            self._own_items += words(refusal)
+            self._own_items += count_items(refusal)
         self._listener.message_received(self, refusal)
 
     def update_allocation(self, response: si_pb2.AllocationResponse) -> None:
@@ -106,11 +106,11 @@ class Session:
             self.over.set_result(reason)
             self._listener.session_lost(self, reason)
 
-    def send(self, news: Iterable[CoreRequest]) -> None:
+    def send(self, requests: Iterable[CoreRequest]) -> None:
         """Queues requests on their streams, in this order. Does nothing after the end of the session."""
         if self.over.done():
             return
-        for batch in self._encoder.batches(news):
+        for batch in self._encoder.batches(requests):
             if batch.is_counted:
                 self.sent.add(batch.stream)
             self._outboxes[batch.stream].put(batch)
@@ -130,14 +130,14 @@ class Session:
         """Waiting messages by stream."""
         return {stream.value: len(outbox) for stream, outbox in self._outboxes.items()}
 
-    async def fence(self, *, more: bool = False) -> None:
+    async def barrier(self, *, more: bool = False) -> None:
         """Returns when the core has processed all messages so far. Without ``more`` it starts scheduling then.
 
         Raises:
             SchedulerInterfaceError: the session has ended, or the core rejects the barrier.
         """
         so_far = await _sent_by(self)
-        await self._api.fence(self._encoder.fence(so_far, more=more))
+        await self._api.barrier(self._encoder.barrier(so_far, more=more))
 
     async def take_inventory(self, part: Part, beyond: str, limit: int) -> tuple[Inventory, int]:
         """Returns a part of the core's state after all messages so far, and its number of sent items by then.
@@ -147,7 +147,7 @@ class Session:
         """
         so_far = await _sent_by(self)
         answer = await self._api.take_inventory(self._encoder.question(so_far, part, beyond, limit))
-        return decoded_inventory(answer, part, beyond), answer.words + self._own_items
+        return decoded_inventory(answer, part, beyond), answer.sentItems + self._own_items
 
     async def flushed(self) -> None:
         """Waits until the transport has accepted all messages that are queued now."""
@@ -197,8 +197,8 @@ class _Outbox(Generic[M]):
         self._refused = refused
         self._waiting: deque[Batch] = deque()
         self._gone = 0  # number of messages that the transport has accepted
-        self._awaited: deque[tuple[int, asyncio.Future[None]]] = deque()
-        self._news = asyncio.Event()
+        self._flush_waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._wake_up = asyncio.Event()
         self._task = asyncio.create_task(self._run())
         self._task.add_done_callback(lambda _: self._complete())
 
@@ -210,12 +210,12 @@ class _Outbox(Generic[M]):
         if len(self._waiting) > OUTBOX_LIMIT:
             self._lost(f"more than {OUTBOX_LIMIT} messages wait for the core")
             self._waiting.clear()
-        self._news.set()
+        self._wake_up.set()
 
     def handed_over(self) -> asyncio.Future[None]:
         """A future that is done when the transport has accepted all queued messages, or never will."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._awaited.append((self._gone + len(self._waiting), done))
+        self._flush_waiters.append((self._gone + len(self._waiting), done))
         self._complete()
         return done
 
@@ -225,8 +225,8 @@ class _Outbox(Generic[M]):
     def _complete(self) -> None:
         """Completes the futures whose messages were accepted, and all after the end."""
         is_over = self._task.done()
-        while self._awaited and (is_over or self._awaited[0][0] <= self._gone):
-            done = self._awaited.popleft()[1]
+        while self._flush_waiters and (is_over or self._flush_waiters[0][0] <= self._gone):
+            done = self._flush_waiters.popleft()[1]
             if not done.done():
                 done.set_result(None)
 
@@ -244,8 +244,8 @@ class _Outbox(Generic[M]):
     async def _run(self) -> None:
         try:
             while True:
-                await self._news.wait()
-                self._news.clear()
+                await self._wake_up.wait()
+                self._wake_up.clear()
                 while self._waiting:
                     await self._deliver(cast("M", self._message(self._waiting[0])))
                     if self._waiting:  # it was cleared in the meantime if the limit was exceeded

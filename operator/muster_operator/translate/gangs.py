@@ -127,7 +127,7 @@ def _report_unknown(pairs: dict[str, str], warnings: list[str]) -> None:
     if len(unknown) > _NAMED_UNKNOWN:
         named += f" and {len(unknown) - _NAMED_UNKNOWN} more"
     meant = [difflib.get_close_matches(name[:40].lower(), _PARAMETERS, n=1) for name in unknown[:_NAMED_UNKNOWN]]
-    found = list(dict.fromkeys(_PARAMETERS[near[0]] for near in meant if near))
+    found = list(dict.fromkeys(_PARAMETERS[similar[0]] for similar in meant if similar))
     hint = f"did you mean {', '.join(found)}?" if found else f"known parameters are {', '.join(_PARAMETERS.values())}"
     subject = f"parameter {named} is" if len(unknown) == 1 else f"parameters {named} are"
     warnings.append(problems.unknown_parameters(subject, hint))

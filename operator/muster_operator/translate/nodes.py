@@ -36,7 +36,7 @@ _MAX_TEXT: Final = 250_000
 _EXTRA_CHARACTERS: Final = 23
 
 #: Distinct image lists in the cache, which is cleared if it is full. Each node has one list.
-_REMEMBERED: Final = 8192
+_CACHED_NODES: Final = 8192
 
 
 def _attribute(images: Any) -> str:
@@ -76,7 +76,7 @@ class _ImageLists:
             return _attribute(images)
         known = self._known.get(digest)
         if known is None:
-            if len(self._known) >= _REMEMBERED:
+            if len(self._known) >= _CACHED_NODES:
                 self._known.clear()
             known = self._known[digest] = _attribute(images)
         return known

@@ -277,13 +277,13 @@ _ENCODER: Final = Encoder()
 
 @dataclass(frozen=True, slots=True)
 class _Class:
-    """A translated class: `pod` has the shared fields, `near` the shared tags.
+    """A translated class: `pod` has the shared fields, `shared_tags` the shared tags.
 
     `labels` and `tags` are those of the first pod of the class. `tags` has no name, creation time or deletion mark.
     """
 
     pod: Pod | ForeignPod
-    near: Mapping[str, str]
+    shared_tags: Mapping[str, str]
     labels: Mapping[str, str]
     tags: dict[str, str]
 
@@ -427,7 +427,11 @@ class PodClasses:
         if is_usual:
             tags = found.tags.copy()
         else:
-            tags = {**self._pod_label_tags(metadata.labels or {}), **found.near, keys.TAG_NAMESPACE: ref.namespace}
+            tags = {
+                **self._pod_label_tags(metadata.labels or {}),
+                **found.shared_tags,
+                keys.TAG_NAMESPACE: ref.namespace,
+            }
         tags[keys.TAG_POD_NAME] = ref.name
         return tags
 
@@ -471,11 +475,13 @@ class PodClasses:
         if pod is None:
             return None
         prefix = keys.TAG_POD_LABEL_PREFIX
-        near = {tag: value for tag, value in pod.tags.items() if tag not in _OWN_TAGS and not tag.startswith(prefix)}
-        if sum(map(text_bytes, near.values())) > limits.POD_TAGS_BYTES // 2:
+        shared_tags = {
+            tag: value for tag, value in pod.tags.items() if tag not in _OWN_TAGS and not tag.startswith(prefix)
+        }
+        if sum(map(text_bytes, shared_tags.values())) > limits.POD_TAGS_BYTES // 2:
             return None  # with the labels of some pods of the class the tags would exceed the limit
-        tags = {**self._pod_label_tags(labels), **near, keys.TAG_NAMESPACE: pod.ref.namespace}
-        return _Class(pod, near, dict(labels), tags)
+        tags = {**self._pod_label_tags(labels), **shared_tags, keys.TAG_NAMESPACE: pod.ref.namespace}
+        return _Class(pod, shared_tags, dict(labels), tags)
 
 
 def _signatures(annotations: Annotations | UnsetType, *, is_claim: bool) -> tuple[str, str, str]:

@@ -107,87 +107,90 @@ class UserInfoDecision:
 _UNCHANGED: Final = UserInfoDecision()
 
 
-def evaluate_user_info(case: AdmissionContext, rules: AccessRules) -> UserInfoDecision:
+def evaluate_user_info(context: AdmissionContext, rules: AccessRules) -> UserInfoDecision:
     """Decides about the user annotation, for pods and templates, on CREATE and UPDATE.
 
     An unchanged annotation is allowed, also if other fields change. Trusted submitters may set any valid user, others
     only themselves with the groups of their login. The user of a pod does not change. If the annotation is missing, the
     submitter is set, except on a pod that a trusted controller created from a template.
     """
-    stated, before = case.annotations.get(_OWNER, ""), case.old_annotations.get(_OWNER, "")
+    stated, before = context.annotations.get(_OWNER, ""), context.old_annotations.get(_OWNER, "")
     if not stated and not before:
-        return _missing_annotation(case, rules)
+        return _missing_annotation(context, rules)
     if stated == before or rules.bypass_auth:
         return _UNCHANGED
-    if is_trusted(case.submitter, rules):
-        return UserInfoDecision(_problem(case, stated)) if stated else _UNCHANGED
-    if case.kind.is_pod and not case.is_create:
-        return UserInfoDecision(f"{case.where(_OWNER)} of a stored pod cannot change: leave it as it is stored")
+    if is_trusted(context.submitter, rules):
+        return UserInfoDecision(_problem(context, stated)) if stated else _UNCHANGED
+    if context.kind.is_pod and not context.is_create:
+        return UserInfoDecision(f"{context.where(_OWNER)} of a stored pod cannot change: leave it as it is stored")
     if stated:
-        return _changed_annotation(case, stated, before)
-    return UserInfoDecision(written=before) if _owner(before) else _missing_annotation(case, rules)
+        return _changed_annotation(context, stated, before)
+    return UserInfoDecision(written=before) if _owner(before) else _missing_annotation(context, rules)
 
 
-def _changed_annotation(case: AdmissionContext, stated: str, before: str) -> UserInfoDecision:
+def _changed_annotation(context: AdmissionContext, stated: str, before: str) -> UserInfoDecision:
     """Decides about a changed annotation of a submitter that may set no other user."""
-    own_info = of_submitter(case.submitter)
+    own_info = of_submitter(context.submitter)
     if stated == own_info and not before:
         return _UNCHANGED
-    if problem := _problem(case, stated):
+    if problem := _problem(context, stated):
         return UserInfoDecision(problem)
     user_info = read_user_info(stated)
     user, owner = user_info.user, _owner(before)
-    if user == case.submitter.name and owner in {"", user}:
-        return _with_login_groups(case, stated, own_info, user_info.groups)
+    if user == context.submitter.name and owner in {"", user}:
+        return _with_login_groups(context, stated, own_info, user_info.groups)
     if user == owner:
         return UserInfoDecision(
-            written=before, warning=f"{case.where(_OWNER)}: only {owner[:_NAME_LENGTH_SHOWN]!r} can change the groups"
+            written=before,
+            warning=f"{context.where(_OWNER)}: only {owner[:_NAME_LENGTH_SHOWN]!r} can change the groups",
         )
-    return UserInfoDecision(_forged_refusal(case, user, owner))
+    return UserInfoDecision(_forged_refusal(context, user, owner))
 
 
-def _with_login_groups(case: AdmissionContext, stated: str, own_info: str, groups: tuple[str, ...]) -> UserInfoDecision:
+def _with_login_groups(
+    context: AdmissionContext, stated: str, own_info: str, groups: tuple[str, ...]
+) -> UserInfoDecision:
     if stated == own_info:
         return _UNCHANGED
-    differ = set(groups) != set(case.submitter.groups)
+    differ = set(groups) != set(context.submitter.groups)
     return UserInfoDecision(
-        written=own_info, warning=f"{case.where(_OWNER)}: replaced by the groups of your login" if differ else ""
+        written=own_info, warning=f"{context.where(_OWNER)}: replaced by the groups of your login" if differ else ""
     )
 
 
-def _forged_refusal(case: AdmissionContext, user: str, owner: str) -> str:
+def _forged_refusal(context: AdmissionContext, user: str, owner: str) -> str:
     if owner:
         problem = f"would change from {owner[:_NAME_LENGTH_SHOWN]!r} to {user[:_NAME_LENGTH_SHOWN]!r}"
     else:
-        sender = case.submitter.name[:_NAME_LENGTH_SHOWN]
+        sender = context.submitter.name[:_NAME_LENGTH_SHOWN]
         problem = f"names user {user[:_NAME_LENGTH_SHOWN]!r}, but the request is from {sender!r}"
     return (
-        f"{case.where(_OWNER)} {problem}: remove it, the webhook sets it; "
+        f"{context.where(_OWNER)} {problem}: remove it, the webhook sets it; "
         "to set other users, add the user to admissionController.accessControl.externalUsers"
     )
 
 
-def _missing_annotation(case: AdmissionContext, rules: AccessRules) -> UserInfoDecision:
+def _missing_annotation(context: AdmissionContext, rules: AccessRules) -> UserInfoDecision:
     """Decides about an annotation that is missing now and before.
 
     An otherwise unchanged template stays as it is, because a change would replace all its pods.
     Stored pods stay as they are too.
     """
-    if not case.is_for_muster or not case.submitter.name:
+    if not context.is_for_muster or not context.submitter.name:
         return _UNCHANGED
-    if not case.is_create and (case.kind.is_pod or case.new == case.old):
+    if not context.is_create and (context.kind.is_pod or context.new == context.old):
         return _UNCHANGED
-    if is_made_of_a_template(case.review.object) and is_trusted(case.submitter, rules):
+    if is_made_of_a_template(context.review.object) and is_trusted(context.submitter, rules):
         return _UNCHANGED
-    return UserInfoDecision(written=of_submitter(case.submitter))
+    return UserInfoDecision(written=of_submitter(context.submitter))
 
 
-def _problem(case: AdmissionContext, stated: str) -> str:
+def _problem(context: AdmissionContext, stated: str) -> str:
     """Why the annotation is invalid; empty if it is valid."""
     try:
         read_user_info(stated)
     except BadInputError as error:
-        return f"{case.kind.place}metadata.annotations: {error}"
+        return f"{context.kind.place}metadata.annotations: {error}"
     return ""
 
 
@@ -215,39 +218,39 @@ class Additions:
     spec: Mapping[str, str] = field(default_factory=dict)
 
 
-def additions(case: AdmissionContext, known: ClusterSnapshot, settings: AdmissionSettings) -> Additions:
+def additions(context: AdmissionContext, known: ClusterSnapshot, settings: AdmissionSettings) -> Additions:
     """The missing fields of a new pod in a managed namespace.
 
     A pod with a node keeps its scheduler name, because it is not scheduled. Pods of DaemonSets are included.
     """
-    if not (case.kind.is_pod and case.is_create and case.served):
+    if not (context.kind.is_pod and context.is_create and context.served):
         return Additions()
-    spec = mapping(case.new.get("spec"))
+    spec = mapping(context.new.get("spec"))
     is_settled = bool(text(spec.get("nodeName"))) or text(spec.get("schedulerName")) in known.scheduler_names
     scheduler = {} if is_settled else {"schedulerName": settings.scheduler_name}
-    if not case.labelled:
+    if not context.labelled:
         return Additions(spec=scheduler)
-    return Additions(_labels(case, settings), _preemption(case, known), scheduler)
+    return Additions(_labels(context, settings), _preemption(context, known), scheduler)
 
 
-def _labels(case: AdmissionContext, settings: AdmissionSettings) -> dict[str, str]:
-    metadata = mapping(case.new.get("metadata"))
+def _labels(context: AdmissionContext, settings: AdmissionSettings) -> dict[str, str]:
+    metadata = mapping(context.new.get("metadata"))
     labels = strings(metadata.get("labels"))
     wanted: dict[str, str] = {}
     if not written_app_id(metadata):
         name = unique_app_id if settings.unique_app_ids else shared_app_id
-        wanted[names.LABEL_APP_ID] = name(case.review.namespace)
+        wanted[names.LABEL_APP_ID] = name(context.review.namespace)
     for canonical, legacy in _COPIES:
         if value := labels.get(canonical) or wanted.get(canonical):
             wanted[legacy] = value
     return {key: value for key, value in wanted.items() if not labels.get(key)}
 
 
-def _preemption(case: AdmissionContext, known: ClusterSnapshot) -> dict[str, str]:
+def _preemption(context: AdmissionContext, known: ClusterSnapshot) -> dict[str, str]:
     """The setting of the priority class, if the pod has no valid annotation. As in YuniKorn."""
-    if case.annotations.get(names.ANNOTATION_ALLOW_PREEMPTION) in {"true", "false"}:
+    if context.annotations.get(names.ANNOTATION_ALLOW_PREEMPTION) in {"true", "false"}:
         return {}
-    name = text(mapping(case.new.get("spec")).get("priorityClassName"))
+    name = text(mapping(context.new.get("spec")).get("priorityClassName"))
     return {names.ANNOTATION_ALLOW_PREEMPTION: "true" if known.may_be_preempted.get(name, True) else "false"}
 
 
@@ -255,20 +258,20 @@ def _preemption(case: AdmissionContext, known: ClusterSnapshot) -> dict[str, str
 _KEY_LENGTH_SHOWN: Final = 120
 
 
-def internal_refusal(case: AdmissionContext) -> str:
+def internal_refusal(context: AdmissionContext) -> str:
     """The problem of changed internal annotations; empty if there is none. Only templates can lose them."""
-    if not case.is_for_muster:
+    if not context.is_for_muster:
         return ""
-    before, now = _internal(case.old_annotations), _internal(case.annotations)
+    before, now = _internal(context.old_annotations), _internal(context.annotations)
     if before == now:
         return ""
     for key, value in now.items():
         if before.get(key) != value:
-            return f"{case.where(key[:_KEY_LENGTH_SHOWN])} is written by Muster only: remove it"
-    if not case.kind.is_pod:
+            return f"{context.where(key[:_KEY_LENGTH_SHOWN])} is written by Muster only: remove it"
+    if not context.kind.is_pod:
         return ""
     key = min(before.keys() - now.keys())
-    return f"{case.where(key[:_KEY_LENGTH_SHOWN])} is written by Muster only: do not remove it"
+    return f"{context.where(key[:_KEY_LENGTH_SHOWN])} is written by Muster only: do not remove it"
 
 
 def _internal(annotations: dict[str, str]) -> dict[str, str]:
@@ -292,38 +295,38 @@ def decide(review: Review, known: ClusterSnapshot, settings: AdmissionSettings) 
     """Decides whether and how the object is stored. The objects of the review are not changed."""
     if review.kind == KIND:
         return AdmissionAnswer(binding_refusal(review, known))
-    case = new_context(review, known, settings)
-    if case is None:
+    context = new_context(review, known, settings)
+    if context is None:
         return AdmissionAnswer()
     try:
-        return _decided(case, known, settings)
+        return _decided(context, known, settings)
     except RecursionError:  # from comparing the objects; valid pods are not nested as deeply
-        return AdmissionAnswer(f"{case.review.kind} is nested too deeply: remove unknown fields")
+        return AdmissionAnswer(f"{context.review.kind} is nested too deeply: remove unknown fields")
 
 
-def _decided(case: AdmissionContext, known: ClusterSnapshot, settings: AdmissionSettings) -> AdmissionAnswer:
-    verdict = evaluate_user_info(case, settings.access)
-    if refusal := internal_refusal(case) or verdict.refusal:
+def _decided(context: AdmissionContext, known: ClusterSnapshot, settings: AdmissionSettings) -> AdmissionAnswer:
+    user_info = evaluate_user_info(context, settings.access)
+    if refusal := internal_refusal(context) or user_info.refusal:
         return AdmissionAnswer(refusal)
-    added = additions(case, known, settings)
-    owner = {} if verdict.written is None else {names.ANNOTATION_USER_INFO: verdict.written}
-    warnings = (verdict.warning,) if verdict.warning else ()
+    added = additions(context, known, settings)
+    owner = {} if user_info.written is None else {names.ANNOTATION_USER_INFO: user_info.written}
+    warnings = (user_info.warning,) if user_info.warning else ()
     return AdmissionAnswer(
-        object=_written(case, added.labels, {**added.annotations, **owner}, added.spec), warnings=warnings
+        object=_written(context, added.labels, {**added.annotations, **owner}, added.spec), warnings=warnings
     )
 
 
 def _written(
-    case: AdmissionContext, labels: Mapping[str, str], annotations: Mapping[str, str], spec: Mapping[str, str]
+    context: AdmissionContext, labels: Mapping[str, str], annotations: Mapping[str, str], spec: Mapping[str, str]
 ) -> Raw | None:
     """The object with these entries; None if there are none."""
     if not (labels or annotations or spec):
         return None
-    metadata = mapping(case.new.get("metadata"))
+    metadata = mapping(context.new.get("metadata"))
     for key, entries in (("labels", labels), ("annotations", annotations)):
         if entries:
             metadata = {**metadata, key: {**mapping(metadata.get(key)), **entries}}
-    described = {**case.new, "metadata": metadata}
+    described = {**context.new, "metadata": metadata}
     if spec:
-        described["spec"] = {**mapping(case.new.get("spec")), **spec}
-    return case.kind.replaced(case.review.object, described)
+        described["spec"] = {**mapping(context.new.get("spec")), **spec}
+    return context.kind.replaced(context.review.object, described)

@@ -227,7 +227,7 @@ async def _version(session: KubeSession) -> tuple[int, int]:
 
 async def _name(session: KubeSession) -> str:
     body = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
-    reply = await session.send(Request("POST", _WHO_AM_I, orjson.dumps(body), is_fenced=False))
+    reply = await session.send(Request("POST", _WHO_AM_I, orjson.dumps(body), needs_leadership=False))
     name = text(mapping(mapping(reply.json().get("status")).get("userInfo")).get("username"))
     if not name:
         raise ApiRefused(f"POST {_WHO_AM_I}", reply.status, reply.message())

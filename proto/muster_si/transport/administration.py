@@ -71,7 +71,7 @@ class AdministrationClient:
             AddressError: the address is invalid or needs TLS.
         """
         require_protection(address, has_tls=tls is not None, allow_plaintext=allow_plaintext)
-        self._patience_s = settings.question_timeout_s
+        self._timeout_s = settings.question_timeout_s
         self._dialling = Dialling(parse_address(address).target, tls, settings.options())
 
     async def update_config(self, request: muster_pb2.UpdateConfigRequest) -> muster_pb2.UpdateConfigResponse:
@@ -104,9 +104,9 @@ class AdministrationClient:
         call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = self._dialling.channel().unary_unary(method)
         try:
             # Waits for a core that is starting, because gRPC retries a failed address only after a pause.
-            return await call(request.SerializeToString(), wait_for_ready=True, timeout=self._patience_s)
+            return await call(request.SerializeToString(), wait_for_ready=True, timeout=self._timeout_s)
         except grpc.aio.AioRpcError as error:
             if error.code() is not grpc.StatusCode.DEADLINE_EXCEEDED:
                 raise raised(error) from error
-            reason = f"no scheduler answered within {self._patience_s:g} s: {error.details()}"
+            reason = f"no scheduler answered within {self._timeout_s:g} s: {error.details()}"
             raise SessionLost(reason) from error

@@ -70,15 +70,15 @@ class ClientLink:
 
     async def _register(self, request: si_pb2.RegisterResourceManagerRequest) -> bytes:
         register: _UnaryMethod = self._channel.unary_unary(f"/{SCHEDULER_SERVICE}/RegisterResourceManager")
-        patience = self._settings.register_timeout_s
+        timeout_s = self._settings.register_timeout_s
         try:
             return await register(
-                request.SerializeToString(), metadata=self._metadata, wait_for_ready=True, timeout=patience
+                request.SerializeToString(), metadata=self._metadata, wait_for_ready=True, timeout=timeout_s
             )
         except grpc.aio.AioRpcError as error:
             if error.code() is not grpc.StatusCode.DEADLINE_EXCEEDED:
                 raise
-            reason = f"no scheduler answered within {patience:g} s: {error.details()}"
+            reason = f"no scheduler answered within {timeout_s:g} s: {error.details()}"
             raise SessionLost(reason) from error
 
     async def send(self, kind: StreamKind, message: Message) -> None:
@@ -117,14 +117,14 @@ class ClientLink:
         except grpc.aio.AioRpcError as error:
             raise raised(error) from error
 
-    async def as_sent(self, request: muster_pb2.FenceRequest) -> muster_pb2.FenceRequest:
+    async def as_sent(self, request: muster_pb2.BarrierRequest) -> muster_pb2.BarrierRequest:
         """Converts a barrier to the number of merged messages that gRPC sent. Waits until they are sent.
 
         Raises:
             SessionLost: the session has ended.
         """
         self.session.require_open()
-        return muster_pb2.FenceRequest(
+        return muster_pb2.BarrierRequest(
             rmID=request.rmID,
             applicationRequests=await self._sent(StreamKind.APPLICATION, request.applicationRequests),
             nodeRequests=await self._sent(StreamKind.NODE, request.nodeRequests),

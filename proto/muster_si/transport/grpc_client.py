@@ -96,16 +96,16 @@ class GrpcClient:  # long: as many methods as the interface
             return
         await link.send(StreamKind.CALLBACK, answer)
 
-    async def fence(self, request: muster_pb2.FenceRequest) -> None:
+    async def barrier(self, request: muster_pb2.BarrierRequest) -> None:
         """Waits until the scheduler has processed as many messages as this object has sent.
 
         Raises Refused, SessionLost.
         """
         link = self._present()
-        await link.call("Fence", await link.as_sent(request))
+        await link.call("RecoveryBarrier", await link.as_sent(request))
 
     async def take_inventory(self, request: muster_pb2.InventoryRequest) -> muster_pb2.Inventory:
-        """Returns a part of the scheduler's state, after the messages that `fence` would wait for.
+        """Returns a part of the scheduler's state, after the messages that `barrier` would wait for.
 
         Raises Refused, SessionLost.
         """

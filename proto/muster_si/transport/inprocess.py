@@ -70,9 +70,9 @@ class InProcessClient:  # long: as many methods as the interface
         """Passes the answer to the core. Raises SessionLost."""
         await _deliver(self._core, self._present(), rm_id, answer, lambda given: self._core.answer(rm_id, given))
 
-    async def fence(self, request: muster_pb2.FenceRequest) -> None:
+    async def barrier(self, request: muster_pb2.BarrierRequest) -> None:
         """Waits until the core has processed the counted messages. Raises Refused, SessionLost."""
-        await self._call(request.rmID, request, self._core.fence)
+        await self._call(request.rmID, request, self._core.barrier)
 
     async def take_inventory(self, request: muster_pb2.InventoryRequest) -> muster_pb2.Inventory:
         """Returns a part of the core's state after the counted messages. Raises Refused, SessionLost."""

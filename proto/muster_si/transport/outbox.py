@@ -29,7 +29,7 @@ class Outbox:
         self._batch_bytes = batch_bytes
         self._waiting: deque[Parcel] = deque()
         self._closed: str | None = None
-        self._turn = asyncio.Lock()
+        self._sending = asyncio.Lock()
         self._news = asyncio.Event()
         self._moved = asyncio.Event()
         self.bytes = 0  # waiting, overhead included
@@ -54,9 +54,9 @@ class Outbox:
         Raises:
             SessionLost: the outbox is closed.
         """
-        if not self._turn.locked() and self._require_open() and self.try_put(parcel):
+        if not self._sending.locked() and self._require_open() and self.try_put(parcel):
             return
-        async with self._turn:
+        async with self._sending:
             while self._require_open() and not self.try_put(parcel):
                 self._moved.clear()
                 await self._moved.wait()

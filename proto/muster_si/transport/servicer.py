@@ -50,7 +50,7 @@ class Servicer:
         session = {
             "Attend": self._stream(StreamKind.CALLBACK),
             "UpdateConfiguration": unary(self._update_configuration),
-            "Fence": unary(self._fence),
+            "RecoveryBarrier": unary(self._barrier),
             "TakeInventory": unary(self._take_inventory),
             "UpdateUtilization": unary(self._update_utilization),
             "UpdateFacts": unary(self._update_facts),
@@ -95,11 +95,11 @@ class Servicer:
         session = self._session_of(request, request.rmID, context)
         return await _while_open(session, self._core.update_facts(request))
 
-    async def _fence(self, data: bytes, context: Context) -> Message:
-        request = parse(muster_pb2.FenceRequest, data)
+    async def _barrier(self, data: bytes, context: Context) -> Message:
+        request = parse(muster_pb2.BarrierRequest, data)
         session = self._session_of(request, request.rmID, context)
-        await _while_open(session, self._core.fence(request))
-        return muster_pb2.FenceResponse()
+        await _while_open(session, self._core.barrier(request))
+        return muster_pb2.BarrierResponse()
 
     async def _take_inventory(self, data: bytes, context: Context) -> Message:
         request = parse(muster_pb2.InventoryRequest, data)

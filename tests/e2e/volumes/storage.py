@@ -90,7 +90,7 @@ def a_csi_node(name: str, driver: str, count: int) -> Json:
     }
 
 
-def mounting(pod: Json, *claims: str) -> Json:
+def with_volume(pod: Json, *claims: str) -> Json:
     """The same pod with these claims."""
     volumes = [{"name": f"v{index}", "persistentVolumeClaim": {"claimName": name}} for index, name in enumerate(claims)]
     pod["spec"]["volumes"] = volumes
@@ -99,7 +99,7 @@ def mounting(pod: Json, *claims: str) -> Json:
 
 def a_user(name: str, *claims: str) -> Json:
     """A pod of a separate application with these claims."""
-    return mounting(a_pod(name, labels={"applicationId": name}), *claims)
+    return with_volume(a_pod(name, labels={"applicationId": name}), *claims)
 
 
 class Provisioner:

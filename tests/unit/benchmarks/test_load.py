@@ -63,7 +63,7 @@ async def test_a_slow_scheduler_is_waited_for() -> None:
             await asyncio.sleep(0)
             seen.bound[f"pod-{number}"] = 0.0
 
-    assert await completes(asyncio.create_task(bind_one_by_one()), seen, patience_s=0)
+    assert await completes(asyncio.create_task(bind_one_by_one()), seen, timeout_s=0)
     assert len(seen.bound) == 50
 
 
@@ -72,5 +72,5 @@ async def test_a_stalled_scheduler_is_given_up() -> None:
         await asyncio.Event().wait()
 
     watch = asyncio.create_task(bind_none())
-    assert not await completes(watch, Progress(bound={"pod-0": 0.0}), patience_s=0)
+    assert not await completes(watch, Progress(bound={"pod-0": 0.0}), timeout_s=0)
     watch.cancel()

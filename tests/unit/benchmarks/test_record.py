@@ -70,8 +70,8 @@ def test_the_page_has_one_section_for_the_table() -> None:
 def test_cpu_seconds_are_listed_by_process_and_the_peer_once() -> None:
     """Both placements were measured with the same runs of the peer."""
     theirs = {"kube-scheduler: kube-scheduler CPU, s": [3.0], "kube-scheduler: etcd CPU, s": [1.0]}
-    reserve = replace(GANG, beside={"core CPU, s": [1.0, 3.0], "etcd CPU, s": [2.0], "p50, s": [1.0], **theirs})
-    direct = replace(GANG, name="cluster/gang-100-direct", beside={"core CPU, s": [0.5], **theirs})
+    reserve = replace(GANG, additional={"core CPU, s": [1.0, 3.0], "etcd CPU, s": [2.0], "p50, s": [1.0], **theirs})
+    direct = replace(GANG, name="cluster/gang-100-direct", additional={"core CPU, s": [0.5], **theirs})
     session = Session(load_before=0.5)
     written = plain(document([reserve, direct], session, quick=False))
     written["machine"]["cores"] = 2

@@ -22,11 +22,11 @@ from tests.unit.core.scheduling.scenario import Scenario
 
 OPEN = RestSettings(port=0, access=TRUSTING)
 #: A URL without a server.
-NOWHERE = "http://127.0.0.1:9"
+NO_CLUSTER = "http://127.0.0.1:9"
 KUBECONFIG = f"""
 current-context: test
 contexts: [{{name: test, context: {{cluster: test, namespace: ns}}}}]
-clusters: [{{name: test, cluster: {{server: "{NOWHERE}"}}}}]
+clusters: [{{name: test, cluster: {{server: "{NO_CLUSTER}"}}}}]
 """
 
 

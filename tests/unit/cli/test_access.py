@@ -8,7 +8,7 @@ import trustme
 
 from muster_core.rest.auth import AccessSettings, ServerTls
 from muster_core.rest.server import RestSettings
-from tests.unit.cli.conftest import NOWHERE, Served, a_scenario, core_thread, run
+from tests.unit.cli.conftest import NO_CLUSTER, Served, a_scenario, core_thread, run
 
 TOKEN = "a token of sixteen characters"
 AUTHORITY = trustme.CA()
@@ -61,11 +61,11 @@ def test_a_certificate_of_an_unknown_authority_is_rejected(closed: Served, tmp_p
 
 def test_an_unreachable_cluster_gives_one_line_and_exit_code_3(tmp_path: Path) -> None:
     path = tmp_path / "kubeconfig"
-    path.write_text(KUBECONFIG.format(server=NOWHERE))
+    path.write_text(KUBECONFIG.format(server=NO_CLUSTER))
     for command in ("queues", "doctor"):
         result = run(command, "--kubeconfig", str(path))
         assert result.exit_code == 3
-        assert result.stderr == f"muster: request to the API server {NOWHERE} failed: Connection refused\n"
+        assert result.stderr == f"muster: request to the API server {NO_CLUSTER} failed: Connection refused\n"
 
 
 @pytest.mark.parametrize(
@@ -82,8 +82,8 @@ def test_an_invalid_kubeconfig_gives_one_line_and_exit_code_2_or_3(text: str | N
 
 def test_an_unknown_context_gives_one_line_and_exit_code_2(tmp_path: Path) -> None:
     path = tmp_path / "kubeconfig"
-    path.write_text(KUBECONFIG.format(server=NOWHERE))
-    for command in (["queues"], ["apps", "--server", NOWHERE], ["config", "show"], ["smoke-test", "--image", "x"]):
+    path.write_text(KUBECONFIG.format(server=NO_CLUSTER))
+    for command in (["queues"], ["apps", "--server", NO_CLUSTER], ["config", "show"], ["smoke-test", "--image", "x"]):
         result = run(*command, "--kubeconfig", str(path), "--context", "prod")
         assert result.exit_code == 2
         assert result.stderr == f'muster: context "prod" does not exist in {path}\n'

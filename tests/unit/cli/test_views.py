@@ -13,7 +13,7 @@ import yaml
 
 from muster_core.model.events import ApplicationAdded
 from tests.unit.builders import an_ask
-from tests.unit.cli.conftest import NOWHERE, Served, an_application, rows, run
+from tests.unit.cli.conftest import NO_CLUSTER, Served, an_application, rows, run
 
 LOOKING = ("status", "queues", "apps", "nodes", "version")
 
@@ -191,9 +191,9 @@ def test_a_missing_object_gives_one_line_and_exit_code_1(served: Served, argumen
 
 @pytest.mark.parametrize("command", LOOKING)
 def test_an_unreachable_core_gives_one_line_and_exit_code_3(command: str) -> None:
-    result = run(command, "--server", NOWHERE)
+    result = run(command, "--server", NO_CLUSTER)
     assert result.exit_code == 3
-    assert result.stderr == f"muster: request to the core at {NOWHERE} failed: Connection refused\n"
+    assert result.stderr == f"muster: request to the core at {NO_CLUSTER} failed: Connection refused\n"
 
 
 def test_a_server_that_is_not_a_core_is_reported(served: Served) -> None:
@@ -210,7 +210,7 @@ def test_a_server_that_is_not_a_core_is_reported(served: Served) -> None:
         ["--server", "https://host", "--certificate-authority", "missing.pem"],
         ["--server", "http://host", "--token-file", "missing"],
         ["--output", "nonsense"],
-        ["--watch", "-o", "json", "--server", NOWHERE],
+        ["--watch", "-o", "json", "--server", NO_CLUSTER],
     ],
 )
 def test_invalid_options_give_exit_code_2(options: list[str]) -> None:

@@ -93,7 +93,7 @@ class RealCore(Core):  # long: the interface of the simulation's core
         self.encoder, self.decoder = Encoder(str(RM), "default"), Decoder(RM, ["default"])
         self.applications.clear()
         self.allocations.clear()
-        self._receive([ManagerRegistered(RM, self.configuration, fenced=True)])
+        self._receive([ManagerRegistered(RM, self.configuration, awaits_barrier=True)])
 
     def reload(self, configuration: Configuration) -> None:
         """Load another configuration, also for later sessions."""
@@ -105,13 +105,13 @@ class RealCore(Core):  # long: the interface of the simulation's core
         question = self.encoder.question(Sent(), part, "", 1_000_000)
         return decoded_inventory(service.take_inventory(self.partition, question, 0), part, "")
 
-    def pass_fence(self) -> None:
+    def pass_barrier(self) -> None:
         """Complete the recovery barrier."""
         self._receive([RecoveryBarrierPassed(RM)])
 
-    def take(self, news: CoreRequest) -> None:
+    def take(self, requests: CoreRequest) -> None:
         """Handle one request as a message."""
-        for batch in self.encoder.batches([news]):
+        for batch in self.encoder.batches([requests]):
             match self.encoder.encoded(batch):
                 case si_pb2.ApplicationRequest() as request:
                     self._take_in(self.decoder.applications.read(request))
@@ -201,8 +201,8 @@ class Both(Simulation):
         self.core = self.real
         self.kubernetes.now = shown(self.real.now_s)
 
-    def _fence(self) -> None:
-        self.real.pass_fence()
+    def _barrier(self) -> None:
+        self.real.pass_barrier()
 
     def wait(self, seconds: float) -> None:
         """Advance the time for both, and fire their timers."""

@@ -128,10 +128,10 @@ class Talk:  # long: one method per message
         releases = si_pb2.AllocationReleasesRequest(allocationsToRelease=[release])
         await self.client.update_allocation(si_pb2.AllocationRequest(rmID=self.rm_id, releases=releases))
 
-    async def fence(self) -> None:
+    async def barrier(self) -> None:
         """Wait until the core has handled all messages sent so far."""
-        await self.client.fence(
-            muster_pb2.FenceRequest(
+        await self.client.barrier(
+            muster_pb2.BarrierRequest(
                 rmID=self.rm_id,
                 applicationRequests=self.sent["application"],
                 nodeRequests=self.sent["node"],
@@ -176,6 +176,6 @@ class Talk:  # long: one method per message
         )
 
 
-def fenced() -> dict[str, str]:
+def awaits_barrier() -> dict[str, str]:
     """Return the extra configuration of a resource manager that recovers with a barrier."""
-    return {keys.EXTRA_FENCE: "true"}
+    return {keys.EXTRA_BARRIER: "true"}

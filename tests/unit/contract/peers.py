@@ -20,16 +20,16 @@ class Log(Generic[T]):
 
     def __init__(self) -> None:
         self.items: list[T] = []
-        self._news = asyncio.Event()
+        self._wake_up = asyncio.Event()
 
     def add(self, item: T) -> None:
         self.items.append(item)
-        self._news.set()
+        self._wake_up.set()
 
     async def until(self, is_enough: Callable[[list[T]], bool]) -> list[T]:
         while not is_enough(self.items):
-            self._news.clear()
-            await self._news.wait()
+            self._wake_up.clear()
+            await self._wake_up.wait()
         return self.items
 
     async def first(self, count: int = 1) -> list[T]:
@@ -100,14 +100,14 @@ class Scheduler:  # long: one method for each call of the interface
         await self._let_in()
         self.answers.add((rm_id, answer))
 
-    async def fence(self, request: muster_pb2.FenceRequest) -> None:
+    async def barrier(self, request: muster_pb2.BarrierRequest) -> None:
         await self.applications.first(request.applicationRequests)
         await self.nodes.first(request.nodeRequests)
         await self.allocations.first(request.allocationRequests)
 
     async def take_inventory(self, request: muster_pb2.InventoryRequest) -> muster_pb2.Inventory:
-        await self.fence(request.after)
-        return muster_pb2.Inventory(words=request.limit)
+        await self.barrier(request.after)
+        return muster_pb2.Inventory(sentItems=request.limit)
 
     async def update_facts(self, request: muster_pb2.FactsRequest) -> muster_pb2.FactsResponse:
         await self._let_in()

@@ -8,7 +8,7 @@ import pytest
 from muster_core.model.states import ManagerState
 from muster_si import muster_pb2, si_pb2
 from muster_si.errors import RefusalCode, Refused, SessionLost
-from tests.unit.contract.cores import RM, CoreWire, Talk, a_core_wire, fenced
+from tests.unit.contract.cores import RM, CoreWire, Talk, a_core_wire, awaits_barrier
 from tests.unit.contract.peers import ResourceManager
 
 
@@ -31,7 +31,7 @@ async def with_a_node(talk: Talk, vcore: int = 4000) -> None:
 
 
 async def test_a_registered_resource_manager_is_running(wire: CoreWire, talk: Talk) -> None:
-    await talk.fence()
+    await talk.barrier()
     assert wire.state() is ManagerState.RUNNING
 
 
@@ -66,7 +66,7 @@ async def test_registering_again_clears_the_state_and_ends_the_older_session(wir
     await talk.allocated("p1")
     again = Talk(wire.connect())
     await again.register()
-    await again.fence()
+    await again.barrier()
     assert await talk.rm.ends.first()
     [partition] = wire.core.loop.scheduler_state.partitions.values()
     assert (len(partition.nodes), len(partition.applications)) == (0, 0)
@@ -82,7 +82,7 @@ async def test_a_malformed_message_is_refused_with_a_status_and_ends_the_session
     [reason] = await talk.rm.ends.first()
     assert "rmID" in reason
     with pytest.raises((SessionLost, Refused)):
-        await talk.fence()
+        await talk.barrier()
 
 
 async def test_a_malformed_item_is_refused_and_the_session_continues(wire: CoreWire, talk: Talk) -> None:
@@ -97,16 +97,16 @@ async def test_a_malformed_item_is_refused_and_the_session_continues(wire: CoreW
 
 
 async def test_a_lost_connection_pauses_and_registering_again_runs(wire: CoreWire, talk: Talk) -> None:
-    await talk.fence()
+    await talk.barrier()
     await talk.client.aclose()
     other = Talk(wire.connect())
     request = si_pb2.RegisterResourceManagerRequest(rmID="other", version="1.0.0")
     await other.client.register_resource_manager(request, other.rm)
-    await other.client.fence(muster_pb2.FenceRequest(rmID="other"))
+    await other.client.barrier(muster_pb2.BarrierRequest(rmID="other"))
     assert wire.state() is ManagerState.PAUSED
     back = Talk(wire.connect())
     await back.register()
-    await back.fence()
+    await back.barrier()
     assert wire.state() is ManagerState.RUNNING
 
 
@@ -116,14 +116,14 @@ async def test_unregistering_stops_the_resource_manager_and_clears_its_state(wir
     other = Talk(wire.connect())
     request = si_pb2.RegisterResourceManagerRequest(rmID="other", version="1.0.0")
     await other.client.register_resource_manager(request, other.rm)
-    await other.client.fence(muster_pb2.FenceRequest(rmID="other"))
+    await other.client.barrier(muster_pb2.BarrierRequest(rmID="other"))
     assert wire.state() is ManagerState.STOPPED
     assert [partition.rm for partition in wire.core.loop.scheduler_state.partitions.values()] == ["other"]
 
 
 async def test_nothing_is_scheduled_before_the_recovery_barrier(wire: CoreWire) -> None:
     talk = Talk(wire.connect())
-    await talk.register(**fenced())
+    await talk.register(**awaits_barrier())
     await talk.application()
     await talk.node("n1", "CREATE_DRAIN")
     await talk.node("n1", "DRAIN_TO_SCHEDULABLE")
@@ -131,7 +131,7 @@ async def test_nothing_is_scheduled_before_the_recovery_barrier(wire: CoreWire) 
     await talk.accepted()
     await talk.rm.nodes.first()
     assert talk.allocations() == []
-    await talk.fence()
+    await talk.barrier()
     await talk.allocated("p1")
 
 
@@ -178,7 +178,7 @@ async def test_a_gang_is_placed_and_replaced_by_messages_alone(talk: Talk, tags:
     assert not real.placeholder
     assert real.nodeID == ("n2" if tags else placeholders[release.allocationKey].nodeID)
     await talk.release(release.allocationKey, "PLACEHOLDER_REPLACED", allocationID=release.allocationID)
-    await talk.fence()
+    await talk.barrier()
     assert len(talk.releases()) == 1  # a confirmation is neither answered nor handled twice
 
 
@@ -196,7 +196,7 @@ async def test_the_callback_stream_carries_events_and_states(talk: Talk) -> None
 
 async def test_an_unrequested_answer_is_counted_and_ignored(wire: CoreWire, talk: Talk) -> None:
     await talk.client.answer(RM, muster_pb2.Answer(predicates=muster_pb2.PredicatesAnswer(id=7)))
-    await talk.fence()
+    await talk.barrier()
     await talk.application()
     await talk.accepted()
     assert b"predicates, unasked" in wire.core.metrics.text()
@@ -207,17 +207,17 @@ async def test_nothing_is_scheduled_or_reported_before_the_last_recovery_barrier
 ) -> None:
     """Nodes are created as draining, which must not be reported as a reason."""
     talk = Talk(wire.connect())
-    await talk.register(**fenced())
+    await talk.register(**awaits_barrier())
     await talk.node("n1", "CREATE_DRAIN")
     await talk.application()
     await talk.accepted()
     await talk.ask("a")
-    fence = muster_pb2.FenceRequest(rmID=RM, applicationRequests=1, nodeRequests=1, allocationRequests=1, more=True)
-    await talk.client.fence(fence)
+    barrier = muster_pb2.BarrierRequest(rmID=RM, applicationRequests=1, nodeRequests=1, allocationRequests=1, more=True)
+    await talk.client.barrier(barrier)
     await talk.node("n1", "DRAIN_TO_SCHEDULABLE")
     assert talk.allocations() == []
-    await talk.client.fence(muster_pb2.FenceRequest(rmID=RM, nodeRequests=2, allocationRequests=1))
+    await talk.client.barrier(muster_pb2.BarrierRequest(rmID=RM, nodeRequests=2, allocationRequests=1))
     await talk.allocated("a")
     messages = [state.reason for each in talk.rm.callbacks.items for state in each.schedulingStates.states]
     messages += [event.message for each in talk.rm.callbacks.items for event in each.events.events]
-    assert [words for words in messages if "unschedulable" in words] == []
+    assert [sent_items for sent_items in messages if "unschedulable" in sent_items] == []

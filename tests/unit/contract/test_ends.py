@@ -63,7 +63,7 @@ async def test_a_session_ended_by_the_scheduler_is_reported_once_and_later_calls
     (reason,) = await rm.ends.first()
     assert "the world is inconsistent" in reason
     with pytest.raises(SessionLost, match="inconsistent"):
-        await client.fence(muster_pb2.FenceRequest(rmID="rm"))
+        await client.barrier(muster_pb2.BarrierRequest(rmID="rm"))
     assert len(rm.ends.items) == 1
     assert rm.nodes.items == []
     assert wire.scheduler.lost.items == []
@@ -73,11 +73,11 @@ async def test_a_waiting_call_ends_with_the_session(wire: Wire) -> None:
     client, rm = wire.connect(), ResourceManager()
     await client.register_resource_manager(a_registration(), rm)
     await client.update_node(si_pb2.NodeRequest(rmID="rm", nodes=[si_pb2.NodeInfo(nodeID="n1")]))
-    fence = asyncio.create_task(client.fence(muster_pb2.FenceRequest(rmID="rm", nodeRequests=2)))
+    barrier = asyncio.create_task(client.barrier(muster_pb2.BarrierRequest(rmID="rm", nodeRequests=2)))
     await wire.scheduler.nodes.first()
     wire.scheduler.present["rm"].session_lost("the world is inconsistent")
     with pytest.raises(SessionLost, match="inconsistent"):
-        await fence
+        await barrier
 
 
 async def test_dropping_a_callback_ends_its_session_without_informing_it(wire: Wire) -> None:

@@ -68,7 +68,7 @@ async def test_an_ask_waits_for_a_claim_that_is_reported_later(talk: Talk) -> No
     await talk.node("n1")
     await talk.application()
     await talk.ask("pod", tags={keys.TAG_VOLUMES: '{"claims":["ns/c"]}'})
-    await talk.fence()
+    await talk.barrier()
     assert talk.allocations() == []
     maker = a_fact(Fact.STORAGE_CLASS, "late", provisioner="maker", bindingMode="WaitForFirstConsumer")
     await send_facts(talk, maker, a_fact(Fact.CLAIM, "ns/c", **CLAIM))

@@ -136,7 +136,7 @@ async def test_valid_utilization_reports_are_stored_and_invalid_ones_are_returne
         ("n1", "actualUsedResource: vcore is negative: -1"),
         ("n1", "partitionName is not known: 'moon'"),
     ]
-    await talk.fence()
+    await talk.barrier()
     scheduler_state = wire.core.loop.scheduler_state
     partition = scheduler_state.partitions[partition_id(RmId(RM), "default")]
     assert partition.nodes.record(NodeId("n1")).utilization == Resources({"vcore": 700})
@@ -177,7 +177,7 @@ async def test_updating_the_configuration_returns_the_old_one(talk: Talk, admin:
     again = await admin.update_config(muster_pb2.UpdateConfigRequest(rmID=RM, config="partitions: 7"))
     assert (again.success, again.oldConfig) == (False, FEW_CORES)
     assert "partitions" in again.reason
-    await talk.fence()
+    await talk.barrier()
     assert [one.allocationKey for one in talk.allocations()] == ["a"]
 
 
@@ -228,7 +228,7 @@ async def test_requests_that_wait_for_nodes_are_reported_to_autoscalers(talk: Ta
     await a_running(talk, "n1")
     await talk.ask("a", "b", "c", vcore=3000)
     await talk.allocated("a")
-    await talk.fence()
+    await talk.barrier()
     found = await admin.autoscaling_metrics(muster_pb2.AutoScalingMetricsRequest(partitionName="default"))
     [one] = found.outstandingRequests
     assert one.requestID == "[rm]default/pods=1,vcore=3000"
@@ -268,5 +268,5 @@ async def test_two_managers_can_use_the_same_names(wire: CoreWire, talk: Talk) -
         assert found.nodeID == "n1"
     await second.node("n1", "DECOMISSION")
     assert len(await second.released(1)) == 1
-    await talk.fence()
+    await talk.barrier()
     assert talk.releases() == []

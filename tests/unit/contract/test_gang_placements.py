@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from muster_si import keys, muster_pb2, si_pb2
-from tests.unit.contract.cores import RM, CoreWire, Talk, a_core_wire, a_resource, fenced
+from tests.unit.contract.cores import RM, CoreWire, Talk, a_core_wire, a_resource, awaits_barrier
 
 
 @pytest.fixture(params=["inprocess", "grpc"])
@@ -53,8 +53,8 @@ async def wait_for_state(talk: Talk, state: str) -> None:
 
 
 async def inventory(talk: Talk) -> muster_pb2.ApplicationInventory:
-    await talk.fence()
-    request = muster_pb2.InventoryRequest(after=muster_pb2.FenceRequest(rmID=RM))
+    await talk.barrier()
+    request = muster_pb2.InventoryRequest(after=muster_pb2.BarrierRequest(rmID=RM))
     [app] = (await talk.client.take_inventory(request)).applications
     return app
 
@@ -124,7 +124,7 @@ async def test_a_removed_direct_gang_releases_only_its_members(talk: Talk) -> No
 
 async def test_after_a_restart_a_direct_gang_keeps_the_reservation_of_its_missing_members(wire: CoreWire) -> None:
     talk = Talk(wire.connect())
-    await talk.register(**fenced())
+    await talk.register(**awaits_barrier())
     await submit(talk, 3, keys.PLACEMENT_DIRECT, forced=True)
     await wait_for_state(talk, keys.APP_ACCEPTED)
     bound = si_pb2.Allocation(
@@ -137,7 +137,7 @@ async def test_after_a_restart_a_direct_gang_keeps_the_reservation_of_its_missin
     )
     await talk.node("n1", "CREATE_DRAIN", vcore=4000, existingAllocations=[bound])
     await wait_for_state(talk, keys.APP_RUNNING)
-    await talk.fence()
+    await talk.barrier()
     await talk.node("n1", "DRAIN_TO_SCHEDULABLE")
     await talk.ask("e1", "e2", **WORKERS)
     await talk.allocated("e1", "e2")
@@ -150,7 +150,7 @@ async def test_placeholders_of_an_atomic_gang_are_sent_in_one_message(talk: Talk
     await talk.node("n1", vcore=2000)
     await submit(talk, 3, keys.PLACEMENT_ATOMIC)
     await talk.ask("p1", "p2", "p3", placeholder=True, **WORKERS)
-    await talk.fence()
+    await talk.barrier()
     assert talk.allocations() == []
     await talk.node("n2", vcore=2000)
     await talk.allocated("p1", "p2", "p3")

@@ -14,7 +14,7 @@ async def test_ten_thousand_asks_of_mixed_size_arrive_in_order(wire: Wire) -> No
     for number in range(MANY):
         padding = 20_000 if number % 500 == 0 else number * 37 % 200
         await client.update_allocation(asks(str(number), padding=padding))
-    await client.fence(muster_pb2.FenceRequest(rmID="rm", allocationRequests=MANY))
+    await client.barrier(muster_pb2.BarrierRequest(rmID="rm", allocationRequests=MANY))
     got = wire.scheduler.allocations.items
     assert keys_of(got) == [str(number) for number in range(MANY)]
 
@@ -76,7 +76,7 @@ async def test_the_recovery_barrier_waits_for_all_messages_sent_before_it(wire: 
         await client.update_allocation(asks(str(number)))
     for number in range(3):
         await client.update_node(si_pb2.NodeRequest(rmID="rm", nodes=[si_pb2.NodeInfo(nodeID=str(number))]))
-    await client.fence(muster_pb2.FenceRequest(rmID="rm", allocationRequests=1000, nodeRequests=3))
+    await client.barrier(muster_pb2.BarrierRequest(rmID="rm", allocationRequests=1000, nodeRequests=3))
     assert len(keys_of(wire.scheduler.allocations.items)) == 1000
     assert sum(len(request.nodes) for request in wire.scheduler.nodes.items) == 3
 

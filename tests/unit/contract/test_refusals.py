@@ -64,8 +64,8 @@ async def test_a_call_with_a_foreign_rm_id_is_rejected_and_the_session_continues
     await client.register_resource_manager(a_registration(), rm)
     with pytest.raises(Refused, match=r"UnregisterRequest\.rmID is 'other'"):
         await client.unregister(muster_pb2.UnregisterRequest(rmID="other"))
-    with pytest.raises(Refused, match=r"FenceRequest\.rmID is missing"):
-        await client.fence(muster_pb2.FenceRequest())
+    with pytest.raises(Refused, match=r"BarrierRequest\.rmID is missing"):
+        await client.barrier(muster_pb2.BarrierRequest())
     await client.update_allocation(asks("a"))
     assert keys_of(await wire.scheduler.allocations.first()) == ["a"]
 

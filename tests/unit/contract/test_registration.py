@@ -51,7 +51,7 @@ async def test_every_call_before_registration_is_rejected_with_a_remedy(wire: Wi
         client.update_node(si_pb2.NodeRequest(rmID="rm")),
         client.update_configuration(si_pb2.UpdateConfigurationRequest(rmID="rm")),
         client.answer("rm", muster_pb2.Answer()),
-        client.fence(muster_pb2.FenceRequest(rmID="rm")),
+        client.barrier(muster_pb2.BarrierRequest(rmID="rm")),
         client.unregister(muster_pb2.UnregisterRequest(rmID="rm")),
     ]
     for call in calls:

@@ -34,7 +34,7 @@ class Notebook:
     received: list[object] = field(default_factory=list)
     ends: list[str] = field(default_factory=list)
     broken: Exception | None = None
-    news: asyncio.Event = field(default_factory=asyncio.Event)
+    requests: asyncio.Event = field(default_factory=asyncio.Event)
 
     def update_allocation(self, response: si_pb2.AllocationResponse) -> None:
         self._note(response)
@@ -52,16 +52,16 @@ class Notebook:
 
     def session_lost(self, reason: str) -> None:
         self.ends.append(reason)
-        self.news.set()
+        self.requests.set()
 
     def _note(self, item: object) -> None:
         self.received.append(item)
-        self.news.set()
+        self.requests.set()
 
     async def until(self, is_so: Callable[[], bool]) -> None:
         while not is_so():
-            self.news.clear()
-            await self.news.wait()
+            self.requests.clear()
+            await self.requests.wait()
 
 
 @dataclass(slots=True)
@@ -84,7 +84,7 @@ class Bench:
 
     async def wait_until_handled(self) -> None:
         """Wait until the core has handled all messages."""
-        await self.core.fence(muster_pb2.FenceRequest(rmID=RM))
+        await self.core.barrier(muster_pb2.BarrierRequest(rmID=RM))
 
     def metric(self, name: str, **labels: str) -> float:
         value = self.core.metrics.registry.get_sample_value(name, labels)

@@ -98,16 +98,16 @@ def printed(console: Console) -> list[str]:
     return console.file.getvalue().splitlines()
 
 
-@pytest.mark.parametrize("offset, verdict", [(0, "used"), (-1, "not used")])
+@pytest.mark.parametrize("offset, outcome", [(0, "used"), (-1, "not used")])
 def test_a_program_on_path_is_used_if_its_minor_version_is_the_pinned_one(
-    offset: int, verdict: str, tmp_path: Path, console: Console
+    offset: int, outcome: str, tmp_path: Path, console: Console
 ) -> None:
     major, minor, _ = programs.pinned_version(programs.APISERVER).split(".")
     version = f"{major}.{int(minor) + offset}.99"
     path = script(tmp_path / "path", "kube-apiserver", f"echo Kubernetes v{version}")
-    assert binaries.find(programs.APISERVER, console) == (path if verdict == "used" else None)
+    assert binaries.find(programs.APISERVER, console) == (path if outcome == "used" else None)
     pinned = programs.pinned_version(programs.APISERVER)
-    assert printed(console) == [f"{path} has version {version}, not {pinned}: {verdict}"]
+    assert printed(console) == [f"{path} has version {version}, not {pinned}: {outcome}"]
     assert binaries.find(programs.APISERVER, console, exact=True) is None
 
 

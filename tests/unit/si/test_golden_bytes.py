@@ -146,7 +146,7 @@ GOLDEN: dict[str, tuple[Message, bytes]] = {
         b"\x12\x03old\x1a\x02no",
     ),
     "a fence of ours": (
-        muster_pb2.FenceRequest(rmID="rm", applicationRequests=1, nodeRequests=2, allocationRequests=300),
+        muster_pb2.BarrierRequest(rmID="rm", applicationRequests=1, nodeRequests=2, allocationRequests=300),
         b"\x0a\x02rm\x10\x01\x18\x02\x20\xac\x02",
     ),
     "a question of ours": (

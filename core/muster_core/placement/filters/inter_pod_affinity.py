@@ -80,7 +80,7 @@ class DomainCounts:
         self._amounts[code] = before + weight
         return before
 
-    def beside(self, row: int) -> IntColumn:
+    def same_domain(self, row: int) -> IntColumn:
         """Rows of the same domain. The row must be in one."""
         return self._domains.members(self._domains.codes.item(row))
 
@@ -108,77 +108,79 @@ EXISTING_ANTI_AFFINITY_NOT_MET: Final = "node(s) didn't satisfy existing pods an
 class InterPodAffinityFilter:
     """Required affinity and anti-affinity of the shape, and required anti-affinity of existing pods.
 
-    `_near`: pods that match all affinity terms, per topology key; `_found`: number of them in a domain. `_apart`: pods
-    that match an anti-affinity term, per topology key. `_unwanted`: pods with an anti-affinity term that selects the
-    shape, per topology key.
+    `_affinity`: pods that match all affinity terms, per topology key; `_found`: number of them in a domain.
+    `_anti_affinity`: pods that match an anti-affinity term, per topology key. `_unwanted`: pods with an
+    anti-affinity term that selects the shape, per topology key.
     """
 
-    __slots__ = ("_apart", "_found", "_is_found", "_near", "_repelled", "_size", "_unwanted")
+    __slots__ = ("_affinity", "_anti_affinity", "_found", "_is_found", "_repelled", "_size", "_unwanted")
 
     def __init__(self, snapshot: Snapshot, shape: RequestShape, unwanted: dict[str, DomainCounts]) -> None:
         inter_pod, tags = shape.pod_on_node.facts.inter_pod, dict(shape.pod_on_node.tags)
         pods_on_nodes = snapshot.nodes.pods_on_nodes
         self._size = snapshot.size
         self._unwanted = list(unwanted.values())
-        joint = _joint(pods_on_nodes, inter_pod.near)
-        self._near = _tallies(snapshot, inter_pod.near)
-        for tally in self._near.values():
+        joint = _joint(pods_on_nodes, inter_pod.affinity)
+        self._affinity = _tallies(snapshot, inter_pod.affinity)
+        for tally in self._affinity.values():
             tally.count(snapshot.tagged(joint) if joint is not None else ())
-        self._found = sum(tally.total() for tally in self._near.values())
+        self._found = sum(tally.total() for tally in self._affinity.values())
         #: Pods of the shape match its own affinity terms. `_repelled` has the counts of terms that select the shape
         #: itself.
-        self._is_found = bool(inter_pod.near) and joint is not None and matches(joint, tags)
-        self._apart = _tallies(snapshot, inter_pod.apart)
-        for term in inter_pod.apart:
+        self._is_found = bool(inter_pod.affinity) and joint is not None and matches(joint, tags)
+        self._anti_affinity = _tallies(snapshot, inter_pod.anti_affinity)
+        for term in inter_pod.anti_affinity:
             targets = pods_on_nodes.targets(term)
-            self._apart[term.topology].count(snapshot.tagged(targets) if targets is not None else ())
-        against = dict.fromkeys(term.topology for term in inter_pod.apart if selects_itself(pods_on_nodes, term, tags))
-        self._repelled = [self._apart[key] for key in against]
+            self._anti_affinity[term.topology].count(snapshot.tagged(targets) if targets is not None else ())
+        against = dict.fromkeys(
+            term.topology for term in inter_pod.anti_affinity if selects_itself(pods_on_nodes, term, tags)
+        )
+        self._repelled = [self._anti_affinity[key] for key in against]
 
     def allows(self) -> BoolColumn:
         """Rows that satisfy the three rules."""
-        return self._is_near() & self._is_apart() & self._is_wanted()
+        return self._meets_affinity() & self._meets_anti_affinity() & self._is_wanted()
 
     def allows_at(self, rows: IntColumn) -> BoolColumn:
         """Like `allows`, for some rows."""
-        return self._is_near(rows) & self._is_apart(rows) & self._is_wanted(rows)
+        return self._meets_affinity(rows) & self._meets_anti_affinity(rows) & self._is_wanted(rows)
 
     def refusals(self) -> Sequence[tuple[str, BoolColumn]]:
         """Rows by the first rule that they violate."""
-        near, apart = self._is_near(), self._is_apart()
+        affinity, anti_affinity = self._meets_affinity(), self._meets_anti_affinity()
         return (
-            (AFFINITY_NOT_MET, ~near),
-            (ANTI_AFFINITY_NOT_MET, near & ~apart),
-            (EXISTING_ANTI_AFFINITY_NOT_MET, near & apart & ~self._is_wanted()),
+            (AFFINITY_NOT_MET, ~affinity),
+            (ANTI_AFFINITY_NOT_MET, affinity & ~anti_affinity),
+            (EXISTING_ANTI_AFFINITY_NOT_MET, affinity & anti_affinity & ~self._is_wanted()),
         )
 
     def add(self, row: int) -> IntColumn | None:
         """Adds one pod of the shape. Results change where it is the first one in its domain.
 
-        An anti-affinity term that selects the shape itself is counted once, in `_apart`, and not also in `_unwanted`.
+        An anti-affinity term that selects the shape itself is counted in `_anti_affinity`, not in `_unwanted`.
         """
-        changed = [tally.beside(row) for tally in self._repelled if tally.add(row) == 0]
+        changed = [tally.same_domain(row) for tally in self._repelled if tally.add(row) == 0]
         if self._is_found:
             began = not self._found
-            for tally in self._near.values():
+            for tally in self._affinity.values():
                 before = tally.add(row)
                 self._found += before >= 0
                 if before == 0:
-                    changed.append(tally.beside(row))
+                    changed.append(tally.same_domain(row))
             if began and self._found:
                 return np.arange(self._size)
         return np.concatenate(changed) if changed else None
 
-    def _is_near(self, rows: IntColumn | None = None) -> BoolColumn:
+    def _meets_affinity(self, rows: IntColumn | None = None) -> BoolColumn:
         passed = np.ones(self._size if rows is None else len(rows), dtype=np.bool_)
         begins = self._is_found and not self._found
-        for tally in self._near.values():
+        for tally in self._affinity.values():
             passed &= tally.is_in_one(rows) if begins else tally.at(rows) > 0
         return passed
 
-    def _is_apart(self, rows: IntColumn | None = None) -> BoolColumn:
+    def _meets_anti_affinity(self, rows: IntColumn | None = None) -> BoolColumn:
         passed = np.ones(self._size if rows is None else len(rows), dtype=np.bool_)
-        for tally in self._apart.values():
+        for tally in self._anti_affinity.values():
             passed &= tally.at(rows) <= 0
         return passed
 
@@ -193,7 +195,7 @@ def affinity_filter(snapshot: Snapshot, shape: RequestShape) -> InterPodAffinity
     """Creates the filter if the shape has required terms or an existing pod's anti-affinity selects it."""
     unwanted = _unwanting(snapshot, shape)
     inter_pod = shape.pod_on_node.facts.inter_pod
-    if not (inter_pod.near or inter_pod.apart or unwanted):
+    if not (inter_pod.affinity or inter_pod.anti_affinity or unwanted):
         return None
     return InterPodAffinityFilter(snapshot, shape, unwanted)
 
@@ -214,9 +216,9 @@ def _unwanting(snapshot: Snapshot, shape: RequestShape) -> dict[str, DomainCount
 def _terms_against(snapshot: Snapshot, tags: Mapping[str, str]) -> Iterable[tuple[PodTerm, Part]]:
     """Yields the anti-affinity terms of existing and planned pods that may select a pod with these tags."""
     if not snapshot.is_emptied:
-        yield from snapshot.nodes.pods_on_nodes.apart.that_may_mean(tags)
+        yield from snapshot.nodes.pods_on_nodes.anti_affinity.that_may_mean(tags)
     for pod_on_node, rows in snapshot.came():
-        for term in pod_on_node.facts.inter_pod.apart:
+        for term in pod_on_node.facts.inter_pod.anti_affinity:
             yield term, rows
 
 

@@ -148,7 +148,7 @@ def _terms_towards(snapshot: Snapshot, tags: Mapping[str, str]) -> Iterator[_Wei
     pods_on_nodes = snapshot.nodes.pods_on_nodes
     if not snapshot.is_emptied:
         yield from ((one.term, one.weight, rows) for one, rows in pods_on_nodes.preferred.that_may_mean(tags))
-        yield from ((term, _HARD, rows) for term, rows in pods_on_nodes.near.that_may_mean(tags))
+        yield from ((term, _HARD, rows) for term, rows in pods_on_nodes.affinity.that_may_mean(tags))
     for pod_on_node, came in snapshot.came():
         for term, weight in _terms_of(pod_on_node.facts.inter_pod):
             yield term, weight, came
@@ -169,4 +169,4 @@ def _steps(snapshot: Snapshot, shape: RequestShape) -> dict[str, int]:
 def _terms_of(inter_pod: InterPodConstraints) -> Iterator[tuple[PodTerm, int]]:
     """Yields the terms by which an existing pod attracts or repels the next pod."""
     yield from ((one.term, one.weight) for one in inter_pod.preferred)
-    yield from ((term, _HARD) for term in inter_pod.near)
+    yield from ((term, _HARD) for term in inter_pod.affinity)

@@ -75,7 +75,7 @@ def linked(snapshot: Snapshot, demands: Sequence[MemberDemand]) -> tuple[frozens
         wanted = {other for other in others if other != index or count > 1}
         if wanted:
             found |= {index} | wanted
-            keys.update(dict.fromkeys(term.topology for term in shape.pod_on_node.facts.inter_pod.near))
+            keys.update(dict.fromkeys(term.topology for term in shape.pod_on_node.facts.inter_pod.affinity))
             if shape.affinity is not None:
                 keys[shape.affinity.scope] = None
     return frozenset(found), tuple(keys)
@@ -89,7 +89,7 @@ def moved(queue: Sequence[int], demands: Sequence[MemberDemand], refused: int) -
 
 def _needs(snapshot: Snapshot, shape: RequestShape, other: RequestShape) -> bool:
     pods_on_nodes = snapshot.nodes.pods_on_nodes
-    if any(pods_on_nodes.is_meant(term, other.pod_on_node) for term in shape.pod_on_node.facts.inter_pod.near):
+    if any(pods_on_nodes.is_meant(term, other.pod_on_node) for term in shape.pod_on_node.facts.inter_pod.affinity):
         return True
     affinity = shape.affinity
     if affinity is None or not affinity.required or affinity.at_least <= 0:
@@ -173,7 +173,7 @@ class _MemberSearch:
     """One search. `_chosen`: number of members per demand and row."""
 
     def __init__(self, snapshot: Snapshot, demands: Sequence[MemberDemand], queue: Sequence[int], work: Work) -> None:
-        self._draft, self._demands, self._queue, self._work = snapshot, demands, queue, work
+        self._snapshot, self._demands, self._queue, self._work = snapshot, demands, queue, work
         shapes = [shape for shape, _ in demands]
         #: No placement changes the feasible nodes of others, except by the resources it uses.
         self._is_plain = not any(depends_on_others(shape) or stateful_filters(snapshot, shape) for shape in shapes)
@@ -216,11 +216,11 @@ class _MemberSearch:
         for index, (_, count) in enumerate(self._demands):
             most = int(self._room(index).max(initial=0)) if self._is_plain else 1
             depth += -(-count // max(most, 1))
-        return depth <= _DEPTH and self._work.covers(depth * len(self._demands), self._draft)
+        return depth <= _DEPTH and self._work.covers(depth * len(self._demands), self._snapshot)
 
     def _move(self, choice: _Choice, sign: int) -> None:
         index, row, count = choice
-        node_search.charge(self._draft, self._demands[index][0], row, sign * count)
+        node_search.charge(self._snapshot, self._demands[index][0], row, sign * count)
         self._left[index] -= sign * count
         there = self._chosen.get((index, row), 0) + sign * count
         if there:
@@ -241,9 +241,9 @@ class _MemberSearch:
         shape, room = self._demands[index][0], found[index]
         later = [self._demands[other] for other in waiting[1:]]
         for _ in later:
-            self._work.look(self._draft)
+            self._work.look(self._snapshot)
         alike: set[tuple[int, ...]] = set()
-        for row in tight_rows(self._draft, (shape, self._left[index]), room, later)[:_WIDTH].tolist():
+        for row in tight_rows(self._snapshot, (shape, self._left[index]), room, later)[:_WIDTH].tolist():
             signature = self._signature(row, found)
             if (index, row) in self._chosen or signature in alike:
                 continue
@@ -254,7 +254,7 @@ class _MemberSearch:
     def _signature(self, row: int, found: dict[int, IntColumn]) -> tuple[int, ...]:
         """Rows with equal signatures are interchangeable."""
         names = dict.fromkeys(name for index in found for name in self._demands[index][0].resources)
-        columns = (self._draft.available(name) for name in names)
+        columns = (self._snapshot.available(name) for name in names)
         amounts = [0 if column is None else column.item(row) for column in columns]
         return (*amounts, *(int(self._masks[index][row]) for index in found))
 
@@ -262,25 +262,25 @@ class _MemberSearch:
         """Yields the rows for one member of the first demand that has a feasible node."""
         for index in waiting:
             shape, _ = self._demands[index]
-            self._work.look(self._draft, shape, 1)
-            room = rooms(self._draft, shape, node_search.allowed(self._draft, shape), self._left[index])
+            self._work.look(self._snapshot, shape, 1)
+            room = rooms(self._snapshot, shape, node_search.allowed(self._snapshot, shape), self._left[index])
             later = [self._demands[other] for other in waiting if other != index]
-            rows = tight_rows(self._draft, (shape, self._left[index]), room, later)[:_WIDTH].tolist()
+            rows = tight_rows(self._snapshot, (shape, self._left[index]), room, later)[:_WIDTH].tolist()
             if rows:
                 yield from ((index, row, 1) for row in rows)
                 return
 
     def _room(self, index: int) -> IntColumn:
-        self._work.look(self._draft)
-        return rooms(self._draft, self._demands[index][0], self._masks[index], self._left[index])
+        self._work.look(self._snapshot)
+        return rooms(self._snapshot, self._demands[index][0], self._masks[index], self._left[index])
 
     def _at_best(self, index: int) -> BoolColumn:
         """Rows that the demand could use if all inter-pod rules were satisfied."""
-        found = node_properties.allowed(self._demands[index][0].constraints, self._draft.nodes)
-        return found if self._draft.within is None else found & self._draft.within
+        found = node_properties.allowed(self._demands[index][0].constraints, self._snapshot.nodes)
+        return found if self._snapshot.within is None else found & self._snapshot.within
 
     def _places(self) -> Places:
-        at = self._draft.nodes.rows.at
+        at = self._snapshot.nodes.rows.at
         return Places(
             tuple(
                 tuple((at(row), count) for (owner, row), count in self._chosen.items() if owner == index)
@@ -317,16 +317,16 @@ def place_all(
     needed = needed_first(snapshot, demands, queue)
     begins = [after, needed] if needed != queue else [after]
     for begin, fill in (*((begin, liked) for begin in begins), *((queue, fill) for fill in others)):
-        answer = _in_turn(snapshot, demands, begin, fill, work)
+        answer = _try_orders(snapshot, demands, begin, fill, work)
         if isinstance(answer, Places) or (answer is not None and answer.alone):
             return answer
-    answer = _near_each_other(snapshot, demands, needed, liked, work)
+    answer = _try_nearby_nodes(snapshot, demands, needed, liked, work)
     if answer is not None:
         return answer
     return search(snapshot, demands, queue, work) or search(snapshot, demands, after, work) or first
 
 
-def _in_turn(
+def _try_orders(
     snapshot: Snapshot, demands: Sequence[MemberDemand], queue: list[int], fill: Fill, work: Work
 ) -> Places | Shortage | None:
     """Tries several orders. After each failure the demand that fell short moves forward. None = nothing was tried."""
@@ -341,7 +341,7 @@ def _in_turn(
     return answer
 
 
-def _near_each_other(
+def _try_nearby_nodes(
     snapshot: Snapshot, demands: Sequence[MemberDemand], queue: Sequence[int], fill: Fill, work: Work
 ) -> Places | None:
     """Places all linked members in one domain that is chosen before any of them is placed.

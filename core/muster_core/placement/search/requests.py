@@ -49,7 +49,7 @@ def needs_others(shape: RequestShape) -> bool:
     """Whether the shape runs only near other pods. These may be members of the same gang, which go first then."""
     affinity = shape.affinity
     is_needy = affinity is not None and affinity.required and affinity.at_least > 0
-    return is_needy or bool(shape.pod_on_node.facts.inter_pod.near)
+    return is_needy or bool(shape.pod_on_node.facts.inter_pod.affinity)
 
 
 def depends_on_members(shape: RequestShape) -> bool:

@@ -267,8 +267,8 @@ class Matching:
         if own is not None:
             return own.name if reach(self._nodes, own.affinity)[row] else ""
         nodes, pool = self._nodes, self._storage.pool(claim.demand)
-        near = pool.near(row, nodes.facts_epoch, lambda affinity: reach(nodes, affinity))
-        offers = (self._first(pool.of_size(affinity, claim.request or 0), taken) for affinity in near)
+        reachable = pool.reachable(row, nodes.facts_epoch, lambda affinity: reach(nodes, affinity))
+        offers = (self._first(pool.of_size(affinity, claim.request or 0), taken) for affinity in reachable)
         return min((offer for offer in offers if offer is not None), default=(0, ""))[1]
 
     def _first(self, offers: Iterable[tuple[int, str]], taken: Mapping[str, None]) -> tuple[int, str] | None:

@@ -242,6 +242,6 @@ def _rows(nodes: NodeTable, topologies: tuple[_Topology, ...]) -> BoolColumn:
     for label, values in topologies:
         column, of_now = columns[label], columns[_LABELS[label]]
         met &= np.where(column.exists(size), column.has_any(values, size), of_now.has_any(values, size))
-    is_nowhere = np.logical_and.reduce([~column.exists(size) for column in columns.values()])
-    found: BoolColumn = met | is_nowhere
+    is_absent = np.logical_and.reduce([~column.exists(size) for column in columns.values()])
+    found: BoolColumn = met | is_absent
     return found

@@ -115,14 +115,14 @@ def test_latencies_have_the_buckets_of_the_contract() -> None:
     assert [round(bound, 9) for bound in DECADES] == [0.0001, 0.001, 0.01, 0.1, 1, 10, 100, 1000]
     name = "yunikorn_scheduler_scheduling_latency_milliseconds_bucket"
     metrics = Metrics()
-    metrics.turned(0.05)
+    metrics.iterated(0.05)
     assert [value(metrics, name, le=bound) for bound in ("0.01", "0.1", "1000.0")] == [0, 1, 1]
 
 
 def test_the_longest_loop_iteration_is_kept() -> None:
     metrics = Metrics()
     for seconds in (0.1, 0.3, 0.2):
-        metrics.turned(seconds)
+        metrics.iterated(seconds)
     assert value(metrics, "muster_core_loop_busy_max_seconds") == 0.3
 
 

@@ -57,7 +57,7 @@ def test_counter_creation_times_are_omitted_and_gauges_of_such_a_name_are_kept()
 
 def test_prometheus_can_read_every_metric() -> None:
     metrics = Metrics()
-    metrics.turned(0.5)
+    metrics.iterated(0.5)
     read = {family.name for family in text_string_to_metric_families(metrics.text().decode())}
     assert {"muster_core_loop_busy_seconds", "yunikorn_scheduler_scheduling_latency_milliseconds"} <= read
     assert "process_cpu_seconds" in read

@@ -40,11 +40,13 @@ def term(app: str = "web", topology: str = ZONE, namespaces: Iterable[str] = ("r
 
 
 def inter_pod(
-    near: Iterable[PodTerm] = (), apart: Iterable[PodTerm] = (), preferred: Iterable[tuple[int, PodTerm]] = ()
+    affinity: Iterable[PodTerm] = (),
+    anti_affinity: Iterable[PodTerm] = (),
+    preferred: Iterable[tuple[int, PodTerm]] = (),
 ) -> InterPodConstraints:
-    """Return the terms of a pod. `near`: affinity; `apart`: anti-affinity."""
+    """Return the terms of a pod. `affinity`: affinity; `anti_affinity`: anti-affinity."""
     return InterPodConstraints(
-        tuple(near), tuple(apart), tuple(WeightedPodTerm(weight, one) for weight, one in preferred)
+        tuple(affinity), tuple(anti_affinity), tuple(WeightedPodTerm(weight, one) for weight, one in preferred)
     )
 
 
@@ -52,12 +54,12 @@ def a_pod(
     app: str = "web",
     *,
     namespace: str = "red",
-    near: Iterable[PodTerm] = (),
-    apart: Iterable[PodTerm] = (),
+    affinity: Iterable[PodTerm] = (),
+    anti_affinity: Iterable[PodTerm] = (),
     preferred: Iterable[tuple[int, PodTerm]] = (),
 ) -> PodOnNode:
     """Return a pod on a node, as terms of other pods read it."""
-    terms = inter_pod(near, apart, preferred)
+    terms = inter_pod(affinity, anti_affinity, preferred)
     facts = PodProperties(terms) if terms != InterPodConstraints() else NO_PROPERTIES
     return PodOnNode(((APP, app), (NAMESPACE, namespace)), facts)
 

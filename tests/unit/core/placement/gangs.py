@@ -33,15 +33,15 @@ class Node:
 
 @dataclass(frozen=True)
 class Class:
-    """Pods of the app `name`. `near` (affinity) and `apart` (anti-affinity): a topology key and the app of the term."""
+    """Pods of the app `name`. `affinity`, `anti_affinity`: a topology key and the app of the term."""
 
     name: str
     count: int
     cores: int
     memory: int = 1
     zone: str = ""
-    near: tuple[str, str] | None = None
-    apart: tuple[str, str] | None = None
+    affinity: tuple[str, str] | None = None
+    anti_affinity: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True)
@@ -86,20 +86,20 @@ class Case:
         memory = sum(self.classes[k].memory * count for (k, n), count in counts.items() if n == node)
         if cores + one.cores > here.cores or memory + one.memory > here.memory or one.zone not in ("", here.zone):
             return False
-        if one.near is not None:
-            key, app = one.near
+        if one.affinity is not None:
+            key, app = one.affinity
             known = {self.domain(n, key) for k, n in counts if self.classes[k].name == app}
             if self.domain(node, key) not in known and (known or app != one.name):
                 return False
         return not any(self._keep_apart(kind, node, k, n) for k, n in counts)
 
     def _keep_apart(self, kind: int, node: int, other: int, there: int) -> bool:
-        pairs = ((self.classes[kind].apart, other), (self.classes[other].apart, kind))
+        pairs = ((self.classes[kind].anti_affinity, other), (self.classes[other].anti_affinity, kind))
         return any(
-            apart is not None
-            and self.classes[meant].name == apart[1]
-            and self.domain(node, apart[0]) == self.domain(there, apart[0])
-            for apart, meant in pairs
+            anti_affinity is not None
+            and self.classes[meant].name == anti_affinity[1]
+            and self.domain(node, anti_affinity[0]) == self.domain(there, anti_affinity[0])
+            for anti_affinity, meant in pairs
         )
 
     def holds(self) -> bool:
@@ -134,11 +134,13 @@ class Case:
 
 
 def _shape(one: Class) -> RequestShape:
-    near = [term(one.near[1], one.near[0])] if one.near else []
-    apart = [term(one.apart[1], one.apart[0])] if one.apart else []
+    affinity = [term(one.affinity[1], one.affinity[0])] if one.affinity else []
+    anti_affinity = [term(one.anti_affinity[1], one.anti_affinity[0])] if one.anti_affinity else []
     constraints = Constraints(((ZONE, one.zone),)) if one.zone else Constraints()
     return RequestShape(
-        resources(one.cores, one.memory, 1), constraints, pod_on_node=a_pod(one.name, near=near, apart=apart)
+        resources(one.cores, one.memory, 1),
+        constraints,
+        pod_on_node=a_pod(one.name, affinity=affinity, anti_affinity=anti_affinity),
     )
 
 
@@ -173,6 +175,7 @@ def entangled_case(rnd: Random) -> Case:
 
     nodes = tuple(Node(rnd.randint(1, 4), 99, rnd.choice("ab")) for _ in range(rnd.randint(2, 4)))
     classes = tuple(
-        Class(name, rnd.randint(1, 2), rnd.randint(1, 2), near=about(0.6), apart=about(0.4)) for name in names
+        Class(name, rnd.randint(1, 2), rnd.randint(1, 2), affinity=about(0.6), anti_affinity=about(0.4))
+        for name in names
     )
     return Case(nodes, classes)

@@ -69,15 +69,15 @@ MANY = {"a": 12, "b": 36, "c": 12, "d": 16, "e": 12, "f": 20}
 
 
 def test_members_with_affinity_to_each_other_use_a_zone_that_fits_all_of_them() -> None:
-    assert zones_of(zoned(MANY, Class("web", 120, 1, near=(ZONE, "web")))) == {"b"}
+    assert zones_of(zoned(MANY, Class("web", 120, 1, affinity=(ZONE, "web")))) == {"b"}
 
 
 def test_a_pod_is_placed_in_a_zone_that_fits_all_pods_with_affinity_to_it() -> None:
-    driver, workers = Class("driver", 1, 1), Class("workers", 130, 1, near=(ZONE, "driver"))
+    driver, workers = Class("driver", 1, 1), Class("workers", 130, 1, affinity=(ZONE, "driver"))
     assert zones_of(zoned(MANY, driver, workers)) == {"b"}
 
 
 def test_a_gang_with_affinity_that_fits_no_zone_is_refused() -> None:
-    answer = asked(zoned(MANY, Class("web", 160, 1, near=(ZONE, "web"))))
+    answer = asked(zoned(MANY, Class("web", 160, 1, affinity=(ZONE, "web"))))
     assert isinstance(answer, Shortage)
     assert not answer.alone

@@ -40,7 +40,7 @@ def two_zones() -> NodeTable:
 
 
 @pytest.mark.parametrize(
-    "near, expected",
+    "affinity, expected",
     [
         ((term(),), "n0 n1"),
         ((term(topology=HOST),), "n0"),
@@ -52,12 +52,12 @@ def two_zones() -> NodeTable:
         ((PodTerm(ZONE, None, ("red",)),), ""),  # no selector matches no pod
     ],
 )
-def test_affinity_allows_the_domains_of_pods_that_match_all_terms(near: Iterable[PodTerm], expected: str) -> None:
-    assert may_go(two_zones(), wanting(a_pod("cache", near=near))) == expected
+def test_affinity_allows_the_domains_of_pods_that_match_all_terms(affinity: Iterable[PodTerm], expected: str) -> None:
+    assert may_go(two_zones(), wanting(a_pod("cache", affinity=affinity))) == expected
 
 
 @pytest.mark.parametrize(
-    "apart, expected",
+    "anti_affinity, expected",
     [
         ((term(),), "n2 n3"),
         ((term(topology=HOST),), "n1 n2 n3"),
@@ -67,11 +67,13 @@ def test_affinity_allows_the_domains_of_pods_that_match_all_terms(near: Iterable
         ((PodTerm(ZONE, None, ("red",)),), "n0 n1 n2 n3"),
     ],
 )
-def test_anti_affinity_refuses_the_domains_of_pods_that_match_a_term(apart: Iterable[PodTerm], expected: str) -> None:
-    assert may_go(two_zones(), wanting(a_pod("cache", apart=apart))) == expected
+def test_anti_affinity_refuses_the_domains_of_pods_that_match_a_term(
+    anti_affinity: Iterable[PodTerm], expected: str
+) -> None:
+    assert may_go(two_zones(), wanting(a_pod("cache", anti_affinity=anti_affinity))) == expected
     # The other way round: the pod that is there has the terms, and the new one is what they mean.
     table = zones("a", "a", "b", "")
-    put(table, "n0", a_pod("cache", apart=apart))
+    put(table, "n0", a_pod("cache", anti_affinity=anti_affinity))
     assert may_go(table, wanting(WEB)) == expected
 
 
@@ -81,28 +83,28 @@ def test_anti_affinity_refuses_the_domains_of_pods_that_match_a_term(apart: Iter
 def test_the_first_pod_of_a_series_needs_a_node_with_every_topology_key(
     topologies: Iterable[str], expected: str
 ) -> None:
-    near = tuple(term(topology=topology) for topology in topologies)
+    affinity = tuple(term(topology=topology) for topology in topologies)
     table = zones("a", "a", "b", "")
-    assert may_go(table, wanting(a_pod(near=near))) == expected
-    assert may_go(table, wanting(a_pod("db", near=near))) == ""
+    assert may_go(table, wanting(a_pod(affinity=affinity))) == expected
+    assert may_go(table, wanting(a_pod("db", affinity=affinity))) == ""
     # One that is on a node without any of the keys is in no domain: it is as if it were not there.
     put(table, "n3", WEB)
-    near = (term(),)
-    assert may_go(table, wanting(a_pod(near=near))) == "n0 n1 n2"
+    affinity = (term(),)
+    assert may_go(table, wanting(a_pod(affinity=affinity))) == "n0 n1 n2"
 
 
 def test_pods_of_a_series_use_the_domain_of_the_first_pod() -> None:
-    shape = wanting(a_pod(near=(term(),)))
+    shape = wanting(a_pod(affinity=(term(),)))
     placed = dict(place(Snapshot(zones("a", "b", "a")), shape, 12, FAIR))
     assert placed == {NodeId("n0"): 6, NodeId("n2"): 6}
 
 
 def test_pods_with_anti_affinity_to_each_other_get_a_domain_each() -> None:
     table = zones("a", "b", "a", "")
-    assert place(Snapshot(table), wanting(a_pod(apart=(term(topology=HOST),))), 9, FAIR) == [
+    assert place(Snapshot(table), wanting(a_pod(anti_affinity=(term(topology=HOST),))), 9, FAIR) == [
         (NodeId(f"n{index}"), 1) for index in range(4)
     ]
-    snapshot, shape = Snapshot(table), wanting(a_pod(apart=(term(),)), vcore=2000)
+    snapshot, shape = Snapshot(table), wanting(a_pod(anti_affinity=(term(),)), vcore=2000)
     assert dict(place(snapshot, shape, 9, FAIR)) == {NodeId("n0"): 1, NodeId("n1"): 1, NodeId("n3"): 4}
     assert dict(unschedulable_reason(snapshot, shape).counts) == {ANTI_AFFINITY_NOT_MET: 3, "Insufficient cpu": 1}
 
@@ -110,11 +112,11 @@ def test_pods_with_anti_affinity_to_each_other_get_a_domain_each() -> None:
 def test_members_of_one_plan_see_each_other_and_assumed_victims_do_not_count() -> None:
     table = zones("a", "b")
     snapshot = Snapshot(table)
-    charge(snapshot, wanting(a_pod("db", apart=(term(),))), row=0)
+    charge(snapshot, wanting(a_pod("db", anti_affinity=(term(),))), row=0)
     assert named(allowed(snapshot, wanting(WEB)), table) == "n1"
-    assert named(allowed(snapshot, wanting(a_pod(near=(term("db"),)))), table) == ""
-    assert named(allowed(snapshot, wanting(a_pod("cache", near=(term("db"),)))), table) == "n0"
-    lonely = a_pod(apart=(term(),))
+    assert named(allowed(snapshot, wanting(a_pod(affinity=(term("db"),)))), table) == ""
+    assert named(allowed(snapshot, wanting(a_pod("cache", affinity=(term("db"),)))), table) == "n0"
+    lonely = a_pod(anti_affinity=(term(),))
     put(table, "n0", lonely)
     snapshot = Snapshot(table)
     snapshot.enter(0, lonely, -1)
@@ -140,17 +142,17 @@ def test_a_term_applies_to_the_namespaces_that_it_names_and_selects(of: Selector
         table.pods_on_nodes.namespace("red", {"team": "one"})
         table.pods_on_nodes.namespace("yellow", {})
         put(table, "n0", a_pod(namespace=namespace))
-        assert (may_go(table, wanting(a_pod("cache", apart=(one,)))) == "n1") == (namespace in own)
+        assert (may_go(table, wanting(a_pod("cache", anti_affinity=(one,)))) == "n1") == (namespace in own)
         table = zones("a", "b")
         table.pods_on_nodes.namespace("red", {"team": "one"})
         table.pods_on_nodes.namespace("yellow", {})
-        put(table, "n0", a_pod("cache", apart=(one,)))
+        put(table, "n0", a_pod("cache", anti_affinity=(one,)))
         assert (may_go(table, wanting(a_pod(namespace=namespace))) == "n1") == (namespace in theirs)
 
 
 def test_a_namespace_selector_uses_the_current_labels() -> None:
     table = two_zones()
-    shape = wanting(a_pod("cache", near=(term(namespaces=(), of=among("team", "one")),)))
+    shape = wanting(a_pod("cache", affinity=(term(namespaces=(), of=among("team", "one")),)))
     assert may_go(table, shape) == ""
     table.pods_on_nodes.namespace("red", {"team": "one"})
     assert may_go(table, shape) == "n0 n1"
@@ -161,9 +163,9 @@ def test_a_namespace_selector_uses_the_current_labels() -> None:
 def test_a_node_counts_under_the_first_rule_that_it_breaks() -> None:
     table = zones("a", "b", "c", "d", "")
     put(table, "n1", WEB, a_pod("db"))
-    put(table, "n2", WEB, a_pod("guard", apart=(term("cache"),)))
+    put(table, "n2", WEB, a_pod("guard", anti_affinity=(term("cache"),)))
     put(table, "n3", WEB)
-    shape = wanting(a_pod("cache", near=(term(),), apart=(term("db"),)))
+    shape = wanting(a_pod("cache", affinity=(term(),), anti_affinity=(term("db"),)))
     assert rejections(table, shape) == {
         AFFINITY_NOT_MET: 2,
         ANTI_AFFINITY_NOT_MET: 1,
@@ -184,7 +186,7 @@ def test_preemption_may_help_against_anti_affinity_but_not_with_affinity() -> No
 def test_a_domain_changes_with_the_labels_of_its_nodes_and_is_deleted_with_them() -> None:
     table = zones("a", "b")
     put(table, "n0", WEB)
-    shape = wanting(a_pod("cache", near=(term(),)))
+    shape = wanting(a_pod("cache", affinity=(term(),)))
     assert may_go(table, shape) == "n0"
     table.update(a_node("n1", vcore=8000, labels={ZONE: "a"}))
     assert may_go(table, shape) == "n0 n1"

@@ -41,8 +41,8 @@ terms = st.builds(
 )
 few = st.lists(terms, max_size=2)
 pods = st.builds(
-    lambda app, namespace, near, apart, preferred: a_pod(
-        app, namespace=namespace, near=near, apart=apart, preferred=preferred
+    lambda app, namespace, affinity, anti_affinity, preferred: a_pod(
+        app, namespace=namespace, affinity=affinity, anti_affinity=anti_affinity, preferred=preferred
     ),
     st.sampled_from(["web", "db"]),
     st.sampled_from(list(LABELS)),
@@ -106,9 +106,11 @@ def refusal(plain: list[Plain], here: Plain, pod: PodOnNode) -> str:
     """The reason why the node is infeasible; empty if it is feasible."""
     inter_pod = pod.facts.inter_pod
     there = [(node, other) for node in plain for other in node.there]
-    wanted = [(node, other) for node, other in there if all(means(term, other, own=True) for term in inter_pod.near)]
-    keys = [term.topology for term in inter_pod.near]
-    begins = all(means(term, pod, own=True) for term in inter_pod.near) and not any(
+    wanted = [
+        (node, other) for node, other in there if all(means(term, other, own=True) for term in inter_pod.affinity)
+    ]
+    keys = [term.topology for term in inter_pod.affinity]
+    begins = all(means(term, pod, own=True) for term in inter_pod.affinity) and not any(
         key in node.labels for node, _ in wanted for key in keys
     )
     for key in keys:
@@ -117,13 +119,13 @@ def refusal(plain: list[Plain], here: Plain, pod: PodOnNode) -> str:
     if any(
         means(one, other, own=True) and together(here, node, one.topology)
         for node, other in there
-        for one in inter_pod.apart
+        for one in inter_pod.anti_affinity
     ):
         return ANTI_AFFINITY_NOT_MET
     if any(
         means(one, pod, own=False) and together(here, node, one.topology)
         for node, other in there
-        for one in other.facts.inter_pod.apart
+        for one in other.facts.inter_pod.anti_affinity
     ):
         return EXISTING_ANTI_AFFINITY_NOT_MET
     return ""
@@ -137,7 +139,7 @@ def preferences_of(pod: PodOnNode, other: PodOnNode) -> Iterator[tuple[int, str]
     for one in other.facts.inter_pod.preferred:
         if means(one.term, pod, own=False):
             yield one.weight, one.term.topology
-    for term in other.facts.inter_pod.near:
+    for term in other.facts.inter_pod.affinity:
         if means(term, pod, own=False):
             yield 1, term.topology
 

@@ -133,11 +133,11 @@ def test_thrashing_is_detected_when_the_first_queue_preempts_the_second_again() 
     scenario = scheduler_state(a_queue("a"), a_queue("b"))
     a, b = QueuePath("root.p.a"), QueuePath("root.p.b")
     partition, now_ns = scenario.partition, scenario.now_ns
-    rivalry = partition.preemptions.thrashing_guards[pair(b, a)] = ThrashingGuard(taker=a, since_ns=now_ns)
+    thrashing = partition.preemptions.thrashing_guards[pair(b, a)] = ThrashingGuard(taker=a, since_ns=now_ns)
     assert guarantees.is_thrashing(partition, b, a, now_ns) is None
-    rivalry.taker, rivalry.rounds = b, 1
+    thrashing.taker, thrashing.rounds = b, 1
     assert guarantees.is_thrashing(partition, b, a, now_ns) is None
-    assert guarantees.is_thrashing(partition, a, b, now_ns) is rivalry
+    assert guarantees.is_thrashing(partition, a, b, now_ns) is thrashing
     assert guarantees.is_thrashing(partition, a, b, now_ns + 601 * SECOND) is None, "that is long ago"
 
 
@@ -150,7 +150,7 @@ def test_reserved_resources_count_as_used_even_if_nothing_else_of_a_resource_is_
     nodes.add(a_node("n0", 1000), draining=False)
     nodes.add(a_node("n1", 1000), draining=False)
     nodes.take(NodeId("n0"), resources(vcore=1000))
-    nodes.claim(NodeId("n0"), _ONE, 1)
+    nodes.reserve(NodeId("n0"), _ONE, 1)
     nodes.remove(NodeId("n1"))
     snapshot = Snapshot(nodes)
     snapshot.free(NodeId("n0"), _ONE)

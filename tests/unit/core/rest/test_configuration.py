@@ -33,7 +33,7 @@ partitions:
 
 async def register(bench: Bench, text: str = TEXT) -> None:
     request = si_pb2.RegisterResourceManagerRequest(rmID=messages.RM, version="1.0.0", config=text)
-    request.extraConfig.update({"log.level": "INFO", "queues.yaml": text, keys.EXTRA_FENCE: "true"})
+    request.extraConfig.update({"log.level": "INFO", "queues.yaml": text, keys.EXTRA_BARRIER: "true"})
     await bench.core.register_resource_manager(request, bench.rm)
 
 

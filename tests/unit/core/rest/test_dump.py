@@ -104,7 +104,7 @@ async def test_the_dump_has_the_keys_of_yunikorn(http: aiohttp.ClientSession, be
     assert nodes["nodesInfo"][0]["allocations"] == ["ph-1", "ph-2"]
     [partition] = found["partitions"]
     assert (partition["name"], partition["totalContainers"], partition["totalNodes"]) == ("default", 2, 1)
-    assert found["resourceManagers"] == [{"rmId": messages.RM, "state": "running", "fenced": False}]
+    assert found["resourceManagers"] == [{"rmId": messages.RM, "state": "running", "recovering": False}]
 
 
 async def test_the_dump_has_the_samples_of_the_application_history(http: aiohttp.ClientSession, bench: Bench) -> None:

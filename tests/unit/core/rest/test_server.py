@@ -13,7 +13,7 @@ from yarl import URL
 from muster_core.model.events import NodeAdded
 from muster_core.rest.http import Connections, write
 from muster_core.rest.routes import MOVED, ROUTES
-from muster_si.keys import EXTRA_FENCE
+from muster_si.keys import EXTRA_BARRIER
 from tests.unit.builders import a_node
 from tests.unit.core.conftest import Bench
 from tests.unit.core.messages import RM
@@ -181,7 +181,7 @@ async def test_a_connection_without_a_complete_request_is_closed() -> None:
 async def test_a_core_is_ready_after_it_receives_the_existing_objects(
     http: aiohttp.ClientSession, bench: Bench
 ) -> None:
-    await bench.register(**{EXTRA_FENCE: "true"})
+    await bench.register(**{EXTRA_BARRIER: "true"})
     async with http.get("/livez"):  # lets the scheduler process it
         pass
     async with http.get("/readyz") as answer:

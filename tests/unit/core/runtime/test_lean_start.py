@@ -29,7 +29,7 @@ class SlowImport:
             time.sleep(2)
 
 sys.meta_path.insert(0, SlowImport())
-groups = Groups({GroupResolver.LDAP: LdapDirectory(Path("/gone"))}, patience_s=1)
+groups = Groups({GroupResolver.LDAP: LdapDirectory(Path("/gone"))}, timeout_s=1)
 [answer] = asyncio.run(groups.look_up(GroupResolver.LDAP, ["ann"])).values()
 assert "settings" in answer.problem, answer
 """

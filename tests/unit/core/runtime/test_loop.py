@@ -95,7 +95,7 @@ async def test_a_failing_callback_ends_only_its_own_session(bench: Bench) -> Non
         await bench.core.update_application(messages.applications(messages.an_application()))
     with pytest.raises(SessionLost, match="callback failed"):
         await bench.wait_until_handled()
-    await bench.core.fence(muster_pb2.FenceRequest(rmID="other"))
+    await bench.core.barrier(muster_pb2.BarrierRequest(rmID="other"))
     assert bench.core.loop.scheduler_state.managers[messages.RM].state is ManagerState.PAUSED
     assert bench.core.loop.scheduler_state.managers[RmId("other")].state is ManagerState.RUNNING
 
@@ -111,11 +111,11 @@ async def test_a_resource_manager_that_does_not_reconnect_in_time_is_stopped(ben
     assert scheduler_state.managers[messages.RM].state is ManagerState.PAUSED
     assert len(scheduler_state.partitions) == 1
     bench.clock.now += timeout_ns - 1
-    bench.core.loop.mailbox.news.set()
+    bench.core.loop.mailbox.wake_up.set()
     await asyncio.sleep(0)
     assert scheduler_state.managers[messages.RM].state is ManagerState.PAUSED
     bench.clock.now += 1
-    bench.core.loop.mailbox.news.set()
+    bench.core.loop.mailbox.wake_up.set()
     await asyncio.sleep(0)
     assert scheduler_state.managers[messages.RM].state is ManagerState.STOPPED
     assert scheduler_state.partitions == {}
@@ -129,18 +129,18 @@ async def test_the_loss_of_an_outdated_callback_is_ignored(bench: Bench) -> None
 
 
 async def test_a_recovery_barrier_waits_for_the_counted_requests_of_every_stream(bench: Bench) -> None:
-    await bench.register(**{keys.EXTRA_FENCE: "true"})
-    request = muster_pb2.FenceRequest(rmID=messages.RM, applicationRequests=1, nodeRequests=1, allocationRequests=1)
-    fence = asyncio.create_task(bench.core.fence(request))
+    await bench.register(**{keys.EXTRA_BARRIER: "true"})
+    request = muster_pb2.BarrierRequest(rmID=messages.RM, applicationRequests=1, nodeRequests=1, allocationRequests=1)
+    barrier = asyncio.create_task(bench.core.barrier(request))
     await bench.core.update_allocation(messages.asks(messages.an_ask()))
     await bench.core.update_node(messages.nodes(messages.a_node()))
     for _ in range(5):
         await asyncio.sleep(0)
-    assert not fence.done()
-    assert bench.core.loop.scheduler_state.managers[messages.RM].fence_up
+    assert not barrier.done()
+    assert bench.core.loop.scheduler_state.managers[messages.RM].is_recovering
     await bench.core.update_application(messages.applications(messages.an_application()))
-    await fence
-    assert not bench.core.loop.scheduler_state.managers[messages.RM].fence_up
+    await barrier
+    assert not bench.core.loop.scheduler_state.managers[messages.RM].is_recovering
 
 
 async def test_without_a_declared_recovery_barrier_requests_are_placed_immediately(bench: Bench) -> None:
@@ -149,24 +149,24 @@ async def test_without_a_declared_recovery_barrier_requests_are_placed_immediate
     await bench.core.update_application(messages.applications(messages.an_application()))
     await bench.core.update_allocation(messages.asks(messages.an_ask()))
     await bench.rm.until(lambda: any(isinstance(message, si_pb2.AllocationResponse) for message in bench.rm.received))
-    assert not bench.core.loop.scheduler_state.managers[messages.RM].fence_up
+    assert not bench.core.loop.scheduler_state.managers[messages.RM].is_recovering
 
 
 async def test_a_recovery_barrier_ends_with_its_session(bench: Bench) -> None:
     await bench.register()
-    fence = asyncio.create_task(bench.core.fence(muster_pb2.FenceRequest(rmID=messages.RM, nodeRequests=1)))
+    barrier = asyncio.create_task(bench.core.barrier(muster_pb2.BarrierRequest(rmID=messages.RM, nodeRequests=1)))
     for _ in range(3):
         await asyncio.sleep(0)
     bench.rm = Notebook()
     await bench.register()
     with pytest.raises(SessionLost, match="registered again"):
-        await fence
+        await barrier
 
 
 async def test_a_recovery_barrier_with_a_negative_count_is_rejected(bench: Bench) -> None:
     await bench.register()
     with pytest.raises(Refused) as refused:
-        await bench.core.fence(muster_pb2.FenceRequest(rmID=messages.RM, nodeRequests=-1))
+        await bench.core.barrier(muster_pb2.BarrierRequest(rmID=messages.RM, nodeRequests=-1))
     assert refused.value.code is RefusalCode.INVALID_ARGUMENT
 
 

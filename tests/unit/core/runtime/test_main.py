@@ -53,7 +53,7 @@ async def test_the_process_serves_grpc_and_rest_and_stops_on_sigterm(tmp_path: P
             assert process.returncode is None
         client, rm = GrpcClient(listen), Notebook()
         await client.register_resource_manager(si_pb2.RegisterResourceManagerRequest(rmID="rm", version="1.0.0"), rm)
-        await client.fence(muster_pb2.FenceRequest(rmID="rm"))
+        await client.barrier(muster_pb2.BarrierRequest(rmID="rm"))
         async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{port}/readyz") as answer:
             assert answer.status == 200
         process.terminate()

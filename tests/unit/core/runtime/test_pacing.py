@@ -59,9 +59,9 @@ async def test_an_unfinished_cycle_pauses_while_messages_wait() -> None:
     loop.mailbox.post(QueuedMessage([]))
     loop._unfinished = loop._is_unfinished = True
     loop._pauses.begin(loop.mailbox.clock() + 3600)
-    assert loop._turn()
+    assert loop._iterate()
     assert loop.scheduler_state.cycles == 0
-    loop._turn()
+    loop._iterate()
     assert loop.scheduler_state.cycles == 1
     loop._pauses.stop()
 
@@ -71,6 +71,6 @@ async def test_an_unfinished_cycle_continues_at_the_end_of_the_pause_although_me
     loop.mailbox.post(QueuedMessage([]))
     loop.mailbox.post(QueuedMessage([]))
     loop._unfinished = loop._is_unfinished = True
-    loop._turn()
+    loop._iterate()
     assert loop.scheduler_state.cycles == 1
     assert len(loop.mailbox) == 1

@@ -101,7 +101,7 @@ async def test_groups_are_resolved_before_scheduling_and_later_messages_wait() -
         turn.wait(10)
         return GroupsAnswer(("dev", user))
 
-    core = Scheduler(LoopSettings(), FakeClock(), groups=Groups({GroupResolver.LDAP: slow}, patience_s=10))
+    core = Scheduler(LoopSettings(), FakeClock(), groups=Groups({GroupResolver.LDAP: slow}, timeout_s=10))
     task = asyncio.create_task(core.run())
     bench = Bench(core, FakeClock(), Notebook())
     await bench.register(**{"queues.yaml": LDAP})

@@ -15,10 +15,10 @@ WORKERS = TaskGroup("workers")
 CONFIGURATION = a_configuration(a_queue("a"), a_queue("b"))
 
 
-def fenced() -> Scenario:
+def awaits_barrier() -> Scenario:
     """A resource manager registers again and has not reported anything yet."""
     scenario = Scenario(CONFIGURATION)
-    scenario.send(ManagerRegistered(RM, CONFIGURATION, fenced=True))
+    scenario.send(ManagerRegistered(RM, CONFIGURATION, awaits_barrier=True))
     return scenario
 
 

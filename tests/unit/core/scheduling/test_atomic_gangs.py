@@ -165,7 +165,7 @@ def test_a_soft_gang_resumes_after_the_wait_timeout() -> None:
 
 def test_after_a_restart_the_unbound_placeholders_are_placed_atomically() -> None:
     scenario = Scenario(CONFIGURATION)
-    scenario.send(ManagerRegistered(RM, CONFIGURATION, fenced=True), a_gang(4))
+    scenario.send(ManagerRegistered(RM, CONFIGURATION, awaits_barrier=True), a_gang(4))
     scenario.add_node(
         "n0", *(a_placeholder(f"app-p{index}", "n0", allocated_s=990).spec for index in range(2)), vcore=3000
     )
@@ -177,7 +177,7 @@ def test_after_a_restart_the_unbound_placeholders_are_placed_atomically() -> Non
 
 def test_a_recovered_atomic_gang_reserves_no_partial_resources() -> None:
     scenario = Scenario(CONFIGURATION)
-    scenario.send(ManagerRegistered(RM, CONFIGURATION, fenced=True), a_gang(4, timeout_s=3600))
+    scenario.send(ManagerRegistered(RM, CONFIGURATION, awaits_barrier=True), a_gang(4, timeout_s=3600))
     scenario.add_node("n0", a_placeholder("app-p0", "n0", allocated_s=990).spec, vcore=3000)
     scenario.send(*map(AskAdded, placeholders(1, 4)), RecoveryBarrierPassed(RM))
     scenario.wait(600)

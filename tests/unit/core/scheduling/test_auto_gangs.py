@@ -8,7 +8,7 @@ from muster_core.model.events import ApplicationAdded, NodeAction, RecoveryBarri
 from muster_core.model.ids import NodeId, Termination
 from muster_core.model.specs import GangStyle
 from tests.unit.builders import RM, a_configuration, a_queue, an_allocation, an_application, an_ask, resources
-from tests.unit.core.scheduling.auto import CONFIGURATION, WORKERS, a_gang, fenced, pod, pods, slots
+from tests.unit.core.scheduling.auto import CONFIGURATION, WORKERS, a_gang, awaits_barrier, pod, pods, slots
 from tests.unit.core.scheduling.direct import KEY, answers, bound, held, member, members
 from tests.unit.core.scheduling.scenario import (
     Scenario,
@@ -263,7 +263,7 @@ def test_the_application_completes_with_unused_pods() -> None:
 
 
 def test_after_a_restart_bound_pods_keep_their_slots_and_the_rest_is_reserved_first() -> None:
-    scenario = fenced()
+    scenario = awaits_barrier()
     scenario.send(ApplicationAdded(an_application("other", queue="root.b", created_s=1)), a_gang(4))
     scenario.add_node("n0", an_allocation("p0", "n0", group="workers", placeholder=True))
     scenario.ask(*(an_ask(f"other-{index}", app="other") for index in range(3)))
@@ -275,7 +275,7 @@ def test_after_a_restart_bound_pods_keep_their_slots_and_the_rest_is_reserved_fi
 
 
 def test_after_a_restart_a_gang_with_a_bound_member_gets_its_remaining_slots_first() -> None:
-    scenario = fenced()
+    scenario = awaits_barrier()
     scenario.send(ApplicationAdded(an_application("other", queue="root.b", created_s=1)), a_gang(4, forced=True))
     scenario.add_node("n0", bound("r0", "n0").spec)
     scenario.ask(*(an_ask(f"other-{index}", app="other") for index in range(3)))
@@ -286,7 +286,7 @@ def test_after_a_restart_a_gang_with_a_bound_member_gets_its_remaining_slots_fir
 
 
 def test_a_lost_pod_of_an_incomplete_gang_is_reserved_again() -> None:
-    scenario = fenced()
+    scenario = awaits_barrier()
     scenario.send(a_gang(6))
     scenario.add_node("n0", an_allocation("p0", "n0", group="workers", placeholder=True))
     scenario.send(RecoveryBarrierPassed(RM))

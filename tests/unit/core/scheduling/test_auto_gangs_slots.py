@@ -10,7 +10,7 @@ from muster_core.model.events import AllocationReported, NodeAction, RecoveryBar
 from muster_core.model.ids import NodeId, Termination
 from muster_core.scheduling import gangs
 from tests.unit.builders import RM, SECOND, a_configuration, a_queue, an_allocation, an_ask
-from tests.unit.core.scheduling.auto import CONFIGURATION, WORKERS, a_gang, fenced, pod, pods, slots
+from tests.unit.core.scheduling.auto import CONFIGURATION, WORKERS, a_gang, awaits_barrier, pod, pods, slots
 from tests.unit.core.scheduling.direct import KEY, bound, member, members
 from tests.unit.core.scheduling.preemption_scenario import confirm, run, victims
 from tests.unit.core.scheduling.scenario import Scenario, placed, releases
@@ -100,7 +100,7 @@ def test_a_member_whose_replacement_lost_its_node_uses_one_slot() -> None:
 
 def completed_without_n1(members_bound: int = 1) -> Scenario:
     """A gang of four after a restart, complete on n0. A second node with its pods is not known yet."""
-    scenario = fenced()
+    scenario = awaits_barrier()
     scenario.send(a_gang(4, forced=True))
     scenario.add_node("n0", *(bound(f"r{index}", "n0").spec for index in range(members_bound)), vcore=8000)
     scenario.send(RecoveryBarrierPassed(RM))
@@ -129,7 +129,7 @@ def test_a_pod_that_is_reported_late_and_has_no_slot_is_released() -> None:
 
 
 def test_a_pod_that_is_reported_after_the_timeout_is_released() -> None:
-    scenario = fenced()
+    scenario = awaits_barrier()
     scenario.send(a_gang(4, forced=True, timeout_s=60))
     scenario.add_node("n0", bound("r0", "n0", allocated_s=900).spec)
     scenario.send(RecoveryBarrierPassed(RM))
@@ -157,7 +157,7 @@ def test_the_end_of_unused_slots_is_reported_once() -> None:
 
 
 def test_after_a_restart_slots_that_had_timed_out_are_reported() -> None:
-    scenario = fenced()
+    scenario = awaits_barrier()
     scenario.send(a_gang(4, forced=True, timeout_s=60))
     effects = scenario.add_node("n0", bound("r0", "n0", allocated_s=900).spec)
     effects += scenario.send(RecoveryBarrierPassed(RM))

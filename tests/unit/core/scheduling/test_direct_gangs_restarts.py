@@ -22,10 +22,10 @@ CONFIGURATION = a_configuration(a_queue("a"), a_queue("b"))
 WORKERS = TaskGroup("workers")
 
 
-def fenced() -> Scenario:
+def awaits_barrier() -> Scenario:
     """A resource manager registers again and has not reported anything yet; the time is 1,000 s."""
     scenario = Scenario(CONFIGURATION)
-    scenario.send(ManagerRegistered(RM, CONFIGURATION, fenced=True))
+    scenario.send(ManagerRegistered(RM, CONFIGURATION, awaits_barrier=True))
     return scenario
 
 
@@ -36,7 +36,7 @@ def passed(scenario: Scenario, *events: Event) -> list[str]:
 
 
 def test_a_restart_reserves_placeholders_for_unbound_members_again() -> None:
-    scenario = fenced()
+    scenario = awaits_barrier()
     scenario.send(a_gang(4, forced=True))
     effects = scenario.add_node("n0", bound("r0", "n0", allocated_s=990).spec, bound("r1", "n0", allocated_s=991).spec)
     assert states(effects) == ["Running"]
@@ -47,7 +47,7 @@ def test_a_restart_reserves_placeholders_for_unbound_members_again() -> None:
 
 
 def test_a_restart_reserves_an_unbound_gang_before_later_ones() -> None:
-    scenario = fenced()
+    scenario = awaits_barrier()
     scenario.send(a_gang(3), a_gang(3, "late"))
     scenario.add_node("n0")
     assert passed(scenario) == ["Running"]
@@ -55,7 +55,7 @@ def test_a_restart_reserves_an_unbound_gang_before_later_ones() -> None:
 
 
 def test_a_packed_gang_is_reserved_again_in_the_domain_of_its_members() -> None:
-    scenario = fenced()
+    scenario = awaits_barrier()
     spec = replace(a_gang(4, forced=True).spec, topology=Topology("zone", required=True))
     scenario.send(ApplicationAdded(spec))
     for zone, existing in (("a", ()), ("b", (bound("r0", "n-b").spec,))):
@@ -66,7 +66,7 @@ def test_a_packed_gang_is_reserved_again_in_the_domain_of_its_members() -> None:
 
 
 def test_a_recovered_gang_is_reserved_again_before_others_are_placed() -> None:
-    scenario = fenced()
+    scenario = awaits_barrier()
     scenario.send(ApplicationAdded(an_application("busy", queue="root.b", created_s=1)))
     scenario.send(a_gang(4, forced=True))
     scenario.add_node("n0", bound("r0", "n0", allocated_s=990).spec)
@@ -77,7 +77,7 @@ def test_a_recovered_gang_is_reserved_again_before_others_are_placed() -> None:
 
 
 def test_a_gang_with_all_members_bound_reserves_nothing() -> None:
-    scenario = fenced()
+    scenario = awaits_barrier()
     scenario.send(a_gang(2, forced=True))
     scenario.add_node("n0", *(bound(f"r{index}", "n0").spec for index in range(3)))
     passed(scenario)
@@ -88,7 +88,7 @@ def test_a_gang_with_all_members_bound_reserves_nothing() -> None:
 
 
 def test_recovered_placeholders_expire_with_the_timer_of_the_first_bound_member() -> None:
-    scenario = fenced()
+    scenario = awaits_barrier()
     scenario.send(a_gang(4, timeout_s=60, forced=True))
     scenario.add_node("n0", bound("r1", "n0", allocated_s=980).spec, bound("r0", "n0", allocated_s=970).spec)
     passed(scenario)
@@ -99,7 +99,7 @@ def test_recovered_placeholders_expire_with_the_timer_of_the_first_bound_member(
 
 
 def test_a_gang_whose_timer_expired_before_the_restart_reserves_nothing() -> None:
-    scenario = fenced()
+    scenario = awaits_barrier()
     scenario.send(a_gang(4, timeout_s=60, style=GangStyle.HARD, forced=True))
     scenario.add_node("n0", bound("r0", "n0", allocated_s=100).spec)
     scenario.ask(member("r1"))
@@ -110,7 +110,7 @@ def test_a_gang_whose_timer_expired_before_the_restart_reserves_nothing() -> Non
 
 
 def test_a_recovered_gang_that_does_not_fit_waits_until_its_timer_expires() -> None:
-    scenario = fenced()
+    scenario = awaits_barrier()
     scenario.send(a_gang(4, timeout_s=60, forced=True))
     scenario.add_node("n0", bound("r0", "n0", allocated_s=990).spec, vcore=3000)
     scenario.send(RecoveryBarrierPassed(RM))
@@ -123,7 +123,7 @@ def test_a_recovered_gang_that_does_not_fit_waits_until_its_timer_expires() -> N
 
 
 def test_a_recovered_gang_that_does_not_fit_is_reserved_after_a_node_is_added() -> None:
-    scenario = fenced()
+    scenario = awaits_barrier()
     scenario.send(a_gang(4, timeout_s=60, forced=True))
     scenario.add_node("n0", bound("r0", "n0", allocated_s=990).spec, vcore=3000)
     [state, reason] = waits(scenario.send(RecoveryBarrierPassed(RM)))[KEY]
@@ -133,7 +133,7 @@ def test_a_recovered_gang_that_does_not_fit_is_reserved_after_a_node_is_added() 
 
 
 def test_a_gang_completes_after_its_last_member_although_the_rest_does_not_fit() -> None:
-    scenario = fenced()
+    scenario = awaits_barrier()
     scenario.send(a_gang(4, forced=True))
     scenario.add_node("n0", bound("r0", "n0", allocated_s=990).spec, vcore=3000)
     scenario.send(RecoveryBarrierPassed(RM))
@@ -142,7 +142,7 @@ def test_a_gang_completes_after_its_last_member_although_the_rest_does_not_fit()
 
 
 def test_a_bound_pod_without_a_task_group_uses_no_placeholder() -> None:
-    scenario = fenced()
+    scenario = awaits_barrier()
     scenario.send(a_gang(3, forced=True))
     scenario.add_node("n0", an_allocation("driver", "n0", allocated_s=990))
     assert passed(scenario) == []
@@ -151,7 +151,7 @@ def test_a_bound_pod_without_a_task_group_uses_no_placeholder() -> None:
 
 
 def test_a_gang_made_impossible_by_a_reload_keeps_its_running_members() -> None:
-    scenario = fenced()
+    scenario = awaits_barrier()
     scenario.send(a_gang(4, forced=True))
     scenario.add_node("n0", bound("r0", "n0").spec, vcore=3000)
     scenario.send(RecoveryBarrierPassed(RM))
@@ -162,7 +162,7 @@ def test_a_gang_made_impossible_by_a_reload_keeps_its_running_members() -> None:
 
 
 def test_a_recovered_gang_without_task_groups_continues_without_placeholders() -> None:
-    scenario = fenced()
+    scenario = awaits_barrier()
     scenario.send(ApplicationAdded(replace(a_gang(4, forced=True).spec, members=())))
     scenario.add_node("n0", bound("r0", "n0").spec)
     scenario.send(RecoveryBarrierPassed(RM))
@@ -170,7 +170,7 @@ def test_a_recovered_gang_without_task_groups_continues_without_placeholders() -
 
 
 def test_a_recovered_placeholder_pod_replaces_a_virtual_placeholder() -> None:
-    scenario = fenced()
+    scenario = awaits_barrier()
     scenario.send(a_gang(3))
     scenario.add_node("n0", an_allocation("p0", "n0", group="workers", placeholder=True))
     assert passed(scenario) == ["Running"]

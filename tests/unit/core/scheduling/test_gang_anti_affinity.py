@@ -12,7 +12,7 @@ from tests.unit.core.placement.affinity_clusters import HOST, term
 from tests.unit.core.scheduling.scenario import Scenario, notices, placed
 
 WEB = {NAMESPACE: "red", "kubernetes.io/label/app": "web"}
-ALONE = PodProperties(InterPodConstraints(apart=(term("web", HOST),)))
+ALONE = PodProperties(InterPodConstraints(anti_affinity=(term("web", HOST),)))
 
 
 def a_gang(members: int) -> ApplicationSpec:

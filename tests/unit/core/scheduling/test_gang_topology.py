@@ -148,7 +148,7 @@ def test_members_of_a_large_gang_that_come_early_are_placed_a_few_at_a_time() ->
 def test_a_driver_is_placed_where_announced_workers_with_affinity_to_it_fit() -> None:
     """The least used zone is too small for its workers, which were announced but not requested."""
     scenario = a_scenario(a=3, b=5, c=3)
-    near = term("driver", "zone")
+    affinity = term("driver", "zone")
     labels = {name: {NAMESPACE: "red", "kubernetes.io/label/app": name} for name in ("driver", "worker")}
     one = resources(vcore=1000, pods=1)
     members = (
@@ -158,7 +158,7 @@ def test_a_driver_is_placed_where_announced_workers_with_affinity_to_it_fit() ->
             4,
             one,
             tags=tuple(labels["worker"].items()),
-            facts=PodProperties(InterPodConstraints(near=(near,))),
+            facts=PodProperties(InterPodConstraints(affinity=(affinity,))),
         ),
     )
     scenario.send(ApplicationAdded(replace(an_application(gang=5), members=members)))
@@ -166,6 +166,6 @@ def test_a_driver_is_placed_where_announced_workers_with_affinity_to_it_fit() ->
     assert placed(scenario.ask(driver)) == {"driver": "n-b"}
     for index in range(4):
         worker = an_ask(f"w{index}", group="worker", placeholder=True, tags=labels["worker"])
-        effects = scenario.ask(replace(worker, facts=PodProperties(InterPodConstraints(near=(near,)))))
+        effects = scenario.ask(replace(worker, facts=PodProperties(InterPodConstraints(affinity=(affinity,)))))
         assert placed(effects) == {f"w{index}": "n-b"}
     assert scenario.app().state == "Running"

@@ -276,7 +276,7 @@ def test_an_application_with_bound_pods_that_raises_is_rejected_with_the_error()
 def test_timers_that_fired_during_recovery_fire_again_separately() -> None:
     """One that raises then loses neither the others nor their effects."""
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
-    scenario.send(ManagerRegistered(RM, a_configuration(a_queue("a")), fenced=True))
+    scenario.send(ManagerRegistered(RM, a_configuration(a_queue("a")), awaits_barrier=True))
     for name in ("one", "two"):
         spec = an_application(name, queue="root.a", gang=2, style=GangStyle.HARD, wait_s=60)
         scenario.send(ApplicationAdded(spec))

@@ -176,7 +176,7 @@ def test_registering_again_clears_the_scheduler_state(scenario: Scenario) -> Non
 
 def test_nothing_is_scheduled_before_the_recovery_barrier() -> None:
     scenario = Scenario(a_configuration(a_queue("a")))
-    scenario.send(ManagerRegistered(RM, a_configuration(a_queue("a")), fenced=True))
+    scenario.send(ManagerRegistered(RM, a_configuration(a_queue("a")), awaits_barrier=True))
     scenario.add_node("n0")
     scenario.send(ApplicationAdded(an_application()))
     assert placed(scenario.ask(an_ask("r0"))) == {}

@@ -30,12 +30,12 @@ from tests.unit.core.scheduling.scenario import Scenario, placed, releases, wait
 TEAM = among("team", "one")
 
 
-def near(*terms: PodTerm) -> PodProperties:
-    return PodProperties(InterPodConstraints(near=terms))
+def affinity(*terms: PodTerm) -> PodProperties:
+    return PodProperties(InterPodConstraints(affinity=terms))
 
 
-def apart(*terms: PodTerm) -> PodProperties:
-    return PodProperties(InterPodConstraints(apart=terms))
+def anti_affinity(*terms: PodTerm) -> PodProperties:
+    return PodProperties(InterPodConstraints(anti_affinity=terms))
 
 
 def tags(app: str) -> dict[str, str]:
@@ -90,7 +90,7 @@ CACHE_IN_TEAM = term("cache", namespaces=(), of=TEAM)
 )
 def test_an_ask_with_affinity_is_placed_when_a_matching_pod_exists(event: Event, node: str) -> None:
     scenario = a_scenario("a", "b")
-    effects = scenario.ask(pod("w", "cache", near(WEB_IN_TEAM)))
+    effects = scenario.ask(pod("w", "cache", affinity(WEB_IN_TEAM)))
     assert waits(effects)["w"][1] == "0/2 nodes are available: 2 node(s) didn't match pod affinity rules."
     assert placed(scenario.send(event))["w"] == node
 
@@ -99,15 +99,15 @@ def test_changed_labels_nodes_or_namespaces_satisfy_an_affinity() -> None:
     for foreign in (False, True):
         scenario = a_scenario("a", "")
         scenario.send(AllocationReported(running("db", foreign=foreign)))
-        assert placed(scenario.ask(pod("w", "cache", near(WEB_IN_TEAM)))) == {}
+        assert placed(scenario.ask(pod("w", "cache", affinity(WEB_IN_TEAM)))) == {}
         assert placed(scenario.send(AllocationReported(running("web", foreign=foreign)))) == {"w": "n0"}
     scenario = a_scenario("", "a")
     scenario.send(AllocationReported(running("web")))
-    assert placed(scenario.ask(pod("w", "cache", near(WEB_IN_TEAM)))) == {}
+    assert placed(scenario.ask(pod("w", "cache", affinity(WEB_IN_TEAM)))) == {}
     assert placed(scenario.send(NodeUpdated(in_zone("n0", "b")))) == {"w": "n0"}
     scenario = a_scenario("a", "b")
     scenario.send(AllocationReported(running("web")), namespace(team="two"))
-    assert placed(scenario.ask(pod("w", "cache", near(WEB_IN_TEAM)))) == {}
+    assert placed(scenario.ask(pod("w", "cache", affinity(WEB_IN_TEAM)))) == {}
     assert placed(scenario.send(namespace(team="one"))) == {"w": "n0"}
 
 
@@ -115,12 +115,12 @@ def test_self_affine_pods_start_in_another_zone_after_the_last_is_deleted() -> N
     scenario = a_scenario("a", "b")
     scenario.send(AllocationReported(running("web")))
     scenario.send(*(AllocationReported(an_allocation(f"full{index}", "n0")) for index in range(4)))
-    assert placed(scenario.ask(pod("w", "web", near(term())))) == {}
+    assert placed(scenario.ask(pod("w", "web", affinity(term())))) == {}
     assert placed(scenario.send(released())) == {"w": "n1"}
 
 
-OWN = running("web"), pod("w", "cache", apart(WEB_IN_TEAM))
-THEIRS = running("web", apart(CACHE_IN_TEAM)), pod("w", "cache")
+OWN = running("web"), pod("w", "cache", anti_affinity(WEB_IN_TEAM))
+THEIRS = running("web", anti_affinity(CACHE_IN_TEAM)), pod("w", "cache")
 
 
 @pytest.mark.parametrize("there, waiting", [OWN, THEIRS], ids=["its own terms", "terms of the one that is there"])
@@ -158,7 +158,7 @@ def test_an_ask_is_placed_when_no_anti_affinity_excludes_it_anymore(
 def test_affinity_terms_apply_between_asks_of_one_pass() -> None:
     scenario = a_scenario("a", "a", "b")
     effects = scenario.ask(
-        pod("w", "web", apart(term("cache"))), pod("c", "cache"), pod("d", "cache", near(term("cache")))
+        pod("w", "web", anti_affinity(term("cache"))), pod("c", "cache"), pod("d", "cache", affinity(term("cache")))
     )
     assert placed(effects) == {"w": "n0", "c": "n2", "d": "n2"}
 
@@ -166,7 +166,7 @@ def test_affinity_terms_apply_between_asks_of_one_pass() -> None:
 def test_gang_anti_affinity_applies_to_other_pods_and_its_members() -> None:
     scenario = a_scenario("a", "b", "c")
     scenario.send(AllocationReported(running("db", node="n1")))
-    lonely = apart(term("web", topology=HOST), term("db", topology=HOST))
+    lonely = anti_affinity(term("web", topology=HOST), term("db", topology=HOST))
     members = (pod(f"p{index}", "web", lonely, "workers", placeholder=True) for index in range(2))
     scenario.send(ApplicationAdded(an_application("gang", gang=2)))
     effects = scenario.ask(*(replace(member, application=ApplicationId("gang")) for member in members))
@@ -180,8 +180,8 @@ def in_gang(ask: AskSpec) -> AskSpec:
 @pytest.mark.parametrize(
     "there, real",
     [
-        (running("db"), pod("r", "web", apart(term("db", topology=HOST)), "workers")),
-        (running("db", apart(term("web", topology=HOST))), pod("r", "web", group="workers")),
+        (running("db"), pod("r", "web", anti_affinity(term("db", topology=HOST)), "workers")),
+        (running("db", anti_affinity(term("web", topology=HOST))), pod("r", "web", group="workers")),
     ],
     ids=["its own terms", "terms of the one that is there"],
 )
@@ -199,7 +199,7 @@ def test_a_real_pod_excluded_from_its_placeholder_node_runs_on_another_node(
 
 def test_a_real_pod_replaces_a_placeholder_with_the_same_terms() -> None:
     scenario = a_scenario("a")
-    lonely = apart(term("web", topology=HOST))
+    lonely = anti_affinity(term("web", topology=HOST))
     scenario.send(ApplicationAdded(an_application("gang", gang=1)))
     assert placed(scenario.ask(in_gang(pod("p", "web", lonely, "workers", placeholder=True)))) == {"p": "n0"}
     assert releases(scenario.ask(in_gang(pod("r", "web", lonely, "workers")))) == {

@@ -97,7 +97,7 @@ def test_an_approved_placement_is_dropped_if_the_node_is_drained() -> None:
 def test_only_one_of_two_approved_anti_affinity_pods_is_placed() -> None:
     scenario = scenario_with_predicates()
     scenario.send(ApplicationAdded(an_application("y")), NodeUpdated(a_node("n0", labels={HOST: "n0"})))
-    lonely = PodProperties(inter_pod(apart=(term("db", HOST),)))
+    lonely = PodProperties(inter_pod(anti_affinity=(term("db", HOST),)))
     one, other = (replace(an_ask(f"{app}0", app=app, vcore=1000, tags=DB), facts=lonely) for app in ("x", "y"))
     first, second = proposed(scenario.ask(one)), proposed(scenario.ask(other))
     assert placed(answered(scenario, first)) == {"x0": "n0"}
@@ -107,7 +107,7 @@ def test_only_one_of_two_approved_anti_affinity_pods_is_placed() -> None:
 def test_members_with_affinity_to_each_other_are_placed_after_validation() -> None:
     scenario = scenario_with_predicates()
     scenario.send(NodeUpdated(a_node("n0", labels={HOST: "n0"})))
-    follower = replace(an_ask("x0", app="x", vcore=1000), facts=PodProperties(inter_pod(near=(term("db", HOST),))))
+    follower = replace(an_ask("x0", app="x", vcore=1000), facts=PodProperties(inter_pod(affinity=(term("db", HOST),))))
     question = proposed(scenario.ask(follower, an_ask("x1", app="x", vcore=1000, tags=DB)))
     effects = answered(scenario, question)
     assert placed(effects) | placed(answered(scenario, proposed(effects))) == {"x0": "n0", "x1": "n0"}

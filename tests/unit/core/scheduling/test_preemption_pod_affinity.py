@@ -16,9 +16,9 @@ from tests.unit.core.scheduling.preemption_scenario import confirm, pods, run, v
 from tests.unit.core.scheduling.scenario import Scenario, placed
 from tests.unit.core.scheduling.test_pod_affinity import in_zone, tags
 
-APART = PodProperties(InterPodConstraints(apart=(term("db", topology=HOST),)))
-UNWANTING = PodProperties(InterPodConstraints(apart=(term("web", topology=HOST),)))
-NEAR = PodProperties(InterPodConstraints(near=(term("db", topology=HOST),)))
+APART = PodProperties(InterPodConstraints(anti_affinity=(term("db", topology=HOST),)))
+UNWANTING = PodProperties(InterPodConstraints(anti_affinity=(term("web", topology=HOST),)))
+NEAR = PodProperties(InterPodConstraints(affinity=(term("db", topology=HOST),)))
 PORT = PodProperties(ports=(HostPort("10.0.0.1", "TCP", 80),))
 
 
@@ -94,7 +94,7 @@ def test_daemon_set_pods_preempt_conflicting_pods_on_their_node() -> None:
 
 def test_two_pods_with_mutual_anti_affinity_do_not_share_freed_resources() -> None:
     scenario = contest(*(other(f"b{index}", "cache") for index in range(4)))
-    lonely = PodProperties(InterPodConstraints(apart=(term("web", topology=HOST),)))
+    lonely = PodProperties(InterPodConstraints(anti_affinity=(term("web", topology=HOST),)))
     run(scenario, "root.p.a", web("x", lonely), web("y", lonely))
     effects = scenario.wait(120)
     assert len(victims(effects)) == 1

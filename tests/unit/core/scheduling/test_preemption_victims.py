@@ -36,17 +36,17 @@ def two(nodes: int = 1, vcore: int = 4000, guaranteed: int = 4000) -> Scenario:
 
 
 @pytest.mark.parametrize(
-    "spared, taken",
+    "kept, taken",
     [
-        (opted_out(an_ask("spared")), first_pod(an_ask("taken", priority=9))),
-        (first_pod(an_ask("spared")), an_ask("taken", priority=9)),
-        (an_ask("spared", priority=1), an_ask("taken", vcore=2000)),
-        (an_ask("spared", vcore=2000), an_ask("taken", vcore=1000)),
+        (opted_out(an_ask("kept")), first_pod(an_ask("taken", priority=9))),
+        (first_pod(an_ask("kept")), an_ask("taken", priority=9)),
+        (an_ask("kept", priority=1), an_ask("taken", vcore=2000)),
+        (an_ask("kept", vcore=2000), an_ask("taken", vcore=1000)),
     ],
 )
-def test_victims_are_ordered_by_opt_out_originator_priority_and_size(spared: AskSpec, taken: AskSpec) -> None:
-    scenario = two(vcore=(spared.resources["vcore"] + taken.resources["vcore"]))
-    run(scenario, "root.b", taken, spared)
+def test_victims_are_ordered_by_opt_out_originator_priority_and_size(kept: AskSpec, taken: AskSpec) -> None:
+    scenario = two(vcore=(kept.resources["vcore"] + taken.resources["vcore"]))
+    run(scenario, "root.b", taken, kept)
     run(scenario, "root.a", an_ask("x", priority=10))
     assert run_until_idle(scenario) == ["taken"]
 

@@ -22,10 +22,12 @@ from tests.unit.core.scheduling.scenario import Scenario, placed, released_asks,
 TIMEOUT = Termination.TIMEOUT
 
 
-def fenced(timing: Timing | None = None) -> Scenario:
+def awaits_barrier(timing: Timing | None = None) -> Scenario:
     """A resource manager registers again and has not reported anything yet."""
     scenario = Scenario(a_configuration(a_queue("a"), a_queue("b"), timing=timing))
-    scenario.send(ManagerRegistered(RM, a_configuration(a_queue("a"), a_queue("b"), timing=timing), fenced=True))
+    scenario.send(
+        ManagerRegistered(RM, a_configuration(a_queue("a"), a_queue("b"), timing=timing), awaits_barrier=True)
+    )
     return scenario
 
 
@@ -41,7 +43,7 @@ def refused(effects: list[Effect]) -> dict[str, str]:
 
 
 def test_a_due_timer_fires_only_after_recovery() -> None:
-    scenario = fenced()
+    scenario = awaits_barrier()
     scenario.send(ApplicationAdded(an_application(gang=2, timeout_s=60, style=GangStyle.HARD)))
     scenario.add_node("n0", an_allocation("p0", "n0", group="workers", placeholder=True, allocated_s=1))
     assert scenario.wait(5) == []
@@ -53,7 +55,7 @@ def test_a_due_timer_fires_only_after_recovery() -> None:
 
 
 def test_a_hard_gang_whose_timer_expired_fails_after_recovery() -> None:
-    scenario = fenced()
+    scenario = awaits_barrier()
     scenario.send(ApplicationAdded(an_application(gang=2, timeout_s=60, style=GangStyle.HARD)))
     scenario.add_node("n0", an_allocation("p0", "n0", group="workers", placeholder=True, allocated_s=1))
     scenario.wait(5)
@@ -74,7 +76,7 @@ def test_timers_of_an_older_registration_do_not_affect_newer_applications() -> N
 
 
 def test_a_partially_reserved_recovered_gang_can_be_taken_over() -> None:
-    scenario = fenced()
+    scenario = awaits_barrier()
     scenario.add_full_node()
     scenario.send(ApplicationAdded(an_application("old", gang=4, created_s=2)))
     scenario.add_node("n0", *(bound_placeholder(f"p{i}", "n0", "old").spec for i in range(2)), vcore=2000)

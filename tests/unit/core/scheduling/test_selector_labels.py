@@ -36,18 +36,18 @@ def label(name: str) -> str:
     return LABEL_PREFIX + name
 
 
-def apart(name: str, namespace: str = "red", *, anywhere: bool = False) -> PodProperties:
+def anti_affinity(name: str, namespace: str = "red", *, anywhere: bool = False) -> PodProperties:
     """Away from pods that have the label, whatever its value."""
     selector = (Target(label(name), TargetOperator.EXIST),)
     term = PodTerm(HOST, selector, among=()) if anywhere else PodTerm(HOST, selector, (namespace,))
-    return PodProperties(InterPodConstraints(apart=(term,)))
+    return PodProperties(InterPodConstraints(anti_affinity=(term,)))
 
 
 def reading(*names: str, namespace: str = "red", among: Selector = None) -> PodProperties:
     """Away from pods that have all these labels."""
     selector = tuple(Target(label(name), TargetOperator.EXIST) for name in names)
     return PodProperties(
-        InterPodConstraints(apart=(PodTerm(HOST, selector, (namespace,) if among is None else (), among),))
+        InterPodConstraints(anti_affinity=(PodTerm(HOST, selector, (namespace,) if among is None else (), among),))
     )
 
 
@@ -87,7 +87,7 @@ def labels(scenario: Scenario) -> SelectorLabels:
 
 def test_a_label_is_kept_while_a_selector_reads_it_and_dropped_with_other_unused_labels() -> None:
     scenario = a_scenario("reader", "other")
-    send(scenario, (pod(f"r{i}", app="reader", facts=apart(f"l{i}")) for i in range(MANY)))
+    send(scenario, (pod(f"r{i}", app="reader", facts=anti_affinity(f"l{i}")) for i in range(MANY)))
     assert len(labels(scenario).readers()) == MANY
     scenario.send(ApplicationRemoved(PARTITION, ApplicationId("reader")))
     assert labels(scenario).readers() == {}
@@ -96,9 +96,9 @@ def test_a_label_is_kept_while_a_selector_reads_it_and_dropped_with_other_unused
 
 def test_a_tenant_with_many_selectors_blocks_no_pod_of_another_tenant() -> None:
     scenario = a_scenario("evil", "good")
-    send(scenario, (pod(f"e{i}", app="evil", facts=apart(f"l{i}")) for i in range(1100)))
+    send(scenario, (pod(f"e{i}", app="evil", facts=anti_affinity(f"l{i}")) for i in range(1100)))
     effects = scenario.ask(
-        *(pod(f"g{i}", "web", app="good", namespace="blue", facts=apart("web", "blue")) for i in range(3))
+        *(pod(f"g{i}", "web", app="good", namespace="blue", facts=anti_affinity("web", "blue")) for i in range(3))
     )
     assert sorted(placed(effects)) == ["g0", "g1"]
     assert set(placed(effects).values()) == {"n0", "n1"}
@@ -107,9 +107,9 @@ def test_a_tenant_with_many_selectors_blocks_no_pod_of_another_tenant() -> None:
 def test_selectors_of_a_namespace_do_not_split_the_classes_of_another() -> None:
     scenario = a_scenario("evil", "good", nodes=0)
     scenario.ask(*(pod(f"g{i}", "index", app="good", namespace="blue", value=str(i)) for i in range(5)))
-    scenario.ask(pod("e", app="evil", facts=apart("index")))
+    scenario.ask(pod("e", app="evil", facts=anti_affinity("index")))
     assert len(scenario.app("good").waiting) == 1
-    scenario.ask(pod("e2", app="evil", facts=apart("index", anywhere=True)))
+    scenario.ask(pod("e2", app="evil", facts=anti_affinity("index", anywhere=True)))
     assert len(scenario.app("good").waiting) == 5
     scenario.send(ApplicationRemoved(PARTITION, ApplicationId("evil")))
     assert labels(scenario).readers() == {}
@@ -121,7 +121,7 @@ def test_selectors_match_the_same_pods_when_all_labels_are_kept(*, anywhere: boo
     send(scenario, (pod(f"t{i}", f"l{i}", app="there") for i in range(MANY)))
     at: dict[str, str] = {one.spec.key: one.node for one in scenario.app("there").allocations.values()}
     assert len(at) == MANY
-    reading = [pod(f"r{i}", app="reader", facts=apart(f"l{i}", anywhere=anywhere)) for i in range(MANY)]
+    reading = [pod(f"r{i}", app="reader", facts=anti_affinity(f"l{i}", anywhere=anywhere)) for i in range(MANY)]
     send(scenario, reading)
     assert labels(scenario).keeps_all("red")
     nodes: dict[str, str] = {one.spec.key: one.node for one in scenario.app("reader").allocations.values()}
@@ -137,8 +137,8 @@ def test_selectors_match_the_same_pods_when_all_labels_are_kept(*, anywhere: boo
 
 def test_an_ask_that_is_updated_with_other_labels_is_counted_once() -> None:
     scenario = a_scenario(nodes=0)
-    scenario.ask(pod("a", "web"), pod("b", facts=apart("web")))
-    scenario.ask(pod("a", "web", "other"), pod("b", "more", facts=apart("db")))
+    scenario.ask(pod("a", "web"), pod("b", facts=anti_affinity("web")))
+    scenario.ask(pod("a", "web", "other"), pod("b", "more", facts=anti_affinity("db")))
     assert labels(scenario).readers() == {("red", label("db")): 1}
 
 
@@ -150,12 +150,12 @@ def test_topology_spread_and_gang_affinity_read_labels_too() -> None:
         )
     )
     scenario.ask(pod("a", facts=spread))
-    near = PodProperties(
-        InterPodConstraints(near=(PodTerm(HOST, (Target(label("cache"), TargetOperator.EXIST),), ("red",)),))
+    affinity = PodProperties(
+        InterPodConstraints(affinity=(PodTerm(HOST, (Target(label("cache"), TargetOperator.EXIST),), ("red",)),))
     )
     gang = an_application("gang", gang=2)
     [member] = gang.members
-    members: tuple[Member, ...] = (replace(member, facts=near),)
+    members: tuple[Member, ...] = (replace(member, facts=affinity),)
     scenario.send(ApplicationAdded(replace(gang, members=members)))
     assert labels(scenario).readers() == {("red", label("web")): 1, ("red", label("cache")): 1}
     scenario.send(ApplicationRemoved(PARTITION, ApplicationId("gang")))
@@ -168,7 +168,7 @@ def test_values_without_waiting_selectors_are_dropped(monkeypatch: pytest.Monkey
 
     def waiting(app: str, number: int) -> AskSpec:
         selector = (Target(label("app"), values=(f"{app}-{number}",)),)
-        facts = PodProperties(InterPodConstraints(near=(PodTerm(HOST, selector, ("red",)),)))
+        facts = PodProperties(InterPodConstraints(affinity=(PodTerm(HOST, selector, ("red",)),)))
         return pod(f"{app}-{number}", app=app, facts=facts)
 
     tags = scenario.partition.nodes.pods_on_nodes.tags
@@ -210,7 +210,7 @@ def test_only_the_namespace_that_reads_too_many_labels_has_requests_rejected() -
 def test_pods_without_tags_are_forgotten_after_the_last_tagged_pod() -> None:
     """Pods without a tag have no namespace either, as pods with tags of which none is a namespace."""
     scenario = a_scenario("reader", "other")
-    scenario.ask(pod("r", app="reader", facts=apart("l")))
+    scenario.ask(pod("r", app="reader", facts=anti_affinity("l")))
     scenario.ask(an_ask("bare", app="other", vcore=1), an_ask("tagged", app="other", vcore=1, tags={"role": "x"}))
     for key in ("tagged", "bare"):
         scenario.release(key, app="other")

@@ -118,21 +118,21 @@ def test_long_texts_are_not_cached_and_short_ones_are() -> None:
 
     for _ in range(3):
         length("short", ())
-        length("x" * (limits.REMEMBERED_CHARACTERS + 1), ())
-        length("", ("x" * limits.REMEMBERED_CHARACTERS, "x"))
-    assert sorted(read) == [0, 0, 0, 5, *[limits.REMEMBERED_CHARACTERS + 1] * 3]
+        length("x" * (limits.CACHED_CHARACTERS + 1), ())
+        length("", ("x" * limits.CACHED_CHARACTERS, "x"))
+    assert sorted(read) == [0, 0, 0, 5, *[limits.CACHED_CHARACTERS + 1] * 3]
     assert pod_tags.inter_pod_constraints("{}", "ns") is pod_tags.inter_pod_constraints("{}", "ns")
 
 
 def test_too_many_selector_labels_reject_an_ask_and_are_ignored_for_a_running_pod() -> None:
-    def apart(expressions: int, **scopes: object) -> dict[str, str]:
+    def anti_affinity(expressions: int, **scopes: object) -> dict[str, str]:
         labels = [{"key": f"l{number}", "operator": "Exists"} for number in range(expressions)]
         term = {"topologyKey": "host", "labelSelector": {"matchExpressions": labels}, **scopes}
         return {keys.TAG_NAMESPACE: "ns", keys.TAG_POD_CONSTRAINTS: json.dumps({"antiAffinity": [term]})}
 
-    many = apart(limits.SELECTOR_EXPRESSIONS_PER_POD + 1, namespaceSelector={})
-    named = apart(11, namespaces=[f"n{number}" for number in range(100)])
-    good = apart(limits.SELECTOR_EXPRESSIONS_PER_POD, namespaceSelector={})
+    many = anti_affinity(limits.SELECTOR_EXPRESSIONS_PER_POD + 1, namespaceSelector={})
+    named = anti_affinity(11, namespaces=[f"n{number}" for number in range(100)])
+    good = anti_affinity(limits.SELECTOR_EXPRESSIONS_PER_POD, namespaceSelector={})
     asks = messages.asks(
         messages.an_ask("many", tags=many), messages.an_ask("named", tags=named), messages.an_ask("good", tags=good)
     )

@@ -85,11 +85,11 @@ def test_sharing_common_tags_does_not_change_the_answers() -> None:
 
 
 def effects(specs: list[AskSpec]) -> list[si_pb2.Allocation]:
-    news = [
+    requests = [
         NewAllocation(spec, AllocationId(f"{spec.key}-0"), NodeId("n1"), (("ns/claim", "volume"),) if odd % 3 else ())
         for odd, spec in enumerate(specs)
     ]
-    return list(si_allocations.allocation_response(AllocationResponse(RmId("rm"), new=tuple(news))).new)
+    return list(si_allocations.allocation_response(AllocationResponse(RmId("rm"), new=tuple(requests))).new)
 
 
 def bound(number: int, **fields: Any) -> si_pb2.Allocation:

@@ -43,8 +43,8 @@ def test_terms_are_read_with_the_names_of_a_pod_spec() -> None:
     )
     plain = PodTerm("zone", (APP,), ("red",))
     assert found == InterPodConstraints(
-        near=(plain,),
-        apart=(PodTerm("host", (), (), (Target("team", TargetOperator.NOT_IN, ("one",)),)),),
+        affinity=(plain,),
+        anti_affinity=(PodTerm("host", (), (), (Target("team", TargetOperator.NOT_IN, ("one",)),)),),
         preferred=(WeightedPodTerm(-5, plain),),
     )
 
@@ -60,7 +60,7 @@ def test_terms_are_read_with_the_names_of_a_pod_spec() -> None:
     ],
 )
 def test_a_label_selector_has_the_semantics_of_kubernetes(selector: Any, expected: Any) -> None:
-    [term] = read(affinity=[{"topologyKey": "zone", "labelSelector": selector}]).near
+    [term] = read(affinity=[{"topologyKey": "zone", "labelSelector": selector}]).affinity
     if expected in (None, ()):
         assert term.selector == expected
     else:

@@ -235,7 +235,7 @@ def test_every_field_of_an_application_arrives() -> None:
     [member] = spec.members
     assert (member.group, member.count, member.resources) == ("w", 2, Resources({"vcore": 500}))
     assert member.constraints == Constraints(node_name="n1")
-    assert [(term.topology, term.selector) for term in member.facts.inter_pod.apart] == [("host", ())]
+    assert [(term.topology, term.selector) for term in member.facts.inter_pod.anti_affinity] == [("host", ())]
     assert member.tags == ((keys.TAG_NAMESPACE, "dev"), (keys.TAG_POD_LABEL_PREFIX + "role", "w"))
     assert member.facts.preferences.images == ("a:1",)
     assert (member.priority, member.allow_preempt_self, member.allow_preempt_other) == (-3, False, True)

@@ -90,15 +90,15 @@ def test_one_decision_is_one_message_of_known_bytes() -> None:
 
 
 def test_responses_about_applications_and_nodes_have_known_bytes() -> None:
-    news: Sequence[si_applications.ApplicationNews] = [
+    answers: Sequence[si_applications.ApplicationAnswer] = [
         ApplicationAccepted(messages.RM, APP),
         ApplicationRejected(messages.RM, APP, "no"),
         ApplicationUpdated(messages.RM, APP, ApplicationState.RUNNING, 7, "go"),
     ]
-    assert si_applications.application_response(news).SerializeToString(deterministic=True) == (
+    assert si_applications.application_response(answers).SerializeToString(deterministic=True) == (
         b'\n\x0b\n\x05app-1\x12\x02no\x12\x07\n\x05app-1\x1a\x16\n\x05app-1\x12\x07Running\x18\x07"\x02go'
     )
-    nodes: Sequence[si_nodes.NodeNews] = [
+    nodes: Sequence[si_nodes.NodeAnswer] = [
         NodeAccepted(messages.RM, NodeId("n1")),
         NodeRejected(messages.RM, NodeId("n2"), "no"),
     ]

@@ -21,7 +21,7 @@ BASE = "GET /api/v1/namespaces/muster/configmaps/"
 
 def test_no_config_maps_give_the_documented_defaults() -> None:
     configuration = parse({})
-    assert configuration == Configuration(extra={keys.EXTRA_FENCE: "true"})
+    assert configuration == Configuration(extra={keys.EXTRA_BARRIER: "true"})
     assert configuration.cluster_id == "mycluster"
     assert configuration.settings.scheduler_names == {"muster", "yunikorn"}
     assert configuration.settings.placeholder_image == "registry.k8s.io/pause:3.7"
@@ -43,7 +43,7 @@ def test_unknown_keys_are_passed_to_the_core_but_queue_configurations_are_not() 
     assert configuration.extra == {
         "event.maxStreams": "7",
         "health.checkInterval": "1s",
-        keys.EXTRA_FENCE: "true",
+        keys.EXTRA_BARRIER: "true",
     }
 
 

@@ -122,9 +122,9 @@ class Core:  # long: a complete scheduler is easier to review in one class
         for part in (self.apps, self.nodes, self.foreign, self.completed, self.allocations, self.applications):
             part.clear()
 
-    def take(self, news: CoreRequest) -> None:
+    def take(self, requests: CoreRequest) -> None:
         """Handle one request."""
-        match news:
+        match requests:
             case ApplicationSubmitted(spec):
                 self._submitted(spec)
             case ApplicationRemoved(app):
@@ -138,15 +138,15 @@ class Core:  # long: a complete scheduler is easier to review in one class
             case AllocationReported(allocation):
                 self._reported(allocation.ask, allocation.node)
             case AllocationReleased():
-                self._released(news)
+                self._released(requests)
             case ClusterObjectReported():
                 pass  # it evaluates no constraints
             case _:
-                self._node(news)
+                self._node(requests)
         self.schedule()
 
-    def _node(self, news: CoreRequest) -> None:
-        match news:
+    def _node(self, requests: CoreRequest) -> None:
+        match requests:
             case NodeCreated(node, drained, existing):
                 assert node.name not in self.nodes, "a duplicate CREATE"
                 self.nodes[node.name] = not drained
@@ -163,7 +163,7 @@ class Core:  # long: a complete scheduler is easier to review in one class
             case NodeUpdated(node):
                 assert node.name in self.nodes
             case _:
-                raise AssertionError(news)
+                raise AssertionError(requests)
 
     def _decommission(self, name: NodeName) -> None:
         del self.nodes[name]
@@ -223,24 +223,24 @@ class Core:  # long: a complete scheduler is easier to review in one class
         app.forget(ask.key)
         app.asks[ask.key] = ask
 
-    def _released(self, news: AllocationReleased) -> None:
-        if news.app is None:
-            self.foreign.pop(news.key)
+    def _released(self, requests: AllocationReleased) -> None:
+        if requests.app is None:
+            self.foreign.pop(requests.key)
             return
-        app = self.apps.get(news.app)
-        held = app.held.get(news.key) if app else None
+        app = self.apps.get(requests.app)
+        held = app.held.get(requests.key) if app else None
         if app is None or held is None:
             return  # a duplicate
-        del app.held[news.key]
-        if news.termination is STOPPED:
-            confirmed = Released(news.app, news.key, STOPPED, news.allocation_id)
+        del app.held[requests.key]
+        if requests.termination is STOPPED:
+            confirmed = Released(requests.app, requests.key, STOPPED, requests.allocation_id)
             self.allocations.append(AllocationResponse(released=(confirmed,)))
         else:
-            assert news.termination is held.releasing, "confirmed with another type"
+            assert requests.termination is held.releasing, "confirmed with another type"
         if held.parked:
             is_open = held.node in self.nodes and held.node not in _avoided(held.parked)
             self._place(app, held.parked, held.node if is_open else self._next_node(held.parked))
-        self._settle(news.app)
+        self._settle(requests.app)
 
     def schedule(self) -> None:
         """Allocate or replace everything that is possible now."""
@@ -255,7 +255,7 @@ class Core:  # long: a complete scheduler is easier to review in one class
                     del app.asks[ask.key]
                     self._place(app, ask, self._next_node(ask))
                 elif not ask.placeholder and self._may_run(app):
-                    self._swap_or_allocate(app, ask)
+                    self._replace_or_allocate(app, ask)
             self._settle(app.spec.app)
 
     def _may_run(self, app: App) -> bool:
@@ -265,7 +265,7 @@ class Core:  # long: a complete scheduler is easier to review in one class
     def _is_gang(app: App) -> bool:
         return bool(app.spec.placeholder_ask) and not app.spec.tags.get("resumed")
 
-    def _swap_or_allocate(self, app: App, ask: AskSpec) -> None:
+    def _replace_or_allocate(self, app: App, ask: AskSpec) -> None:
         del app.asks[ask.key]
         if app.take_place(ask.task_group):
             self._place(app, ask, self._next_node(ask))

@@ -84,14 +84,14 @@ class Driver:
         out = Outcome()
         while (due := next_due(self.ledger)) is not None and due <= self.now:
             one = on_timers(self.ledger, self.now)
-            out = Outcome(out.news + one.news, out.commands + one.commands)
+            out = Outcome(out.requests + one.requests, out.commands + one.commands)
         return out
 
     def accepted(self, app: AppId = APP) -> Outcome:
         """The core accepts the application and reports the state Accepted."""
         out = self.receive(ApplicationResponse(accepted=(ApplicationAccepted(app),)))
         begun = self.updated(keys.APP_ACCEPTED, app=app)
-        return Outcome(out.news + begun.news, out.commands + begun.commands)
+        return Outcome(out.requests + begun.requests, out.commands + begun.commands)
 
     def updated(self, state: str, message: str = "", app: AppId = APP) -> Outcome:
         """The core reports a state of the application."""
@@ -145,7 +145,7 @@ def waiting(driver: Driver, name: str = "w0", app: AppId = APP) -> Raw:
 
 def requested_keys(outcome: Outcome) -> list[str]:
     """Return the UIDs of the sent asks."""
-    return [item.ask.key for item in outcome.news if isinstance(item, AskSubmitted)]
+    return [item.ask.key for item in outcome.requests if isinstance(item, AskSubmitted)]
 
 
 def events(outcome: Outcome) -> list[tuple[str, str, str]]:

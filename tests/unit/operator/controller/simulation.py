@@ -86,10 +86,10 @@ class Simulation:  # long: every move is a method on the same queues
         self._take(whole(recovery.report_nodes(self.ledger, self.now)))
         self._take(whole(recovery.submit_asks(self.ledger, self.now)))
         self._deliver()
-        self._fence()
+        self._barrier()
         self._take(recovery.open_nodes(self.ledger, self.now))
 
-    def _fence(self) -> None:
+    def _barrier(self) -> None:
         """Complete the barrier. The small core always has handled all messages."""
 
     def kill_operator(self, *, lose_commands: bool) -> None:
@@ -118,8 +118,8 @@ class Simulation:  # long: every move is a method on the same queues
             else:
                 self.commands.append(order)
         if self.asking is not None:
-            self.asking.record_sent(outcome.news)
-        for item in outcome.news:
+            self.asking.record_sent(outcome.requests)
+        for item in outcome.requests:
             kind = 0 if isinstance(item, _APPLICATION_NEWS) else 1 if isinstance(item, _NODE_NEWS) else 2
             self.streams[kind].append(item)
 
@@ -157,7 +157,7 @@ class Simulation:  # long: every move is a method on the same queues
     def _compare(self) -> None:
         assert self.asking is not None
         assert self.asking.inventory is not None
-        found = compare(self.ledger, self.asking.inventory, self.asking.touched, self.now)
+        found = compare(self.ledger, self.asking.inventory, self.asking.recent_names, self.now)
         self.asking = None
         self.differences += found.found
         self._take(found.out)

@@ -46,7 +46,7 @@ class Asking:
 
     part: Part
     ahead: list[int]
-    touched: set[str] = field(default_factory=set)
+    recent_names: set[str] = field(default_factory=set)
     inventory: Inventory | None = None
     unheard: int = 0
 
@@ -60,14 +60,14 @@ class Asking:
         self.ahead[stream] -= 1
         self.kind(core)
 
-    def record_sent(self, news: Iterable[CoreRequest]) -> None:
+    def record_sent(self, requests: Iterable[CoreRequest]) -> None:
         """Record the objects of sent requests."""
-        for item in news:
-            self.touched.update(reconciliation.names_of_request(item))
+        for item in requests:
+            self.recent_names.update(reconciliation.names_of_request(item))
 
     def record_received(self, response: CoreResponse, *, of_allocations: bool) -> None:
         """Of whom the core spoke."""
-        self.touched.update(reconciliation.names_of_response(response))
+        self.recent_names.update(reconciliation.names_of_response(response))
         self.unheard -= of_allocations and self.inventory is not None
 
     @property

@@ -29,8 +29,8 @@ CPU = '{"cpu": "1"}'
 
 
 def submitted(out: Outcome) -> ApplicationSpec:
-    [news] = [item for item in out.news if isinstance(item, ApplicationSubmitted)]
-    return news.spec
+    [requests] = [item for item in out.requests if isinstance(item, ApplicationSubmitted)]
+    return requests.spec
 
 
 def quota(vcore: int) -> str:
@@ -77,7 +77,7 @@ def test_an_application_is_force_created_only_in_a_recovery_with_a_pod_that_must
     placed = a_pod("p0", app="placed", nodeName="n1")
     for pod in (bound, copied, moved, foreign, placed, a_pod("w0", app="waits")):
         assert keys.APP_TAG_CREATE_FORCE not in submitted(driver.see(pod)).tags
-    again = whole(recovery.begin(driver.ledger, 0.0)).news
+    again = whole(recovery.begin(driver.ledger, 0.0)).requests
     specs = [item.spec for item in again if isinstance(item, ApplicationSubmitted)]
     assert len(specs) == 6
     assert [spec.app for spec in specs if spec.tags.get(keys.APP_TAG_CREATE_FORCE) == "true"] == ["dev/bound"]

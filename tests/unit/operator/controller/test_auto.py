@@ -50,7 +50,7 @@ def timers(driver: Driver) -> int:
 
 def test_the_core_receives_the_placement_and_the_task_groups() -> None:
     driver = live()
-    [submitted] = [item for item in driver.see(member()).news if isinstance(item, ApplicationSubmitted)]
+    [submitted] = [item for item in driver.see(member()).requests if isinstance(item, ApplicationSubmitted)]
     assert submitted.spec.tags[keys.APP_TAG_GANG_PLACEMENT] == "Auto"
     assert keys.APP_TAG_MEMBERS in submitted.spec.tags
     assert requested_keys(driver.accepted()) == ["uid-w0"]

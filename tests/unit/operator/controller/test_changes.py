@@ -50,9 +50,9 @@ def of_app(raw: Raw, app: str) -> Raw:
 
 
 def reported_again(out: Outcome) -> AllocationSpec:
-    [news] = out.news
-    assert isinstance(news, AllocationReported)
-    return news.allocation
+    [requests] = out.requests
+    assert isinstance(requests, AllocationReported)
+    return requests.allocation
 
 
 def notes(out: Outcome) -> list[str]:
@@ -120,8 +120,8 @@ def test_for_a_pod_that_the_core_released_only_its_termination_is_reported() -> 
     raw = running(driver)
     driver.released("uid-w0", TerminationType.PREEMPTED_BY_SCHEDULER)
     raw["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    assert not driver.see(raw).news
-    assert [type(item) for item in driver.gone("w0").news] == [AllocationReleased]
+    assert not driver.see(raw).requests
+    assert [type(item) for item in driver.gone("w0").requests] == [AllocationReleased]
 
 
 def test_a_resize_without_its_node_is_reported_when_the_node_is_added() -> None:
@@ -129,8 +129,8 @@ def test_a_resize_without_its_node_is_reported_when_the_node_is_added() -> None:
     raw = a_pod("w0", app=APP, nodeName="n1")
     driver.see(raw)
     driver.accepted()
-    assert not driver.see(resized(raw, "3")).news
-    [created] = driver.fact(node_seen(a_node("n1"))).news
+    assert not driver.see(resized(raw, "3")).requests
+    [created] = driver.fact(node_seen(a_node("n1"))).requests
     assert isinstance(created, NodeCreated)
     assert [one.ask.resources["vcore"] for one in created.existing] == [3000]
 
@@ -144,7 +144,7 @@ def test_a_priority_class_that_is_seen_after_its_pods_is_reported_with_each_of_t
     driver.see(a_pod("w2", app=APP))
     opted = {"yunikorn.apache.org/allow-preemption": "true"}
     driver.see(a_pod("w3", app=APP, priorityClassName="batch", annotations=opted))
-    allocated, ask = driver.fact(PriorityClassSeen("batch", allow_preemption=False)).news
+    allocated, ask = driver.fact(PriorityClassSeen("batch", allow_preemption=False)).requests
     assert isinstance(allocated, AllocationReported)
     assert isinstance(ask, AskSubmitted)
     assert (allocated.allocation.ask.key, ask.ask.key) == ("uid-w0", "uid-w1")
@@ -157,19 +157,22 @@ def test_a_waiting_pod_whose_application_id_changes_moves_to_that_application() 
     raw = waiting(driver)
     waiting(driver, "w1")
     out = driver.see(of_app(raw, "other"))
-    assert out.news[0] == AskReleased(APP, PodUid("uid-w0"), TerminationType.STOPPED_BY_RM)
-    assert isinstance(out.news[1], ApplicationSubmitted)
-    assert out.news[1].spec.app == "dev/other"
+    assert out.requests[0] == AskReleased(APP, PodUid("uid-w0"), TerminationType.STOPPED_BY_RM)
+    assert isinstance(out.requests[1], ApplicationSubmitted)
+    assert out.requests[1].spec.app == "dev/other"
     late = driver.allocated("uid-w0")  # decided for the old application before it read that
     assert orders(late) == []
-    assert [type(item) for item in late.news] == [AllocationReleased]
+    assert [type(item) for item in late.requests] == [AllocationReleased]
 
 
 def test_an_unanswered_application_is_removed_when_its_last_waiting_pod_moves_away() -> None:
     driver = live()
     raw = a_pod("w0", app=APP)
     driver.see(raw)
-    assert [type(item) for item in driver.see(of_app(raw, "other")).news] == [ApplicationRemoved, ApplicationSubmitted]
+    assert [type(item) for item in driver.see(of_app(raw, "other")).requests] == [
+        ApplicationRemoved,
+        ApplicationSubmitted,
+    ]
 
 
 def test_an_allocated_pod_stays_in_its_application_and_reports_the_ignored_id_once() -> None:
@@ -179,7 +182,7 @@ def test_an_allocated_pod_stays_in_its_application_and_reports_the_ignored_id_on
     assert reported_again(out).ask.app == APP
     assert ["application ID other is ignored" in note for note in notes(out)] == [True]
     assert not driver.see(raw)
-    assert driver.gone("w0").news[0] == AllocationReleased(
+    assert driver.gone("w0").requests[0] == AllocationReleased(
         APP, PodUid("uid-w0"), TerminationType.STOPPED_BY_RM, AllocationId("uid-w0-0")
     )
 
@@ -198,7 +201,7 @@ def test_an_application_id_that_becomes_too_long_is_rejected() -> None:
     raw["metadata"]["labels"] = {}
     out = driver.see(raw)
     assert events(out) == [("w0", "TaskRejected", "TaskRejected")]
-    assert [type(item) for item in out.news] == [AskReleased]
+    assert [type(item) for item in out.requests] == [AskReleased]
 
 
 def test_the_deletion_of_a_pod_does_not_affect_a_new_pod_of_the_same_name() -> None:
@@ -210,7 +213,7 @@ def test_the_deletion_of_a_pod_does_not_affect_a_new_pod_of_the_same_name() -> N
     assert requested_keys(driver.see(again)) == ["uid-second"]
     stopped = TerminationType.STOPPED_BY_RM
     first = AllocationReleased(APP, PodUid("uid-db-0"), stopped, AllocationId("uid-db-0-0"))
-    assert driver.gone("db-0").news == [first]
+    assert driver.gone("db-0").requests == [first]
     [bind] = orders(driver.allocated("uid-second"))
     assert isinstance(bind, BindPod)
     assert bind.pod.uid == "uid-second"
@@ -225,11 +228,11 @@ def test_the_answer_to_a_request_of_a_completed_application_frees_its_id() -> No
     driver.gone("w0")
     driver.see(a_pod("w1", app=APP))
     driver.see(a_pod("w2", app=APP))
-    assert driver.updated("Completed").news == []  # two asks are with the core, or on their way
+    assert driver.updated("Completed").requests == []  # two asks are with the core, or on their way
     one = AllocationResponse(cancelled_asks=(AskCancelled(APP, PodUid("uid-w1"), TerminationType.TIMEOUT),))
-    assert [type(item) for item in driver.receive(one).news] == [AskReleased]
+    assert [type(item) for item in driver.receive(one).requests] == [AskReleased]
     other = driver.receive(AllocationResponse(rejected_asks=(AskRejected(APP, PodUid("uid-w2"), "not known"),)))
-    assert [type(item) for item in other.news] == [ApplicationSubmitted]
+    assert [type(item) for item in other.requests] == [ApplicationSubmitted]
     assert events(other) == []
     assert requested_keys(driver.accepted()) == ["uid-w1", "uid-w2"]
 
@@ -240,7 +243,7 @@ def test_a_completed_application_does_not_wait_for_the_answer_to_a_deleted_pod()
     driver.gone("w0")
     driver.see(a_pod("w1", app=APP))
     driver.updated("Completed")
-    assert [type(item) for item in driver.gone("w1").news] == [AskReleased]
+    assert [type(item) for item in driver.gone("w1").requests] == [AskReleased]
     assert driver.ledger.applications == {}
 
 
@@ -249,7 +252,7 @@ def test_a_waiting_pod_that_becomes_too_large_is_rejected_until_it_changes_again
     raw = waiting(driver)
     labels = {f"example.com/{number:050}": "v" * 63 for number in range(1000)}
     out = driver.see(labelled(raw, **labels))
-    assert [news.key for news in out.news if isinstance(news, AskReleased)] == ["uid-w0"]
+    assert [requests.key for requests in out.requests if isinstance(requests, AskReleased)] == ["uid-w0"]
     assert events(out) == [("w0", "TaskRejected", "TaskRejected")]
     assert notes(out)[0].startswith("labels: ")
     assert "more than 65536 in total; write fewer or shorter entries" in notes(out)[0]

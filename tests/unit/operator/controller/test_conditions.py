@@ -218,7 +218,7 @@ def restarted(node: str) -> Driver:
     ]
     raw["status"]["nominatedNodeName"] = node
     out = driver.see(raw)
-    assert not [item for item in out.news if isinstance(item, AllocationReported)]
+    assert not [item for item in out.requests if isinstance(item, AllocationReported)]
     assert requested_keys(driver.accepted()) == ["uid-w0"]
     driver.wait(5)
     return driver

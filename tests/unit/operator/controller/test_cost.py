@@ -88,7 +88,7 @@ def refusing_members(members: int) -> int:
 
     def refuse() -> None:
         for of_pod, of_other in zip(facts, others, strict=True):
-            kept.extend(item for item in driver.fact(of_pod).news if isinstance(item, AllocationReported))
+            kept.extend(item for item in driver.fact(of_pod).requests if isinstance(item, AllocationReported))
             driver.fact(of_other)
 
     work = work_of(refuse)

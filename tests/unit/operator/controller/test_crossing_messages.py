@@ -18,7 +18,7 @@ from tests.unit.operator.controller.objects import a_container, a_node, a_pod
 
 
 def reported(out: Outcome) -> list[PodUid]:
-    return [item.allocation.ask.key for item in out.news if isinstance(item, AllocationReported)]
+    return [item.allocation.ask.key for item in out.requests if isinstance(item, AllocationReported)]
 
 
 def test_the_rejection_of_a_superseded_request_does_not_block_the_bind() -> None:
@@ -87,7 +87,7 @@ def test_a_pod_on_a_rejected_node_waits_for_another_node_of_that_name() -> None:
     driver.see(a_pod("dns", nodeName="n2", schedulerName="default-scheduler"))
     assert reported(driver.receive(NodeResponse(rejected={n2: "its capacity is negative"}))) == []
     driver.fact(NodeGone(n2))
-    [created] = driver.fact(node_seen(a_node("n2"))).news
+    [created] = driver.fact(node_seen(a_node("n2"))).requests
     assert isinstance(created, NodeCreated)
     assert [one.ask.key for one in created.existing] == ["uid-dns"]
 

@@ -56,7 +56,7 @@ def conditions(out: Outcome) -> dict[str, tuple[str, str]]:
 
 
 def tag(out: Outcome) -> str | None:
-    [submitted] = [item for item in out.news if isinstance(item, ApplicationSubmitted)]
+    [submitted] = [item for item in out.requests if isinstance(item, ApplicationSubmitted)]
     return submitted.spec.tags.get(keys.APP_TAG_GANG_PLACEMENT)
 
 
@@ -68,7 +68,7 @@ def test_the_members_tag_carries_what_a_placeholder_would_request() -> None:
     pod = a_pod("w0", app=APP, annotations=gang_annotations(a_group("g", affinity=affinity), parameters=DIRECT))
     pod["spec"] |= {"priority": 7, "priorityClassName": "calm", "preemptionPolicy": "Never"}
     out = driver.see(pod)
-    [submitted] = [item for item in out.news if isinstance(item, ApplicationSubmitted)]
+    [submitted] = [item for item in out.requests if isinstance(item, ApplicationSubmitted)]
     [member] = json.loads(submitted.spec.tags[keys.APP_TAG_MEMBERS])
     assert (member["priority"], member["allowPreemptSelf"], member["allowPreemptOther"]) == (7, False, False)
     assert member["preferences"]["nodeAffinity"][0]["weight"] == 5
@@ -254,7 +254,7 @@ def test_a_soft_gang_that_timed_out_keeps_the_requests_of_its_members() -> None:
     gang_state(driver, FAILED, FULL)
     out = driver.updated(keys.APP_RESUMING, "waited too long")
     assert [type(order) for order in orders(out)] == [MarkResumed]
-    assert not [item for item in out.news if isinstance(item, AskReleased)]
+    assert not [item for item in out.requests if isinstance(item, AskReleased)]
     assert driver.ledger.applications[APP].state is AppState.RUNNING
     [order] = orders(driver.allocated("uid-w0"))
     assert isinstance(order, BindPod)
@@ -275,7 +275,7 @@ def test_a_hard_gang_that_timed_out_fails_its_members_with_the_reason() -> None:
 def test_the_next_member_reports_for_the_gang_when_the_first_is_deleted() -> None:
     driver = looking()
     out = driver.gone("w0")
-    assert [item.key for item in out.news if isinstance(item, AskReleased)] == ["uid-w0"]
+    assert [item.key for item in out.requests if isinstance(item, AskReleased)] == ["uid-w0"]
     gang_state(driver, FAILED, FULL)
     assert set(conditions(driver.wait(2.5))) == {"w1"}
     [event] = [command for command in driver.updated(keys.APP_RUNNING).commands if isinstance(command, PostEvent)]

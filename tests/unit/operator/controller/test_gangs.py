@@ -32,9 +32,9 @@ TIMEOUT = TerminationType.TIMEOUT
 
 def test_the_submission_carries_the_gang() -> None:
     parameters = "placeholderTimeoutInSeconds=9 gangSchedulingStyle=Hard gangWaitTimeoutInSeconds=3"
-    news = live().see(a_member(parameters=parameters)).news[0]
-    assert isinstance(news, ApplicationSubmitted)
-    spec = news.spec
+    requests = live().see(a_member(parameters=parameters)).requests[0]
+    assert isinstance(requests, ApplicationSubmitted)
+    spec = requests.spec
     assert dict(spec.placeholder_ask) == {"vcore": 2000, "memory": 2**31, "pods": 2}
     assert (spec.style, spec.execution_timeout_ms) == ("Hard", 9000)
     assert spec.tags[keys.APP_TAG_GANG_WAIT_TIMEOUT] == "3000"
@@ -51,11 +51,11 @@ def test_a_member_and_its_placeholders_have_the_same_pod_constraints() -> None:
     spread = [{"maxSkew": 1, "topologyKey": "host", "whenUnsatisfiable": "DoNotSchedule"}]
     group = a_group("g", 2, affinity=affinity, topologySpreadConstraints=spread, labels={"role": "w"})
     driver = live()
-    news = driver.see(a_pod("w0", app=APP, annotations=gang_annotations(group))).news[0]
-    assert isinstance(news, ApplicationSubmitted)
-    [member] = json.loads(news.spec.tags[keys.APP_TAG_MEMBERS])
+    requests = driver.see(a_pod("w0", app=APP, annotations=gang_annotations(group))).requests[0]
+    assert isinstance(requests, ApplicationSubmitted)
+    [member] = json.loads(requests.spec.tags[keys.APP_TAG_MEMBERS])
     [spec, _] = creates(driver.accepted())
-    [ask] = [item.ask for item in driver.see(pod_of(spec)).news if isinstance(item, AskSubmitted)]
+    [ask] = [item.ask for item in driver.see(pod_of(spec)).requests if isinstance(item, AskSubmitted)]
     assert json.loads(ask.tags[keys.TAG_POD_CONSTRAINTS]) == member["podConstraints"]
     assert len(member["podConstraints"]["antiAffinity"][0]["labelSelector"]["matchExpressions"]) == 2
     prefix = keys.TAG_POD_LABEL_PREFIX
@@ -97,7 +97,7 @@ def test_a_replacement_is_confirmed_once_with_its_type() -> None:
     assert isinstance(deleted, DeletePod)
     assert deleted.reason == problems.placeholder_replaced()
     ended = driver.see(placeholders[0], phase="Failed")
-    assert ended.news == [AllocationReleased(APP, key, replaced, AllocationId(f"{key}-0"))]
+    assert ended.requests == [AllocationReleased(APP, key, replaced, AllocationId(f"{key}-0"))]
     assert ended.commands == []
     assert not driver.gone_uid(key)
 
@@ -110,7 +110,7 @@ def test_a_placeholder_that_fails_by_itself_is_released_as_stopped_by_rm() -> No
     out = driver.see(placeholders[0], phase="Failed")
     key = PodUid(uid(placeholders[0]))
     stopped = TerminationType.STOPPED_BY_RM
-    assert out.news == [AllocationReleased(APP, key, stopped, AllocationId(f"{key}-0"))]
+    assert out.requests == [AllocationReleased(APP, key, stopped, AllocationId(f"{key}-0"))]
     assert [type(command) for command in out.commands] == [DeletePod]
 
 
@@ -132,9 +132,9 @@ def test_a_soft_timeout_has_the_same_result_in_both_orders_of_arrival(state_firs
     assert deleted == {held, pending}
     assert len([command for command in commands if isinstance(command, MarkResumed)]) == 1
     assert [c.action for c in commands if isinstance(c, PostEvent)] == ["GangSchedulingFailed"]
-    assert driver.gone_uid(pending).news == [AskReleased(APP, pending, TIMEOUT)]
+    assert driver.gone_uid(pending).requests == [AskReleased(APP, pending, TIMEOUT)]
     last = driver.gone_uid(held)
-    assert last.news[0] == AllocationReleased(APP, held, TIMEOUT, AllocationId(f"{held}-0"))
+    assert last.requests[0] == AllocationReleased(APP, held, TIMEOUT, AllocationId(f"{held}-0"))
     assert requested_keys(last) == ["uid-w0", "uid-w1"]
     assert requested_keys(driver.updated("Accepted")) == []
 
@@ -146,7 +146,7 @@ def test_a_placeholder_that_was_created_late_is_deleted_when_it_is_seen() -> Non
     driver.updated("Resuming")
     out = driver.see(late)
     assert [type(command) for command in out.commands] == [DeletePod]
-    assert out.news == []
+    assert out.requests == []
 
 
 def test_a_bad_definition_warns_with_field_and_fix_and_disables_the_gang() -> None:
@@ -164,8 +164,8 @@ def test_a_bad_definition_warns_with_field_and_fix_and_disables_the_gang() -> No
 def test_a_bad_parameter_is_a_warning_and_the_gang_continues() -> None:
     out = live().see(a_member(parameters="gangSchedulingStyle=medium"))
     assert events(out) == [("w0", "GangScheduling", "TaskGroupsError")]
-    assert isinstance(out.news[0], ApplicationSubmitted)
-    assert out.news[0].spec.style == "Soft"
+    assert isinstance(out.requests[0], ApplicationSubmitted)
+    assert out.requests[0].spec.style == "Soft"
 
 
 def test_a_member_of_an_unknown_group_causes_only_one_warning() -> None:
@@ -362,7 +362,7 @@ def test_a_late_allocation_of_a_terminating_placeholder_is_released_when_it_is_d
     driver.updated("Resuming")
     assert not driver.allocated(key)
     stopped = TerminationType.STOPPED_BY_RM
-    assert driver.gone_uid(key).news == [AllocationReleased(APP, key, stopped, AllocationId(f"{key}-0"))]
+    assert driver.gone_uid(key).requests == [AllocationReleased(APP, key, stopped, AllocationId(f"{key}-0"))]
 
 
 @pytest.mark.parametrize("bound", [True, False])
@@ -374,8 +374,8 @@ def test_a_placeholder_on_a_deleted_node_is_replaced_without_waiting_for_garbage
         placeholders[0]["spec"]["nodeName"] = "n1"
         driver.see(placeholders[0])
     out = driver.fact(NodeGone(NodeName("n1")))
-    assert out.news == [NodeDecommissioned(NodeName("n1"))]
+    assert out.requests == [NodeDecommissioned(NodeName("n1"))]
     assert [command.pod.uid for command in out.commands if isinstance(command, DeletePod)] == [key]
     gone = driver.gone_uid(key)
-    assert gone.news == []  # the core dropped it with the node
+    assert gone.requests == []  # the core dropped it with the node
     assert len(creates(gone)) == 1

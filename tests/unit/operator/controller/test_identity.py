@@ -33,7 +33,7 @@ def of_both() -> Driver:
 
 
 def submitted(out: Outcome) -> list[str]:
-    return [item.spec.app for item in out.news if isinstance(item, ApplicationSubmitted)]
+    return [item.spec.app for item in out.requests if isinstance(item, ApplicationSubmitted)]
 
 
 def test_pods_of_two_namespaces_with_the_same_id_form_two_applications() -> None:
@@ -57,9 +57,9 @@ def test_a_failing_application_does_not_fail_pods_of_another_namespace() -> None
     driver.accepted(evil)
     driver.see(a_pod("victim"))
     ended = driver.updated(keys.APP_FAILING, app=evil)
-    touched = [c for c in orders(ended) if isinstance(c, FailPod | DeletePod | SetCondition | MarkResumed)]
-    assert {command.pod.namespace for command in touched if isinstance(command, FailPod)} == {"other"}
-    assert not any("victim" in str(command) for command in touched)
+    recent_names = [c for c in orders(ended) if isinstance(c, FailPod | DeletePod | SetCondition | MarkResumed)]
+    assert {command.pod.namespace for command in recent_names if isinstance(command, FailPod)} == {"other"}
+    assert not any("victim" in str(command) for command in recent_names)
 
 
 def test_a_pod_of_another_namespace_cannot_take_over_an_application_at_a_restart() -> None:
@@ -88,7 +88,7 @@ def test_namespaces_of_a_sharing_group_share_an_application_and_others_do_not() 
 
 
 def test_the_core_receives_the_plain_id() -> None:
-    [submission] = live().see(a_pod("w0", app="job")).news
+    [submission] = live().see(a_pod("w0", app="job")).requests
     assert isinstance(submission, ApplicationSubmitted)
     assert (submission.spec.app, submission.spec.tags[keys.APP_TAG_APPLICATION_ID]) == ("dev/job", "job")
 

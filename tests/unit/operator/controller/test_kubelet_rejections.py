@@ -36,10 +36,10 @@ class ListeningCore(Core):
 
     received: list[CoreRequest] = field(default_factory=list)
 
-    def take(self, news: CoreRequest) -> None:
+    def take(self, requests: CoreRequest) -> None:
         """Record the request, then handle it."""
-        self.received.append(news)
-        super().take(news)
+        self.received.append(requests)
+        super().take(requests)
 
     def about(self, key: PodUid) -> list[CoreRequest]:
         """Reports and releases of this key."""

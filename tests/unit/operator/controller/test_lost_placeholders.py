@@ -21,7 +21,7 @@ def test_a_rejected_placeholder_is_recreated_under_a_new_name_and_temporarily_av
     (again,) = creates(out)
     assert again.spec.name not in {raw["metadata"]["name"] for raw in placeholders}
     assert [command.pod.uid for command in out.commands if isinstance(command, DeletePod)] == [uid(first)]
-    assert [item.key for item in out.news if isinstance(item, AllocationReleased)] == [uid(first)]
+    assert [item.key for item in out.requests if isinstance(item, AllocationReleased)] == [uid(first)]
     assert events(out) == [("w0", "GangScheduling", "MemberRejected")]
     assert avoided(driver.see(pod_of(again))) == "n1"
     assert avoided(driver.wait(60)) is None
@@ -29,7 +29,7 @@ def test_a_rejected_placeholder_is_recreated_under_a_new_name_and_temporarily_av
 
 def avoided(outcome: Outcome) -> str | None:
     """The nodes that the only ask of this outcome avoids."""
-    (ask,) = (item.ask for item in outcome.news if isinstance(item, AskSubmitted))
+    (ask,) = (item.ask for item in outcome.requests if isinstance(item, AskSubmitted))
     return ask.tags.get(keys.TAG_AVOID_NODES)
 
 
@@ -101,14 +101,14 @@ def test_a_member_that_cannot_be_bound_takes_over_its_own_reservation() -> None:
     driver.released(uid(placeholders[0]), TerminationType.PLACEHOLDER_REPLACED)
     driver.gone_uid(PodUid(uid(placeholders[0])))
     (bind,) = orders(driver.allocated("uid-w0"))
-    place, gone, again = driver.result(refused(bind)).news
+    place, gone, again = driver.result(refused(bind)).requests
     assert isinstance(place, AllocationReported)
     assert (place.allocation.ask.key, place.allocation.ask.placeholder) == ("uid-w0/place", True)
     assert isinstance(gone, AllocationReleased)
     assert isinstance(again, AskSubmitted)
     assert (again.ask.key, again.ask.tags[keys.TAG_AVOID_NODES]) == ("uid-w0", "n1")
     key, replaced = PodUid("uid-w0/place"), TerminationType.PLACEHOLDER_REPLACED
-    confirmed = driver.released(key, replaced).news
+    confirmed = driver.released(key, replaced).requests
     assert confirmed == [AllocationReleased(APP, key, replaced, AllocationId(f"{key}-0"))]
     assert driver.ledger.places == {}
 
@@ -121,11 +121,11 @@ def test_a_placeholder_that_is_rejected_during_its_replacement_counts_as_release
     driver.updated("Running")
     terminating, replaced = placeholders[0], TerminationType.PLACEHOLDER_REPLACED
     driver.released(uid(terminating), replaced)
-    news = driver.see(terminating, phase="Failed", reason="OutOfcpu").news
-    assert [(type(item), item.termination) for item in news if isinstance(item, AllocationReleased)] == [
+    requests = driver.see(terminating, phase="Failed", reason="OutOfcpu").requests
+    assert [(type(item), item.termination) for item in requests if isinstance(item, AllocationReleased)] == [
         (AllocationReleased, replaced)
     ]
-    assert len(news) == 1
+    assert len(requests) == 1
 
 
 def test_a_placeholder_whose_annotation_was_removed_still_belongs_to_its_gang() -> None:

@@ -91,14 +91,14 @@ def test_an_application_whose_only_request_was_rejected_is_removed_with_its_pod(
     driver.see(a_pod("w0", app=APP))
     driver.receive(ApplicationResponse(accepted=(ApplicationAccepted(APP),)))
     driver.receive(AllocationResponse(rejected_asks=(AskRejected(APP, PodUid("uid-w0"), "its name is too long"),)))
-    assert driver.gone("w0").news == [ApplicationRemoved(APP)]
+    assert driver.gone("w0").requests == [ApplicationRemoved(APP)]
     assert driver.ledger.applications == {}
 
 
 def test_an_application_that_had_an_accepted_request_is_left_to_the_core() -> None:
     driver = live()
     waiting(driver)
-    assert ApplicationRemoved(APP) not in driver.gone("w0").news
+    assert ApplicationRemoved(APP) not in driver.gone("w0").requests
 
 
 @pytest.mark.parametrize("scheduler", ["muster", "default-scheduler"])

@@ -49,7 +49,7 @@ def in_other(name: str) -> Raw:
 
 def tags(out: Outcome) -> list[dict[str, str]]:
     """Of the applications that were submitted."""
-    return [dict(item.spec.tags) for item in out.news if isinstance(item, ApplicationSubmitted)]
+    return [dict(item.spec.tags) for item in out.requests if isinstance(item, ApplicationSubmitted)]
 
 
 def leaving(name: str) -> Raw:
@@ -106,7 +106,7 @@ def test_an_annotation_that_becomes_invalid_is_reported_and_the_old_quota_stays(
     bad = namespace_seen(a_namespace(namespace_quota="2 CPUs"))
     out = driver.fact(bad)
     assert events(out) == [("dev", "Scheduling", "Scheduling")]
-    assert out.news == []
+    assert out.requests == []
     assert not driver.fact(bad)
 
 
@@ -177,7 +177,7 @@ def test_a_gang_whose_placeholder_creation_is_forbidden_is_reported_and_given_up
 
 
 def facts(out: Outcome) -> list[ClusterObject]:
-    return [item.fact for item in out.news if isinstance(item, ClusterObjectReported)]
+    return [item.fact for item in out.requests if isinstance(item, ClusterObjectReported)]
 
 
 def test_namespace_labels_are_sent_before_applications_on_changes_and_on_deletion() -> None:
@@ -187,11 +187,11 @@ def test_namespace_labels_are_sent_before_applications_on_changes_and_on_deletio
     raw = a_namespace("new")
     raw["metadata"]["labels"] = {"team": "a"}
     appeared = driver.fact(namespace_seen(raw))
-    assert [type(item) for item in appeared.news] == [ClusterObjectReported, ApplicationSubmitted]
+    assert [type(item) for item in appeared.requests] == [ClusterObjectReported, ApplicationSubmitted]
     labelled = ClusterObject(ObjectKind.NAMESPACE, "new", {"team": "a"})
     assert facts(appeared) == [labelled]
     assert not driver.fact(namespace_seen(raw))
-    [first, *_] = whole(recovery.begin(driver.ledger, driver.now)).news
+    [first, *_] = whole(recovery.begin(driver.ledger, driver.now)).requests
     assert isinstance(first, ClusterObjectReported)
     driver = live()
     driver.fact(namespace_seen(raw))

@@ -44,8 +44,8 @@ def on(node: str, name: str = "w0") -> Raw:
 def test_a_pod_waits_for_its_application_before_it_requests() -> None:
     driver = live()
     first = driver.see(a_pod("w0", app=APP))
-    assert [type(item) for item in first.news] == [ApplicationSubmitted]
-    assert not driver.see(a_pod("w1", app=APP)).news
+    assert [type(item) for item in first.requests] == [ApplicationSubmitted]
+    assert not driver.see(a_pod("w1", app=APP)).requests
     assert requested_keys(driver.accepted()) == ["uid-w0", "uid-w1"]
     assert requested_keys(driver.see(a_pod("w2", app=APP))) == ["uid-w2"]
 
@@ -80,7 +80,7 @@ def test_a_pod_that_finishes_releases_its_allocation_once() -> None:
     driver.allocated("uid-w0")
     driver.see(on("n1"))
     out = driver.see(on("n1"), phase="Succeeded")
-    assert out.news == [AllocationReleased(APP, PodUid("uid-w0"), STOPPED, AllocationId("uid-w0-0"))]
+    assert out.requests == [AllocationReleased(APP, PodUid("uid-w0"), STOPPED, AllocationId("uid-w0-0"))]
     assert not driver.see(on("n1"), phase="Succeeded")
     assert not driver.gone("w0")
     assert not driver.released("uid-w0", STOPPED)
@@ -89,16 +89,16 @@ def test_a_pod_that_finishes_releases_its_allocation_once() -> None:
 def test_a_pod_deleted_while_it_waits_releases_its_ask() -> None:
     driver = live()
     waiting(driver)
-    assert driver.gone("w0").news == [AskReleased(APP, PodUid("uid-w0"), STOPPED)]
+    assert driver.gone("w0").requests == [AskReleased(APP, PodUid("uid-w0"), STOPPED)]
 
 
 def test_a_terminating_pod_without_a_node_releases_its_request() -> None:
     driver = live()
     raw = waiting(driver)
     raw["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    assert driver.see(raw).news == [AskReleased(APP, PodUid("uid-w0"), STOPPED)]
+    assert driver.see(raw).requests == [AskReleased(APP, PodUid("uid-w0"), STOPPED)]
     late = driver.allocated("uid-w0")
-    assert [type(item) for item in late.news] == [AllocationReleased]
+    assert [type(item) for item in late.requests] == [AllocationReleased]
     assert orders(late) == []
 
 
@@ -106,9 +106,9 @@ def test_an_ask_changes_with_its_pod_while_it_waits() -> None:
     driver = live()
     raw = waiting(driver)
     raw["metadata"]["labels"]["team"] = "x"
-    news = driver.see(raw).news
-    assert isinstance(news[0], AskSubmitted)
-    assert news[0].ask.tags["kubernetes.io/label/team"] == "x"
+    requests = driver.see(raw).requests
+    assert isinstance(requests[0], AskSubmitted)
+    assert requests[0].ask.tags["kubernetes.io/label/team"] == "x"
 
 
 def test_a_preempted_pod_is_deleted_and_confirmed_with_the_same_type() -> None:
@@ -121,8 +121,8 @@ def test_a_preempted_pod_is_deleted_and_confirmed_with_the_same_type() -> None:
     assert orders(driver.released("uid-w0", preempted)) == [marked, DeletePod(W0, problems.released_by_core())]
     assert not driver.released("uid-w0", preempted).commands
     confirmed = [AllocationReleased(APP, PodUid("uid-w0"), preempted, AllocationId("uid-w0-0"))]
-    assert driver.gone("w0").news == confirmed
-    assert driver.released("uid-w0", preempted).news == confirmed  # the request is repeated, but the pod is deleted
+    assert driver.gone("w0").requests == confirmed
+    assert driver.released("uid-w0", preempted).requests == confirmed  # the request is repeated, but the pod is deleted
 
 
 def test_the_preemption_reason_is_recorded_on_a_pod_before_it_is_deleted() -> None:
@@ -144,18 +144,18 @@ def test_a_pod_that_timed_out_is_deleted_gracefully_and_confirmed_after_its_dele
     driver.see(on("n1"))
     out = driver.released("uid-w0", TerminationType.TIMEOUT)
     assert orders(out) == [DeletePod(W0, problems.released_by_core())]
-    assert not out.news
+    assert not out.requests
     expected = [AllocationReleased(APP, PodUid("uid-w0"), TerminationType.TIMEOUT, AllocationId("uid-w0-0"))]
-    assert driver.gone("w0").news == expected
+    assert driver.gone("w0").requests == expected
 
 
 def test_a_waiting_pod_that_disallows_preemption_updates_its_request() -> None:
     driver = live()
     raw = waiting(driver)
     raw["metadata"]["annotations"]["yunikorn.apache.org/allow-preemption"] = "false"
-    [news] = driver.see(raw).news
-    assert isinstance(news, AskSubmitted)
-    assert not news.ask.allow_preempt_self
+    [requests] = driver.see(raw).requests
+    assert isinstance(requests, AskSubmitted)
+    assert not requests.ask.allow_preempt_self
 
 
 def test_a_delete_without_effect_is_retried_only_some_time_after_its_response() -> None:
@@ -177,13 +177,13 @@ def test_a_bind_that_fails_permanently_is_released_and_requested_on_another_node
     waiting(driver)
     driver.allocated("uid-w0")
     out = driver.result(refused(BIND, 400))
-    assert [type(item) for item in out.news] == [AllocationReleased, AskSubmitted]
-    ask = out.news[1]
+    assert [type(item) for item in out.requests] == [AllocationReleased, AskSubmitted]
+    ask = out.requests[1]
     assert isinstance(ask, AskSubmitted)
     assert (ask.ask.key, ask.ask.tags[keys.TAG_AVOID_NODES]) == ("uid-w0", "n1")
     assert events(out) == [("w0", "PodBindFailure", "PodBindFailure")]
     assert not driver.released("uid-w0", STOPPED)
-    after = driver.wait(60).news
+    after = driver.wait(60).requests
     assert isinstance(after[0], AskSubmitted)
     assert keys.TAG_AVOID_NODES not in after[0].ask.tags
 
@@ -193,7 +193,7 @@ def test_a_bind_of_a_deleted_pod_waits_for_the_watch() -> None:
     waiting(driver)
     driver.allocated("uid-w0")
     assert not driver.result(refused(BIND, 404))
-    assert [type(item) for item in driver.gone("w0").news] == [AllocationReleased]
+    assert [type(item) for item in driver.gone("w0").requests] == [AllocationReleased]
 
 
 def test_an_unanswered_bind_is_retried_and_finally_released() -> None:
@@ -202,7 +202,10 @@ def test_an_unanswered_bind_is_retried_and_finally_released() -> None:
     driver.allocated("uid-w0")
     assert orders(driver.result(CommandUnanswered(BIND))) == [BIND]
     assert orders(driver.result(CommandUnanswered(BIND))) == [BIND]
-    assert [type(item) for item in driver.result(CommandUnanswered(BIND)).news] == [AllocationReleased, AskSubmitted]
+    assert [type(item) for item in driver.result(CommandUnanswered(BIND)).requests] == [
+        AllocationReleased,
+        AskSubmitted,
+    ]
 
 
 def test_an_allocation_on_a_node_that_does_not_exist_is_released() -> None:
@@ -210,24 +213,24 @@ def test_an_allocation_on_a_node_that_does_not_exist_is_released() -> None:
     waiting(driver)
     out = driver.allocated("uid-w0", "n9")
     assert orders(out) == []
-    assert [type(item) for item in out.news] == [AllocationReleased, AskSubmitted]
+    assert [type(item) for item in out.requests] == [AllocationReleased, AskSubmitted]
 
 
 def test_a_pod_bound_by_another_client_is_reported_on_its_actual_node() -> None:
     driver = live("n1", "n2")
     waiting(driver)
     driver.allocated("uid-w0")
-    news = driver.see(on("n2")).news
-    assert [type(item) for item in news] == [AllocationReleased, AllocationReported]
-    assert isinstance(news[1], AllocationReported)
-    assert news[1].allocation.node == "n2"
+    requests = driver.see(on("n2")).requests
+    assert [type(item) for item in requests] == [AllocationReleased, AllocationReported]
+    assert isinstance(requests[1], AllocationReported)
+    assert requests[1].allocation.node == "n2"
 
 
 def test_a_waiting_pod_bound_by_another_client_also_releases_a_late_allocation() -> None:
     """Otherwise the core has it on another node, and rejects the report."""
     driver = live("n1", "n2")
     waiting(driver)
-    asked_for, answer, update = driver.see(on("n2")).news
+    asked_for, answer, update = driver.see(on("n2")).requests
     why = "the pod was bound by another client"
     assert asked_for == AskReleased(APP, W0.uid, STOPPED, why)
     assert answer == AllocationReleased(APP, W0.uid, STOPPED, message=why)
@@ -239,11 +242,11 @@ def test_a_waiting_pod_bound_by_another_client_also_releases_a_late_allocation()
 
 def test_a_pod_that_is_created_with_a_node_is_an_existing_allocation() -> None:
     driver = live()
-    spec, foreign = driver.see(on("n1")).news
+    spec, foreign = driver.see(on("n1")).requests
     assert isinstance(spec, ApplicationSubmitted)
     assert isinstance(foreign, AllocationReported)
     assert (foreign.allocation.ask.app, foreign.allocation.node) == (None, "n1")
-    released, own = driver.accepted().news
+    released, own = driver.accepted().requests
     assert released == AllocationReleased(None, W0.uid)
     assert isinstance(own, AllocationReported)
     assert (own.allocation.ask.app, own.allocation.node) == (APP, "n1")
@@ -252,8 +255,8 @@ def test_a_pod_that_is_created_with_a_node_is_an_existing_allocation() -> None:
 def test_a_pod_on_an_unknown_node_is_reported_with_the_node() -> None:
     driver = live()
     driver.see(on("n2"))
-    assert not driver.accepted().news
-    created = driver.fact(node_seen(a_node("n2"))).news[0]
+    assert not driver.accepted().requests
+    created = driver.fact(node_seen(a_node("n2"))).requests[0]
     assert isinstance(created, NodeCreated)
     assert [allocation.ask.key for allocation in created.existing] == ["uid-w0"]
 
@@ -264,10 +267,10 @@ def test_an_allocation_that_the_core_rejects_still_counts_as_used() -> None:
     driver.accepted()
     rejected = AllocationRejected(APP, PodUid("uid-w0"), "no such queue")
     out = driver.receive(AllocationResponse(rejected_allocations=(rejected,)))
-    assert isinstance(out.news[0], AllocationReported)
-    assert out.news[0].allocation.ask.app is None
+    assert isinstance(out.requests[0], AllocationReported)
+    assert out.requests[0].allocation.ask.app is None
     assert events(out) == [("w0", "TaskRejected", "TaskRejected")]
-    assert driver.gone("w0").news == [AllocationReleased(None, PodUid("uid-w0"))]
+    assert driver.gone("w0").requests == [AllocationReleased(None, PodUid("uid-w0"))]
 
 
 def test_a_rejected_allocation_is_counted_once_when_its_application_is_submitted_again() -> None:
@@ -277,11 +280,11 @@ def test_a_rejected_allocation_is_counted_once_when_its_application_is_submitted
     driver.accepted()
     driver.receive(AllocationResponse(rejected_allocations=(AllocationRejected(APP, W0.uid, "it is over"),)))
     driver.updated(keys.APP_COMPLETED)
-    removed, update = driver.accepted().news
+    removed, update = driver.accepted().requests
     assert removed == AllocationReleased(None, W0.uid)
     assert isinstance(update, AllocationReported)
     assert update.allocation.ask.app == APP
-    assert driver.gone("w0").news == [AllocationReleased(APP, W0.uid)]
+    assert driver.gone("w0").requests == [AllocationReleased(APP, W0.uid)]
 
 
 def test_a_rejected_request_is_reported_on_the_pod() -> None:
@@ -289,7 +292,7 @@ def test_a_rejected_request_is_reported_on_the_pod() -> None:
     waiting(driver)
     out = driver.receive(AllocationResponse(rejected_asks=(AskRejected(APP, PodUid("uid-w0"), "too large"),)))
     assert events(out) == [("w0", "TaskRejected", "TaskRejected")]
-    assert not driver.gone("w0").news
+    assert not driver.gone("w0").requests
 
 
 def test_a_gated_pod_is_reported_once_and_submitted_when_its_gates_are_removed() -> None:
@@ -297,9 +300,9 @@ def test_a_gated_pod_is_reported_once_and_submitted_when_its_gates_are_removed()
     gated = a_pod("w0", app=APP, schedulingGates=[{"name": "quota"}])
     out = driver.see(gated)
     assert events(out) == [("w0", "Scheduling", "Scheduling")]
-    assert not out.news
+    assert not out.requests
     assert not driver.see(gated)
-    assert [type(item) for item in driver.see(a_pod("w0", app=APP)).news] == [ApplicationSubmitted]
+    assert [type(item) for item in driver.see(a_pod("w0", app=APP)).requests] == [ApplicationSubmitted]
 
 
 @pytest.mark.parametrize(
@@ -309,7 +312,7 @@ def test_the_reason_why_a_pod_cannot_be_scheduled_is_reported_once(raw: Raw) -> 
     driver = live()
     out = driver.see(raw)
     assert events(out) == [("w0", "TaskRejected", "TaskRejected")]
-    assert not out.news
+    assert not out.requests
     assert not driver.see(raw)
 
 
@@ -334,13 +337,13 @@ def test_pods_of_a_rejected_application_fail_with_the_reason_and_its_id_is_free_
     driver.see(a_pod("w0", app=APP), phase="Failed")
     driver.see(a_pod("w1", app=APP), phase="Failed")
     assert driver.ledger.applications == {}
-    assert [type(item) for item in driver.see(a_pod("w2", app=APP)).news] == [ApplicationSubmitted]
+    assert [type(item) for item in driver.see(a_pod("w2", app=APP)).requests] == [ApplicationSubmitted]
 
 
 def test_the_response_to_a_removed_submission_does_not_count_for_the_next_one() -> None:
     driver = live()
     driver.see(a_pod("w0", app=APP))
-    assert driver.gone("w0").news == [ApplicationRemoved(APP)]
-    assert [type(item) for item in driver.see(a_pod("w1", app=APP)).news] == [ApplicationSubmitted]
+    assert driver.gone("w0").requests == [ApplicationRemoved(APP)]
+    assert [type(item) for item in driver.see(a_pod("w1", app=APP)).requests] == [ApplicationSubmitted]
     assert not driver.accepted()
     assert requested_keys(driver.accepted()) == ["uid-w1"]

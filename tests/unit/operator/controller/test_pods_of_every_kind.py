@@ -28,7 +28,7 @@ GATES = [{"name": "example.com/quota"}, {"name": "example.com/data"}]
 
 
 def reported(out: Outcome) -> list[AllocationSpec]:
-    return [item.allocation for item in out.news if isinstance(item, AllocationReported)]
+    return [item.allocation for item in out.requests if isinstance(item, AllocationReported)]
 
 
 def foreign(name: str, node: str, **spec: Any) -> Raw:
@@ -45,7 +45,9 @@ def test_all_gates_are_named_and_the_pod_waits_for_the_last_of_them() -> None:
     assert isinstance(event, PostEvent)
     assert event.note == "waiting for scheduling gates: example.com/quota, example.com/data"
     assert not driver.see(a_pod("w0", app=APP, schedulingGates=GATES[1:]))
-    assert [type(item) for item in driver.see(a_pod("w0", app=APP, schedulingGates=[])).news] == [ApplicationSubmitted]
+    assert [type(item) for item in driver.see(a_pod("w0", app=APP, schedulingGates=[])).requests] == [
+        ApplicationSubmitted
+    ]
 
 
 def test_a_gated_pod_that_is_deleted_leaves_nothing() -> None:
@@ -137,16 +139,16 @@ def test_a_bound_pod_of_a_rejected_application_still_counts_as_used() -> None:
     seen = driver.see(a_pod("w0", app=APP, nodeName="n1"))
     assert [(one.ask.key, one.ask.app, one.node) for one in reported(seen)] == [("uid-w0", None, "n1")]
     out = driver.receive(ApplicationResponse(rejected=(ApplicationRejected(APP, "no queue"),)))
-    assert out.news == []
+    assert out.requests == []
     assert not any(isinstance(command, FailPod) for command in out.commands)
     late = driver.see(a_pod("w1", app=APP, nodeName="n1"))
     assert [(one.ask.key, one.ask.app) for one in reported(late)] == [("uid-w1", None)]
     driver.see(a_pod("w2", app=APP))
     bound = driver.see(a_pod("w2", app=APP, nodeName="n1"))
     assert [(one.ask.key, one.ask.app) for one in reported(bound)] == [("uid-w2", None)]
-    assert driver.gone("w0").news == [AllocationReleased(None, PodUid("uid-w0"))]
+    assert driver.gone("w0").requests == [AllocationReleased(None, PodUid("uid-w0"))]
     for name in ("w1", "w2"):
-        assert [type(item) for item in driver.gone(name).news] == [AllocationReleased]
+        assert [type(item) for item in driver.gone(name).requests] == [AllocationReleased]
     assert driver.ledger.applications == {}
 
 
@@ -158,7 +160,7 @@ def test_mirror_pods_and_pods_of_another_scheduler_count_as_used(owner: Raw | No
     [reported_pod] = reported(driver.see(raw))
     assert (reported_pod.ask.app, reported_pod.ask.tags["foreign"], reported_pod.node) == (None, kind, "n1")
     assert not driver.see(raw)
-    assert [type(item) for item in driver.see(raw, phase="Succeeded").news] == [AllocationReleased]
+    assert [type(item) for item in driver.see(raw, phase="Succeeded").requests] == [AllocationReleased]
 
 
 def test_a_static_pod_with_our_scheduler_name_counts_in_an_application() -> None:
@@ -184,10 +186,10 @@ def test_foreign_and_managed_pods_on_an_unknown_node_are_reported_with_it() -> N
     driver = live("n1")
     driver.see(foreign("other", "n2"))
     driver.see(a_pod("w0", app=APP, nodeName="n2"))
-    assert not driver.accepted().news
+    assert not driver.accepted().requests
     assert driver.ledger.awaiting_node == {"n2": {"uid-other", "uid-w0"}}
     driver.gone("other")
-    [created] = driver.fact(node_seen(a_node("n2"))).news
+    [created] = driver.fact(node_seen(a_node("n2"))).requests
     assert isinstance(created, NodeCreated)
     assert [one.ask.key for one in created.existing] == ["uid-w0"]
     assert driver.ledger.awaiting_node == {}
@@ -201,7 +203,7 @@ def test_thousands_of_finished_pods_leave_nothing() -> None:
     ledger = driver.ledger
     kept = (ledger.pods, ledger.foreign, ledger.tasks, ledger.applications, ledger.untracked_pods, ledger.noticed)
     assert not any(kept)
-    assert [type(item) for item in whole(recovery.begin(ledger, 0.0)).news] == [
+    assert [type(item) for item in whole(recovery.begin(ledger, 0.0)).requests] == [
         ClusterObjectReported
     ]  # of the namespace
 
@@ -213,10 +215,10 @@ def test_a_terminating_pod_keeps_its_resources_until_its_containers_have_stopped
     driver.allocated("uid-w0")
     bound = {**raw, "spec": {**raw["spec"], "nodeName": "n1"}}
     driver.see(bound, phase="Running")
-    update = driver.see(leaving(bound), phase="Running").news
+    update = driver.see(leaving(bound), phase="Running").requests
     assert [type(item) for item in update] == [AllocationReported]
-    assert not driver.see(leaving(bound), phase="Running").news
-    assert [type(item) for item in driver.see(leaving(bound), phase="Failed").news] == [AllocationReleased]
+    assert not driver.see(leaving(bound), phase="Running").requests
+    assert [type(item) for item in driver.see(leaving(bound), phase="Failed").requests] == [AllocationReleased]
     assert not driver.see(leaving(bound), phase="Failed")
     assert not driver.gone("w0")
 
@@ -224,7 +226,7 @@ def test_a_terminating_pod_keeps_its_resources_until_its_containers_have_stopped
 def test_a_deleted_waiting_pod_with_a_finalizer_releases_its_request_only_once() -> None:
     driver = live()
     raw = waiting(driver)
-    assert [type(item) for item in driver.see(leaving(raw)).news] == [AskReleased]
+    assert [type(item) for item in driver.see(leaving(raw)).requests] == [AskReleased]
     assert not driver.see(leaving(raw))
     assert not driver.gone("w0")
 
@@ -233,7 +235,7 @@ def test_a_pod_deleted_between_allocation_and_bind_releases_its_allocation() -> 
     driver = live()
     raw = waiting(driver)
     driver.allocated("uid-w0")
-    assert [type(item) for item in driver.see(leaving(raw)).news] == [AllocationReleased]
+    assert [type(item) for item in driver.see(leaving(raw)).requests] == [AllocationReleased]
 
 
 def test_a_job_retry_requests_a_new_pod_while_the_others_run() -> None:
@@ -243,5 +245,5 @@ def test_a_job_retry_requests_a_new_pod_while_the_others_run() -> None:
         driver.allocated(f"uid-{name}")
         driver.see(a_pod(name, app=APP, nodeName="n1"))
     failed = driver.see(a_pod("try-0", app=APP, nodeName="n1"), phase="Failed")
-    assert [type(item) for item in failed.news] == [AllocationReleased]
+    assert [type(item) for item in failed.requests] == [AllocationReleased]
     assert requested_keys(driver.see(a_pod("try-1", app=APP))) == ["uid-try-1"]

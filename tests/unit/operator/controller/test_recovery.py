@@ -86,7 +86,7 @@ def recovered(driver: Driver) -> tuple[Outcome, Outcome, Outcome]:
 
 
 def existing(outcome: Outcome, node: str = "n1") -> list[str]:
-    created = next(item for item in outcome.news if isinstance(item, NodeCreated) and item.node.name == node)
+    created = next(item for item in outcome.requests if isinstance(item, NodeCreated) and item.node.name == node)
     assert created.drained
     return [allocation.ask.key for allocation in created.existing]
 
@@ -107,7 +107,7 @@ def test_requests_of_the_same_second_follow_the_order_of_their_applications() ->
 def test_applications_are_submitted_oldest_first_with_their_original_creation_time() -> None:
     driver = gathered(a_pod("b", app="young"), older(a_pod("a", app="old"), 30))
     out = whole(recovery.begin(driver.ledger, 0.0))
-    specs = [item.spec for item in out.news if isinstance(item, ApplicationSubmitted)]
+    specs = [item.spec for item in out.requests if isinstance(item, ApplicationSubmitted)]
     assert [spec.app for spec in specs] == ["dev/old", "dev/young"]
     assert specs[0].tags[keys.APP_TAG_CREATION_TIME] == str(CREATED_S - 30)
     assert not recovery.is_answered(driver.ledger)
@@ -123,13 +123,13 @@ def test_recovery_sends_drained_nodes_with_their_pods_then_requests_by_age_then_
     nodes, asks, opening = recovered(driver)
     assert existing(nodes) == ["uid-bound", "uid-dns"]
     assert requested_keys(asks) == ["uid-old", "uid-young"]
-    assert opening.news == [NodeOpened(NodeName("n1"))]
+    assert opening.requests == [NodeOpened(NodeName("n1"))]
 
 
 def test_a_cordoned_node_stays_drained() -> None:
     driver = gathered()
     driver.fact(node_seen(a_node("n2", unschedulable=True)))
-    assert recovered(driver)[2].news == [NodeOpened(NodeName("n1"))]
+    assert recovered(driver)[2].requests == [NodeOpened(NodeName("n1"))]
 
 
 def test_placeholders_keep_their_role_group_and_allocation_time() -> None:
@@ -138,7 +138,7 @@ def test_placeholders_keep_their_role_group_and_allocation_time() -> None:
     bound["status"]["conditions"] = [scheduled]
     driver = gathered(a_member("w0"), bound, placeholder("ph1"))
     nodes, asks, _ = recovered(driver)
-    created = nodes.news[0]
+    created = nodes.requests[0]
     assert isinstance(created, NodeCreated)
     ask = created.existing[0].ask
     assert (ask.placeholder, ask.task_group, ask.app) == (True, "g", APP)
@@ -172,11 +172,11 @@ def test_a_terminating_placeholder_uses_resources_but_does_not_count() -> None:
     leaving["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     driver = gathered(a_member("w0"), leaving)
     nodes, asks, _ = recovered(driver)
-    created = nodes.news[0]
+    created = nodes.requests[0]
     assert isinstance(created, NodeCreated)
     assert created.existing[0].ask.app is None
     assert len([command for command in asks.commands if isinstance(command, CreatePlaceholder)]) == 2
-    assert driver.gone("ph0").news == [AllocationReleased(None, PodUid("uid-ph0"))]
+    assert driver.gone("ph0").requests == [AllocationReleased(None, PodUid("uid-ph0"))]
 
 
 def test_placeholders_without_a_gang_are_deleted() -> None:
@@ -191,7 +191,7 @@ def test_placeholders_without_a_gang_are_deleted() -> None:
 def test_a_resumed_gang_is_submitted_without_a_placeholder_ask() -> None:
     raw = a_member("w0")
     raw["metadata"]["annotations"]["internal.yunikorn.apache.org/gang-outcome"] = "resumed"
-    spec = whole(recovery.begin(gathered(raw).ledger, 0.0)).news[0]
+    spec = whole(recovery.begin(gathered(raw).ledger, 0.0)).requests[0]
     assert isinstance(spec, ApplicationSubmitted)
     assert not spec.spec.placeholder_ask
 
@@ -199,7 +199,7 @@ def test_a_resumed_gang_is_submitted_without_a_placeholder_ask() -> None:
 def test_a_gang_stays_resumed_whichever_pod_of_the_same_second_has_the_annotation() -> None:
     """Without a restart the first observed pod is the originator, and a Job creates many pods in a second."""
     marked = sign_outcome(a_member("w1"))
-    spec = whole(recovery.begin(gathered(a_member("w0"), marked).ledger, 0.0)).news[0]
+    spec = whole(recovery.begin(gathered(a_member("w0"), marked).ledger, 0.0)).requests[0]
     assert isinstance(spec, ApplicationSubmitted)
     assert not spec.spec.placeholder_ask
 
@@ -223,7 +223,7 @@ def test_bound_pods_of_a_rejected_application_still_use_resources() -> None:
     whole(recovery.begin(driver.ledger, 0.0))
     out = driver.receive(ApplicationResponse(rejected=(ApplicationRejected(APP, "no queue"),)))
     assert [type(command).__name__ for command in out.commands] == ["SetCondition", "PostEvent"]
-    created = whole(recovery.report_nodes(driver.ledger, 0.0)).news[0]
+    created = whole(recovery.report_nodes(driver.ledger, 0.0)).requests[0]
     assert isinstance(created, NodeCreated)
     assert [allocation.ask.app for allocation in created.existing] == [None]
 
@@ -239,7 +239,7 @@ def test_events_during_a_recovery_wait_until_the_nodes_open() -> None:
     assert requested_keys(whole(recovery.submit_asks(driver.ledger, 0.0))) == ["uid-w0"]
     out = recovery.open_nodes(driver.ledger, 0.0)
     assert requested_keys(out) == ["uid-w1"]
-    assert [type(item) for item in out.news[:1]] == [NodeOpened]
+    assert [type(item) for item in out.requests[:1]] == [NodeOpened]
     assert [task.pod.ref.name for task in driver.ledger.tasks.values()] == ["w1"]
 
 
@@ -295,7 +295,7 @@ def test_an_allocation_that_was_never_bound_is_requested_again() -> None:
     _, asks, _ = recovered(driver)
     assert requested_keys(asks) == ["uid-w0"]
     assert orders(driver.allocated("uid-w0")) == [a_bind(PodRef("dev", "w0", PodUid("uid-w0")), "n1")]
-    ended = driver.see(a_pod("w0", app=APP, nodeName="n1"), phase="Failed").news
+    ended = driver.see(a_pod("w0", app=APP, nodeName="n1"), phase="Failed").requests
     stopped = TerminationType.STOPPED_BY_RM
     assert ended == [AllocationReleased(APP, PodUid("uid-w0"), stopped, AllocationId("uid-w0-0"))]
 
@@ -305,8 +305,8 @@ def test_nothing_of_the_old_session_leaks_into_the_new() -> None:
     waiting(driver)
     first = recovered(driver)
     second = recovered(driver)
-    assert [item for out in first for item in out.news] == [item for out in second for item in out.news]
-    assert any(isinstance(item, AskSubmitted) for item in second[1].news)
+    assert [item for out in first for item in out.requests] == [item for out in second for item in out.requests]
+    assert any(isinstance(item, AskSubmitted) for item in second[1].requests)
 
 
 @pytest.mark.parametrize(
@@ -321,7 +321,7 @@ def test_a_bound_pod_counts_in_an_application_even_with_overlong_annotations(key
     else:
         raw["metadata"]["labels"].pop(APP_ID, None)
     nodes, _, _ = recovered(gathered(raw))
-    created = next(item for item in nodes.news if isinstance(item, NodeCreated))
+    created = next(item for item in nodes.requests if isinstance(item, NodeCreated))
     (sent,) = [one.ask.app for one in created.existing]
     assert sent is not None
     assert sent == APP or (key == APP_ID and sent.startswith("dev/") and len(sent) < 70)
@@ -341,18 +341,18 @@ def test_a_rejected_application_with_a_bound_pod_fails_no_pod_and_is_submitted_a
     assert requested_keys(whole(recovery.submit_asks(driver.ledger, 0.0))) == []
     recovery.open_nodes(driver.ledger, 0.0)
     again = driver.wait(applications.SUBMIT_AGAIN_S)
-    assert [item.spec.app for item in again.news if isinstance(item, ApplicationSubmitted)] == [APP]
+    assert [item.spec.app for item in again.requests if isinstance(item, ApplicationSubmitted)] == [APP]
     accepted = driver.accepted()
-    assert AllocationReleased(None, PodUid("uid-w0")) in accepted.news
-    reported = [item.allocation.ask for item in accepted.news if isinstance(item, AllocationReported)]
+    assert AllocationReleased(None, PodUid("uid-w0")) in accepted.requests
+    reported = [item.allocation.ask for item in accepted.requests if isinstance(item, AllocationReported)]
     assert [(ask.key, ask.app) for ask in reported] == [("uid-w0", APP)]
     assert requested_keys(accepted) == ["uid-w1"]
 
 
 def reported(outcome: Outcome) -> list[tuple[str, str | None]]:
     """Keys and applications of the bound pods that are reported to the core."""
-    allocations = [item.allocation for item in outcome.news if isinstance(item, AllocationReported)]
-    allocations += [one for item in outcome.news if isinstance(item, NodeCreated) for one in item.existing]
+    allocations = [item.allocation for item in outcome.requests if isinstance(item, AllocationReported)]
+    allocations += [one for item in outcome.requests if isinstance(item, NodeCreated) for one in item.existing]
     return [(allocation.ask.key, allocation.ask.app) for allocation in allocations]
 
 
@@ -373,11 +373,11 @@ def test_bound_pods_of_an_unanswered_application_are_foreign_until_the_response(
     if answered == "live":
         assert (requested_keys(out), reported(out)) == ([], [])
         out = driver.accepted()
-    released = out.news.index(AllocationReleased(None, PodUid("uid-w0")))
-    assert reported(Outcome(out.news[released:])) == reported(out) == [("uid-w0", APP)]
+    released = out.requests.index(AllocationReleased(None, PodUid("uid-w0")))
+    assert reported(Outcome(out.requests[released:])) == reported(out) == [("uid-w0", APP)]
     assert requested_keys(out) == ["uid-w1"]
     assert not driver.ledger.untracked_pods
-    again = driver.gone("w0").news
+    again = driver.gone("w0").requests
     assert [(item.app, item.key) for item in again if isinstance(item, AllocationReleased)] == [(APP, "uid-w0")]
 
 
@@ -398,7 +398,7 @@ def test_a_bound_pod_of_an_unanswered_application_also_counts_in_a_live_session(
     assert reported(driver.see(a_pod("w0", app=APP, nodeName="n1"))) == []
     driver.see(a_pod("w1", app=APP))
     assert reported(driver.see(a_pod("w1", app=APP, nodeName="n1"))) == [("uid-w1", None)]
-    assert driver.gone("w1").news == [AllocationReleased(None, PodUid("uid-w1"))]
+    assert driver.gone("w1").requests == [AllocationReleased(None, PodUid("uid-w1"))]
     assert reported(driver.accepted()) == [("uid-w0", APP)]
 
 

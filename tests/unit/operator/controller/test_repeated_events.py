@@ -16,11 +16,11 @@ from tests.unit.operator.controller.driver import APP, Driver, events, orders, w
 from tests.unit.operator.controller.objects import Raw, a_pod, gang_annotations
 from tests.unit.operator.controller.test_recovery import a_member, gathered, placeholder, recovered
 
-LACK = "0/4 nodes are available: 4 Insufficient cpu."
+REASON = "0/4 nodes are available: 4 Insufficient cpu."
 ROOMIER = "0/4 nodes are available: 3 Insufficient cpu."
 
 
-def that_waited(raw: Raw, message: str = LACK) -> Raw:
+def that_waited(raw: Raw, message: str = REASON) -> Raw:
     """What the operator before wrote on it."""
     condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
     raw["status"]["conditions"] = [condition]
@@ -39,7 +39,7 @@ def core_event(name: str, message: str) -> CoreEvents:
 
 def test_a_reason_that_the_pod_condition_already_shows_is_not_reported_again() -> None:
     driver = restarted(that_waited(a_pod("w0", app=APP)))
-    assert events(driver.receive(core_event("w0", LACK))) == []
+    assert events(driver.receive(core_event("w0", REASON))) == []
     assert events(driver.receive(core_event("w0", ROOMIER))) == []
 
 
@@ -52,13 +52,13 @@ def test_another_reason_is_reported() -> None:
 
 def test_the_reason_is_reported_if_the_pod_has_no_condition() -> None:
     driver = restarted(a_pod("w0", app=APP))
-    assert events(driver.receive(core_event("w0", LACK))) == [("w0", "FailedScheduling", "FailedScheduling")]
+    assert events(driver.receive(core_event("w0", REASON))) == [("w0", "FailedScheduling", "FailedScheduling")]
 
 
 def test_a_current_condition_is_not_written_again() -> None:
     driver = restarted(that_waited(a_pod("w0", app=APP)))
     change = SchedulingStateChanged(
-        APP, driver.ledger.applications[APP].originator.ref.uid, SchedulingState.FAILED, LACK
+        APP, driver.ledger.applications[APP].originator.ref.uid, SchedulingState.FAILED, REASON
     )
     driver.now = 10.0
     assert not driver.receive(SchedulingStates((change,)))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from muster_operator.controller import recovery
-from muster_operator.controller.recovery import TURN
+from muster_operator.controller.recovery import SLICE
 from muster_operator.model.core_requests import ApplicationSubmitted, NodeCreated
 from tests.unit.operator.controller.driver import Driver, requested_keys
 from tests.unit.operator.controller.objects import a_pod
 from tests.unit.operator.controller.test_recovery import gathered
 
-PODS = 3 * TURN
+PODS = 3 * SLICE
 NODES = tuple(f"n{number}" for number in range(10))
 
 
@@ -25,14 +25,14 @@ def large() -> Driver:
 def test_each_replay_slice_is_limited_and_every_object_is_reported_exactly_once() -> None:
     driver = large()
     turns = list(recovery.begin(driver.ledger, 0.0))
-    submitted = [item.spec.app for turn in turns for item in turn.news if isinstance(item, ApplicationSubmitted)]
+    submitted = [item.spec.app for turn in turns for item in turn.requests if isinstance(item, ApplicationSubmitted)]
     assert submitted == sorted(set(submitted))
     assert len(submitted) == PODS // 2
-    assert max(len(turn.news) for turn in turns) <= TURN // 2
+    assert max(len(turn.requests) for turn in turns) <= SLICE // 2
     for app in submitted:
         driver.accepted(app)
     nodes = list(recovery.report_nodes(driver.ledger, 0.0))
-    created = [item for turn in nodes for item in turn.news if isinstance(item, NodeCreated)]
+    created = [item for turn in nodes for item in turn.requests if isinstance(item, NodeCreated)]
     assert [item.node.name for item in created] == list(NODES)
     assert sum(len(item.existing) for item in created) == PODS // 2
     assert len(nodes) > 1

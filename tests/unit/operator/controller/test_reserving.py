@@ -151,11 +151,11 @@ def test_a_lasting_change_of_the_reason_is_written_to_the_members() -> None:
     driver = reserving()
     driver.wait(2.5)
     states(driver, SKIPPED, QUOTA)
-    assert "queue quota exceeded" in said_within(driver, 60)["w1"][1]
+    assert "queue quota exceeded" in reported_within(driver, 60)["w1"][1]
     states(driver, SKIPPED, QUOTA.replace("available 0", "available 500m"))
-    assert set(said_within(driver, 300)) == {"w0"}, "other amounts are on the originator only"
+    assert set(reported_within(driver, 300)) == {"w0"}, "other amounts are on the originator only"
     states(driver, FAILED, FULL)
-    assert "not enough suitable nodes" in said_within(driver, 180)["w1"][1]
+    assert "not enough suitable nodes" in reported_within(driver, 180)["w1"][1]
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_a_member_condition_names_the_reason_kind_sent_by_the_core_regardless_of
     driver = reserving()
     driver.wait(2.5)
     states(driver, SKIPPED, "Queue quota exceeded, or another text", kind)
-    assert said_within(driver, 20)["w1"] == (
+    assert reported_within(driver, 20)["w1"] == (
         "SchedulingSkipped",
         f"gang job waits for its reservation{shown}; see pod w0",
     )
@@ -238,7 +238,7 @@ def test_the_timers_of_a_recovered_gang_start_when_nodes_open() -> None:
     assert not driver.wait(60)
     recovery.open_nodes(driver.ledger, driver.now)
     assert next_due(driver.ledger) is not None
-    assert set(said_within(driver, 180)) == {"w0"}
+    assert set(reported_within(driver, 180)) == {"w0"}
 
 
 def test_a_gang_without_its_placeholders_reports_it_only_after_a_long_wait() -> None:
@@ -246,9 +246,9 @@ def test_a_gang_without_its_placeholders_reports_it_only_after_a_long_wait() -> 
     for index in range(MEMBERS):
         driver.see(a_pod(f"w{index}", app=APP, annotations=gang_annotations(a_group(), member_of="workers")))
     driver.accepted()
-    assert said_within(driver, 60) == {}
-    assert set(said_within(driver, 60)) == {"w0"}, "the others would only write what others' writes wait for"
-    assert set(said_within(driver, 120)) == {"w1", "w2"}
+    assert reported_within(driver, 60) == {}
+    assert set(reported_within(driver, 60)) == {"w0"}, "the others would only write what others' writes wait for"
+    assert set(reported_within(driver, 120)) == {"w1", "w2"}
 
 
 def test_a_gang_with_a_shortage_reports_it_while_a_bind_is_in_flight() -> None:
@@ -256,17 +256,17 @@ def test_a_gang_with_a_shortage_reports_it_while_a_bind_is_in_flight() -> None:
     driver.wait(2.5)
     driver.allocated("uid-ph0")
     states(driver, SKIPPED, QUOTA)
-    assert set(said_within(driver, 10)) == {"w0", "w1", "w2"}
+    assert set(reported_within(driver, 10)) == {"w0", "w1", "w2"}
 
 
 def test_a_gang_whose_binds_are_in_flight_writes_no_condition() -> None:
     driver = reserving()
     driver.wait(2.5)
     driver.allocated("uid-ph0")
-    assert said_within(driver, 10) == {}
+    assert reported_within(driver, 10) == {}
 
 
-def said_within(driver: Driver, seconds: int) -> dict[str, tuple[str, str]]:
+def reported_within(driver: Driver, seconds: int) -> dict[str, tuple[str, str]]:
     """The conditions that follow, second by second."""
     found: dict[str, tuple[str, str]] = {}
     for _ in range(seconds):

@@ -160,12 +160,12 @@ def test_a_repeated_difference_is_reported_and_not_repaired_again() -> None:
     assert not again.out
 
 
-@pytest.mark.parametrize("touched", ["uid-plain0", "dev/plain"])
-def test_an_object_changed_during_the_comparison_is_skipped(touched: str) -> None:
+@pytest.mark.parametrize("recent_names", ["uid-plain0", "dev/plain"])
+def test_an_object_changed_during_the_comparison_is_skipped(recent_names: str) -> None:
     simulation = at_rest()
     lose_allocation(simulation)
     inventory = inventory_of(simulation.core, Part.APPLICATIONS)
-    assert compare(simulation.ledger, inventory, {touched}, 0.0).found == []
+    assert compare(simulation.ledger, inventory, {recent_names}, 0.0).found == []
 
 
 def test_only_applications_in_the_range_of_the_inventory_can_be_missing() -> None:

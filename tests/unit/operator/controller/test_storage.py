@@ -37,24 +37,24 @@ def an_attachment(volume: str = "disk", node: str = "n1") -> dict[str, Any]:
     return {"metadata": {"name": f"attached-{volume}"}, "spec": spec}
 
 
-def reported_storage(news: list[CoreRequest]) -> list[tuple[str, bool]]:
-    return [(item.fact.name, item.fact.gone) for item in news if isinstance(item, ClusterObjectReported)]
+def reported_storage(requests: list[CoreRequest]) -> list[tuple[str, bool]]:
+    return [(item.fact.name, item.fact.gone) for item in requests if isinstance(item, ClusterObjectReported)]
 
 
-def attributes(news: list[CoreRequest]) -> list[dict[str, Any]]:
+def attributes(requests: list[CoreRequest]) -> list[dict[str, Any]]:
     """Attach limits and attached volumes in the attributes of nodes."""
-    nodes = [item.node for item in news if isinstance(item, NodeUpdated | NodeCreated)]
+    nodes = [item.node for item in requests if isinstance(item, NodeUpdated | NodeCreated)]
     tags = (keys.NODE_VOLUME_LIMITS, keys.NODE_ATTACHED)
     return [{tag: orjson.loads(node.attributes[tag]) for tag in tags if tag in node.attributes} for node in nodes]
 
 
 def test_an_object_is_reported_once_per_change_and_once_when_deleted() -> None:
     driver = live()
-    assert reported_storage(driver.fact(claim_seen()).news) == [("dev/data", False)]
-    assert reported_storage(driver.fact(claim_seen()).news) == []
-    assert reported_storage(driver.fact(claim_seen(selected="n1")).news) == [("dev/data", False)]
-    assert reported_storage(driver.fact(gone("persistentvolumeclaims", a_claim())).news) == [("dev/data", True)]
-    assert reported_storage(driver.fact(gone("persistentvolumeclaims", a_claim())).news) == []
+    assert reported_storage(driver.fact(claim_seen()).requests) == [("dev/data", False)]
+    assert reported_storage(driver.fact(claim_seen()).requests) == []
+    assert reported_storage(driver.fact(claim_seen(selected="n1")).requests) == [("dev/data", False)]
+    assert reported_storage(driver.fact(gone("persistentvolumeclaims", a_claim())).requests) == [("dev/data", True)]
+    assert reported_storage(driver.fact(gone("persistentvolumeclaims", a_claim())).requests) == []
 
 
 def test_a_session_reports_all_objects_before_the_first_application() -> None:
@@ -62,36 +62,36 @@ def test_a_session_reports_all_objects_before_the_first_application() -> None:
     waiting(driver)
     for fact in (claim_seen(), volume_seen(), seen("storageclasses", CLASS)):
         driver.fact(fact)
-    news = whole(recovery.begin(driver.ledger, 0.0)).news
-    kinds = [type(item) for item in news]
-    assert kinds == [ClusterObjectReported] * (len(news) - 1) + [ApplicationSubmitted]
-    assert {"dev/data", "disk", "late"} <= {name for name, _ in reported_storage(news)}
+    requests = whole(recovery.begin(driver.ledger, 0.0)).requests
+    kinds = [type(item) for item in requests]
+    assert kinds == [ClusterObjectReported] * (len(requests) - 1) + [ApplicationSubmitted]
+    assert {"dev/data", "disk", "late"} <= {name for name, _ in reported_storage(requests)}
 
 
 def test_a_node_is_reported_with_its_volume_limits_and_attached_volumes() -> None:
     driver = live()
     disk = volume_seen(csi={"driver": "d", "volumeHandle": "h"})
-    assert attributes(driver.fact(seen("csinodes", CSI_NODE)).news) == [{keys.NODE_VOLUME_LIMITS: {"d": 2}}]
-    assert driver.fact(seen("volumeattachments", an_attachment())).news == [], "of a volume that nobody knows yet"
+    assert attributes(driver.fact(seen("csinodes", CSI_NODE)).requests) == [{keys.NODE_VOLUME_LIMITS: {"d": 2}}]
+    assert driver.fact(seen("volumeattachments", an_attachment())).requests == [], "of a volume that nobody knows yet"
     whole_node = {keys.NODE_VOLUME_LIMITS: {"d": 2}, keys.NODE_ATTACHED: {"d": ["h"]}}
-    assert attributes(driver.fact(disk).news) == [whole_node]
-    assert attributes(whole(recovery.report_nodes(driver.ledger, 0.0)).news) == [whole_node]
-    assert attributes(driver.fact(node_seen(a_node(labels={"a": "b"}))).news) == [whole_node]
-    assert attributes(driver.fact(gone("volumeattachments", an_attachment())).news) == [
+    assert attributes(driver.fact(disk).requests) == [whole_node]
+    assert attributes(whole(recovery.report_nodes(driver.ledger, 0.0)).requests) == [whole_node]
+    assert attributes(driver.fact(node_seen(a_node(labels={"a": "b"}))).requests) == [whole_node]
+    assert attributes(driver.fact(gone("volumeattachments", an_attachment())).requests) == [
         {keys.NODE_VOLUME_LIMITS: {"d": 2}}
     ]
-    assert attributes(driver.fact(gone("csinodes", CSI_NODE)).news) == [{}]
+    assert attributes(driver.fact(gone("csinodes", CSI_NODE)).requests) == [{}]
 
 
 def test_a_deleted_or_moved_volume_is_no_longer_attached() -> None:
     driver = live("n1", "n2")
     driver.fact(volume_seen(csi={"driver": "d", "volumeHandle": "h"}))
     driver.fact(seen("volumeattachments", an_attachment()))
-    assert attributes(driver.fact(seen("volumeattachments", an_attachment(node="n2"))).news) == [
+    assert attributes(driver.fact(seen("volumeattachments", an_attachment(node="n2"))).requests) == [
         {},
         {keys.NODE_ATTACHED: {"d": ["h"]}},
     ]
-    assert attributes(driver.fact(gone("persistentvolumes", a_volume())).news) == [{}]
+    assert attributes(driver.fact(gone("persistentvolumes", a_volume())).requests) == [{}]
 
 
 MISSED = {

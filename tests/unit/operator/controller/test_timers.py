@@ -11,13 +11,13 @@ from muster_operator.model.core_responses import SchedulingState, SchedulingStat
 from muster_operator.model.ids import PodUid
 from tests.unit.operator.controller.driver import APP, Driver, live, orders, waiting
 
-LACK = "0/1 nodes are available."
+REASON = "0/1 nodes are available."
 
 
 def lacking(driver: Driver, name: str) -> SchedulingStateChanged:
     """A pod that waits, and why."""
     waiting(driver, name)
-    return SchedulingStateChanged(APP, PodUid(f"uid-{name}"), SchedulingState.FAILED, LACK)
+    return SchedulingStateChanged(APP, PodUid(f"uid-{name}"), SchedulingState.FAILED, REASON)
 
 
 def test_due_timers_fire_one_at_a_time_in_order_of_time() -> None:

@@ -90,7 +90,7 @@ def test_a_placeholder_of_an_unknown_key_uses_quota_and_is_neither_adopted_nor_d
     reported = [event for event in events(begun) if event[1] == "TaskRejected"]
     assert [name for name, *_ in reported] == ["ph0", "ph1"]
     nodes, asks, _ = recovered(driver)
-    created = nodes.news[0]
+    created = nodes.requests[0]
     assert isinstance(created, NodeCreated)
     [reported_pods] = [one.ask for one in created.existing]
     assert (reported_pods.key, reported_pods.app, reported_pods.placeholder, reported_pods.task_group) == (
@@ -104,7 +104,7 @@ def test_a_placeholder_of_an_unknown_key_uses_quota_and_is_neither_adopted_nor_d
     assert requested_keys(asks) == []
     assert [type(command) for command in orders(asks)] == [CreatePlaceholder, CreatePlaceholder]
     assert driver.ledger.unverified == {"uid-ph0", "uid-ph1"}
-    assert driver.gone("ph0").news
+    assert driver.gone("ph0").requests
     assert driver.ledger.unverified == {"uid-ph1"}
 
 
@@ -120,7 +120,7 @@ def test_unsigned_placeholders_send_no_request_and_use_quota_if_bound() -> None:
     driver = gathered(a_member("w0"), a_member("w1"), unsigned("a0", nodeName="n1"), unsigned("ph1"))
     nodes, asks, _ = recovered(driver)
     reported = [
-        (one.ask.key, one.ask.app) for item in nodes.news if isinstance(item, NodeCreated) for one in item.existing
+        (one.ask.key, one.ask.app) for item in nodes.requests if isinstance(item, NodeCreated) for one in item.existing
     ]
     assert reported == [("uid-a0", APP)]
     assert driver.ledger.applications[APP].originator.ref.name == "w0"
@@ -141,7 +141,7 @@ def stripped(name: str, **spec: object) -> Raw:
 def test_a_bound_placeholder_without_annotations_uses_quota_and_does_not_start_its_gang() -> None:
     driver = gathered(a_member("w0"), a_member("w1"), stripped("a0", nodeName="n1"), stripped("ph1"))
     nodes, asks, _ = recovered(driver)
-    reported = [one.ask for item in nodes.news if isinstance(item, NodeCreated) for one in item.existing]
+    reported = [one.ask for item in nodes.requests if isinstance(item, NodeCreated) for one in item.existing]
     assert [(ask.key, ask.app, ask.tags[keys.TAG_UNVERIFIED]) for ask in reported] == [("uid-a0", APP, "true")]
     assert driver.ledger.applications[APP].state is AppState.RESERVING
     assert requested_keys(asks) == []
@@ -155,7 +155,7 @@ def test_a_bound_pod_without_a_valid_signature_does_not_become_the_originator(ma
     driver.gone("w0")
     assert driver.ledger.applications[APP].originator.ref.name == "w1"
     out = driver.gone("w1")
-    assert [item for item in out.news if isinstance(item, ApplicationRemoved)]
+    assert [item for item in out.requests if isinstance(item, ApplicationRemoved)]
     app = driver.ledger.applications[APP]
     assert (app.gang, list(app.members)) == (None, ["uid-ph0"])
     assert [command for command in orders(out) if isinstance(command, CreatePlaceholder)] == []
@@ -166,7 +166,7 @@ def test_a_finished_pod_of_an_unknown_key_uses_no_quota(phase: str) -> None:
     raw = unknown("ph0", nodeName="n1")
     raw["status"] = {"phase": phase}
     nodes, _, _ = recovered(gathered(a_member("w0"), raw))
-    assert [item.existing for item in nodes.news if isinstance(item, NodeCreated)] == [()]
+    assert [item.existing for item in nodes.requests if isinstance(item, NodeCreated)] == [()]
 
 
 def test_placeholders_of_an_unknown_key_are_verified_when_the_key_becomes_known() -> None:

@@ -51,7 +51,7 @@ def allocated_with(driver: Driver, volume: str) -> list[Command]:
 
 def avoided_nodes(out: Outcome) -> str:
     """The nodes that the new ask avoids, after the allocation was released."""
-    released, ask = [item for item in out.news if isinstance(item, AllocationReleased | AskSubmitted)]
+    released, ask = [item for item in out.requests if isinstance(item, AllocationReleased | AskSubmitted)]
     assert isinstance(released, AllocationReleased)
     assert isinstance(ask, AskSubmitted)
     return ask.ask.tags[keys.TAG_AVOID_NODES]
@@ -218,7 +218,7 @@ def test_a_pod_loses_its_node_when_its_claims_are_not_bound_in_time() -> None:
     driver = a_driver()
     allocated_with(driver, "")
     driver.fact(claim_seen(selected="n1"))
-    assert not driver.wait(599).news
+    assert not driver.wait(599).requests
     out = driver.wait(1)
     assert avoided_nodes(out) == "n1"
     assert orders(out) == [UNSELECT_N1]
@@ -240,7 +240,7 @@ def test_a_deleted_pod_reverts_its_volume_writes() -> None:
     driver.fact(volume_seen(claim="data"))
     out = driver.gone("w0")
     assert orders(out) == [FREE_DISK]
-    assert isinstance(out.news[0], AllocationReleased)
+    assert isinstance(out.requests[0], AllocationReleased)
     assert driver.ledger.storage.waiting == {}
 
 
@@ -262,8 +262,8 @@ def test_a_pod_is_requested_again_immediately_when_its_node_is_deleted() -> None
     allocated_with(driver, "")
     out = driver.fact(NodeGone(NodeName("n1")))
     assert orders(out) == [UNSELECT_N1]
-    assert [item.ask.key for item in out.news if isinstance(item, AskSubmitted)] == ["uid-w0"]
-    assert not [item for item in out.news if isinstance(item, AllocationReleased)]
+    assert [item.ask.key for item in out.requests if isinstance(item, AskSubmitted)] == ["uid-w0"]
+    assert not [item for item in out.requests if isinstance(item, AllocationReleased)]
 
 
 def test_the_result_of_a_reverted_write_is_ignored() -> None:

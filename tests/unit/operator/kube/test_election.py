@@ -84,15 +84,15 @@ class Candidate:
     """One operator's part in the election, by the test's clock."""
 
     def __init__(self, name: str, store: Store, now: list[float]) -> None:
-        self.wire, self.fence = Wire(store), LeadershipGuard(lambda: now[0])
+        self.wire, self.guard = Wire(store), LeadershipGuard(lambda: now[0])
         candidacy = Candidacy("ns", "muster", name, DURATION_S)
-        self.leadership = Leadership(self.wire, candidacy, self.fence, lambda: now[0])
+        self.leadership = Leadership(self.wire, candidacy, self.guard, lambda: now[0])
         self.has_lost = False
         self._turn: asyncio.Task[None] | None = None
 
     @property
     def may_write(self) -> bool:
-        return self.fence.left_s > 0
+        return self.guard.left_s > 0
 
     async def step(self, act: str) -> None:
         """Begin a turn if none is under way, else let the network act; then let the candidate go on."""
@@ -103,7 +103,7 @@ class Candidate:
         for _ in range(5):
             await asyncio.sleep(0)
 
-    async def turn(self) -> None:
+    async def acquire_or_renew(self) -> None:
         """A step in which all requests are executed and answered."""
         await self.step("answer")
         while self._turn is not None and not self._turn.done():
@@ -117,7 +117,7 @@ class Candidate:
     async def _run_all(self) -> None:
         try:
             if not self.has_lost:
-                await self.leadership.turn()
+                await self.leadership.acquire_or_renew()
         except LeadershipLost:
             self.has_lost = True
         except (Unreachable, ApiRefused):
@@ -127,7 +127,7 @@ class Candidate:
 STEPS = st.lists(
     st.tuples(
         st.sampled_from([0, 1]),
-        st.sampled_from(["turn", "answer", "lose", "do", "do_late"]),
+        st.sampled_from(["acquire_or_renew", "answer", "lose", "do", "do_late"]),
         st.sampled_from([0.0, 0.5, 2.5, 5.0]),
     ),
     max_size=60,
@@ -142,7 +142,7 @@ def test_two_candidates_may_never_write_at_the_same_time(steps: list[tuple[int, 
         candidates = [Candidate("a", store, now), Candidate("b", store, now)]
         for who, act, passes_s in steps:
             now[0] += passes_s
-            await (candidates[who].turn() if act == "turn" else candidates[who].step(act))
+            await (candidates[who].acquire_or_renew() if act == "acquire_or_renew" else candidates[who].step(act))
             assert not all(candidate.may_write for candidate in candidates)
         for candidate in candidates:
             await candidate.end()
@@ -154,8 +154,8 @@ async def a_duel() -> tuple[Candidate, Candidate, list[float]]:
     """The first leads, the second has seen it; and the clock of both."""
     now, store = [0.0], Store()
     first, second = Candidate("a", store, now), Candidate("b", store, now)
-    await first.turn()
-    await second.turn()
+    await first.acquire_or_renew()
+    await second.acquire_or_renew()
     assert (first.may_write, second.may_write) == (True, False)
     return first, second, now
 
@@ -165,10 +165,10 @@ async def test_a_holder_that_cannot_renew_stops_before_another_takes_the_lease()
     now[0] = 7.0
     assert not first.may_write
     now[0] = 9.9
-    await second.turn()
+    await second.acquire_or_renew()
     assert not second.may_write
     now[0] = 10.0
-    await second.turn()
+    await second.acquire_or_renew()
     assert second.may_write
 
 
@@ -178,7 +178,7 @@ async def test_a_renewal_counts_from_when_it_was_sent() -> None:
     await first.step("answer")
     now[0] = 5.0
     await first.step("answer")
-    assert first.fence.left_s == 4.0
+    assert first.guard.left_s == 4.0
 
 
 async def test_a_holder_that_could_not_renew_continues_if_no_other_candidate_led() -> None:
@@ -186,8 +186,8 @@ async def test_a_holder_that_could_not_renew_continues_if_no_other_candidate_led
     await first.step("lose")
     await first.step("lose")
     now[0] = 3600.0
-    assert first.fence.left_s == 0
-    await first.turn()
+    assert first.guard.left_s == 0
+    await first.acquire_or_renew()
     assert first.may_write
     assert not first.has_lost
 
@@ -203,7 +203,7 @@ async def test_a_released_lease_is_taken_immediately_and_its_holder_stops_writin
     first, second, _ = await a_duel()
     await release_lease(first)
     assert not first.may_write
-    await second.turn()
+    await second.acquire_or_renew()
     assert second.may_write
 
 
@@ -211,11 +211,11 @@ async def test_a_released_lease_is_taken_immediately_and_its_holder_stops_writin
 async def test_a_candidate_stops_when_another_one_led_since_its_last_renewal(*, is_gone_again: bool) -> None:
     first, second, now = await a_duel()
     now[0] = 10.0
-    await second.turn()
+    await second.acquire_or_renew()
     if is_gone_again:
         await release_lease(second)
-    await first.turn()
-    await first.turn()
+    await first.acquire_or_renew()
+    await first.acquire_or_renew()
     assert first.has_lost
     assert not first.may_write
 
@@ -227,16 +227,16 @@ async def test_an_unanswered_renewal_is_resolved_by_reading_the_lease(act: str) 
     await first.step("answer")
     await first.step(act)
     await first.step("lose")
-    await first.turn()
-    await first.turn()
-    assert first.fence.left_s == 7.0
+    await first.acquire_or_renew()
+    await first.acquire_or_renew()
+    assert first.guard.left_s == 7.0
     assert not first.has_lost
 
 
 async def test_a_candidate_does_not_wait_for_a_predecessor_with_the_same_identity() -> None:
     first, _, now = await a_duel()
     again = Candidate("a", first.wire.store, now)
-    await again.turn()
+    await again.acquire_or_renew()
     assert again.may_write
 
 
@@ -244,21 +244,21 @@ async def test_two_processes_with_the_same_identity_do_not_both_continue() -> No
     """An identity that two replicas share by mistake."""
     first, _, now = await a_duel()
     twin = Candidate("a", first.wire.store, now)
-    await twin.turn()
+    await twin.acquire_or_renew()
     for _ in range(2):
-        await first.turn()
+        await first.acquire_or_renew()
     assert (first.has_lost, first.may_write, twin.may_write) == (True, False, True)
 
 
 async def test_without_an_election_writes_are_allowed_until_the_release() -> None:
-    fence = LeadershipGuard()
-    alone = NoElection(fence)
+    guard = LeadershipGuard()
+    alone = NoElection(guard)
     running = asyncio.create_task(alone.run())
     await alone.begun.wait()
-    assert fence.left_s == float("inf")
+    assert guard.left_s == float("inf")
     running.cancel()
     await alone.release()
-    assert fence.left_s == 0
+    assert guard.left_s == 0
 
 
 @pytest.mark.parametrize("status", [403, 500])
@@ -266,5 +266,5 @@ async def test_a_rejected_renewal_does_not_end_the_candidate(status: int) -> Non
     candidate = Candidate("a", Store(), [0.0])
     await candidate.step("answer")
     candidate.wire.reply = Reply(status, b"{}")
-    await candidate.turn()
+    await candidate.acquire_or_renew()
     assert not candidate.may_write

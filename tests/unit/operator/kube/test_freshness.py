@@ -52,7 +52,7 @@ async def test_a_standby_with_stale_watches_registers_after_all_watches_deliver_
     freshness = operator.inbox.freshness = WatchFreshness(clock)
     await operator.lists()
     while len(operator.inbox):
-        operator.loop.turn()
+        operator.loop.iterate()
     assert operator.loop.unlisted == ""
     clock.now += 3600
     assert operator.loop.unlisted == f"stale watches: {', '.join(sorted(NEEDED))}"

@@ -101,7 +101,7 @@ async def test_a_cancelled_bind_is_not_retried() -> None:
         executing = asyncio.create_task(kube.execute(a_bind()))
         while not server.requests("POST"):  # noqa: ASYNC110 - a level that nobody signals
             await asyncio.sleep(0.001)
-        kube.recall.now()
+        kube.cancellation.now()
         await executing
     assert len(server.requests("POST")) == 1
     assert [type(result) for result in recorder.results] == [CommandFailed]

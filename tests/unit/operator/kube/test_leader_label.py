@@ -19,7 +19,7 @@ Json = dict[str, Any]
 
 @dataclass
 class Pods(KubeSession):
-    """The pods of one namespace behind an API server. `closed`: the fence is; `denies`: so are our rights."""
+    """The pods of one namespace behind an API server. `closed`: the guard is; `denies`: so are our rights."""
 
     roles: dict[str, str | None]
     uids: dict[str, str] = field(default_factory=dict)
@@ -71,7 +71,7 @@ async def test_the_leader_label_is_set_on_our_pod_and_removed_from_all_others() 
     pods = Pods({"ours": None, "before": ROLE_LEADER, "long-before": ROLE_LEADER})
     assert await ours(pods).check()
     assert pods.roles == {"ours": ROLE_LEADER, "before": None, "long-before": None}
-    assert all(one.content_type == MERGE_PATCH and one.is_fenced for one in pods.written)
+    assert all(one.content_type == MERGE_PATCH and one.needs_leadership for one in pods.written)
 
 
 async def test_the_leader_label_is_set_on_our_pod_only_after_the_core_has_recovered() -> None:

@@ -14,23 +14,23 @@ def test_a_lease_without_a_holder_is_free() -> None:
 
 @pytest.mark.parametrize("looks", [[0.0], [0.0, 4.0, 9.0]])
 def test_an_unchanged_lease_is_free_after_its_duration(looks: list[float]) -> None:
-    sight = LeaseObservation()
+    observation = LeaseObservation()
     for moment in looks:
-        sight = sight.seeing(A, moment)
-    assert sight.free_in_s("b", 9.0) == 1
-    assert sight.free_in_s("b", 10.0) == 0
+        observation = observation.seeing(A, moment)
+    assert observation.free_in_s("b", 9.0) == 1
+    assert observation.free_in_s("b", 10.0) == 0
 
 
 def test_a_renewal_counts_from_when_it_was_observed() -> None:
-    sight = LeaseObservation().seeing(A, 0.0).seeing(A.renewed_by_holder(10, "long ago"), 9.0)
-    assert sight.free_in_s("b", 10.0) == 9
+    observation = LeaseObservation().seeing(A, 0.0).seeing(A.renewed_by_holder(10, "long ago"), 9.0)
+    assert observation.free_in_s("b", 10.0) == 9
 
 
 def test_a_metadata_change_is_not_a_renewal() -> None:
     labelled = Lease("a", 10, acquired="t0", renewed="t1", transitions=3, version="8", uid="u")
-    sight = LeaseObservation().seeing(A, 0.0).seeing(labelled, 9.0)
-    assert sight.free_in_s("b", 10.0) == 0
-    assert sight.lease.version == "8"
+    observation = LeaseObservation().seeing(A, 0.0).seeing(labelled, 9.0)
+    assert observation.free_in_s("b", 10.0) == 0
+    assert observation.lease.version == "8"
 
 
 def test_a_candidate_may_take_its_own_lease_immediately() -> None:
@@ -38,9 +38,9 @@ def test_a_candidate_may_take_its_own_lease_immediately() -> None:
 
 
 def test_a_deleted_lease_is_not_free_before_it_expires() -> None:
-    sight = LeaseObservation().seeing(A, 0.0).seeing(None, 1.0)
-    assert sight.free_in_s("b", 1.0) == 9
-    assert "resourceVersion" not in body("ns", "muster", sight.lease)["metadata"]
+    observation = LeaseObservation().seeing(A, 0.0).seeing(None, 1.0)
+    assert observation.free_in_s("b", 1.0) == 9
+    assert "resourceVersion" not in body("ns", "muster", observation.lease)["metadata"]
 
 
 def test_holder_changes_are_counted_and_renewals_are_not() -> None:

@@ -163,7 +163,7 @@ async def test_an_event_that_waited_too_long_is_sent_despite_a_hanging_write() -
             recorder.set()
         await asyncio.Event().wait()
 
-    pool = Pool(execute, Limits(patience_s=0.03))
+    pool = Pool(execute, Limits(max_event_delay_s=0.03))
     task = asyncio.create_task(pool.run())
     pool.submit(a_bind())
     pool.submit(an_event())
@@ -364,7 +364,7 @@ async def test_cancelled_binds_are_dropped_while_writes_in_flight_finish() -> No
         await asyncio.sleep(0.01)
         assert api.started == [a_bind("a"), a_condition("b")]
         assert pool.binds_in_flight == 2  # one of them has the urgency of the bind that waits behind it
-        pool.recall_binds()
+        pool.cancel_binds()
         pool.submit(a_bind("e"))
         assert await finished(pool, api) == [a_bind("a"), a_condition("b"), a_bind("e"), a_delete("b")]
         assert pool.binds_in_flight == 0
@@ -378,7 +378,7 @@ async def test_a_bind_that_waits_for_the_rate_limit_is_cancelled() -> None:
         pool.submit(a_delete("b"))
         await asyncio.sleep(0.01)
         assert api.started == [a_bind("a")]
-        pool.recall_binds()
+        pool.cancel_binds()
         assert await finished(pool, api) == [a_bind("a"), a_delete("b")]
 
 
@@ -389,7 +389,7 @@ async def test_a_write_behind_a_cancelled_queued_bind_is_executed() -> None:
         await asyncio.sleep(0.01)
         pool.submit(a_bind("b"))
         pool.submit(a_delete("b"))
-        pool.recall_binds()
+        pool.cancel_binds()
         assert await finished(pool, api) == [a_create(), a_delete("b")]
 
 
@@ -471,7 +471,7 @@ async def test_queued_creations_are_dropped_when_their_session_ends() -> None:
         pool.submit(a_delete("p"))
         await asyncio.sleep(0.01)
         pool.submit(a_create())
-        pool.recall_binds()
+        pool.cancel_binds()
         assert await finished(pool, api) == [a_delete("p")]
 
 

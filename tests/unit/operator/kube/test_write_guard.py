@@ -14,9 +14,9 @@ WRITE = Request("POST", "/api/v1/namespaces/ns/pods/p/binding", b'{"target":{"na
 
 
 @asynccontextmanager
-async def behind(fence: LeadershipGuard, server: ApiServer, request_s: float = 5.0) -> AsyncIterator[KubeSession]:
+async def behind(guard: LeadershipGuard, server: ApiServer, request_s: float = 5.0) -> AsyncIterator[KubeSession]:
     async with serving(server):
-        session = KubeSession(FixedCredentials(server.url, ["t"]), fence, request_s=request_s)
+        session = KubeSession(FixedCredentials(server.url, ["t"]), guard, request_s=request_s)
         try:
             yield session
         finally:
@@ -37,38 +37,38 @@ async def test_reads_and_exempt_writes_pass_a_closed_leadership_guard() -> None:
     server = ApiServer(pods={"p": {}})
     async with behind(LeadershipGuard(), server) as session:
         assert (await session.send(Request("GET", "/api/v1/namespaces/ns/pods/p"))).ok
-        assert (await session.send(Request("PUT", "/lease", b"{}", is_fenced=False))).ok
+        assert (await session.send(Request("PUT", "/lease", b"{}", needs_leadership=False))).ok
 
 
 async def test_a_write_in_flight_is_cancelled_when_the_guard_closes() -> None:
-    fence, server = LeadershipGuard(), ApiServer()
+    guard, server = LeadershipGuard(), ApiServer()
     server.plan(f"POST {WRITE.path}", 30.0)
-    async with behind(fence, server, request_s=60.0) as session:
-        fence.open_until(running_s() + 60)
+    async with behind(guard, server, request_s=60.0) as session:
+        guard.open_until(running_s() + 60)
         writing = asyncio.create_task(session.send(WRITE))
         async with asyncio.timeout(5):
             while not server.seen:  # noqa: ASYNC110 - the peer tells nobody when it has read a request
                 await asyncio.sleep(0.01)
-            fence.close()
-            await fence.emptied()
+            guard.close()
+            await guard.emptied()
         with pytest.raises(NotLeading):
             await writing
 
 
 async def test_a_write_in_flight_continues_while_the_lease_is_renewed() -> None:
-    fence, server = LeadershipGuard(), ApiServer(delay_s=1.0)
-    async with behind(fence, server) as session:
-        fence.open_until(running_s() + 0.7)
+    guard, server = LeadershipGuard(), ApiServer(delay_s=1.0)
+    async with behind(guard, server) as session:
+        guard.open_until(running_s() + 0.7)
         writing = asyncio.create_task(session.send(WRITE))
         await asyncio.sleep(0.05)
-        fence.open_until(running_s() + 60)
+        guard.open_until(running_s() + 60)
         assert (await writing).ok
 
 
 async def test_a_request_timeout_is_not_reported_as_lost_leadership() -> None:
-    fence, server = LeadershipGuard(), ApiServer(delay_s=30.0)
-    fence.open_until(float("inf"))
-    async with behind(fence, server, request_s=0.1) as session:
+    guard, server = LeadershipGuard(), ApiServer(delay_s=30.0)
+    guard.open_until(float("inf"))
+    async with behind(guard, server, request_s=0.1) as session:
         with pytest.raises(Unreachable, match=r"no answer in 0\.1 s") as raised:
             await session.send(WRITE)
     assert not isinstance(raised.value, NotLeading)
@@ -76,8 +76,8 @@ async def test_a_request_timeout_is_not_reported_as_lost_leadership() -> None:
 
 def test_the_guard_closes_when_its_time_expires() -> None:
     now = [0.0]
-    fence = LeadershipGuard(lambda: now[0])
-    fence._until = 7.0
-    assert fence.left_s == 7
+    guard = LeadershipGuard(lambda: now[0])
+    guard._until = 7.0
+    assert guard.left_s == 7
     now[0] = 7.0
-    assert fence.left_s == 0
+    assert guard.left_s == 0

@@ -79,7 +79,7 @@ async def test_an_inventory_is_compared_after_all_preceding_messages_were_receiv
     """The core has allocated the waiting pod, and its message is still in flight."""
     moved = muster_pb2.ApplicationInventory(applicationID="ns/app", allocations=[*WHOLE.allocations])
     moved.allocations.add(allocationKey="uid-waiting", allocationID="uid-waiting-0", nodeID="n1")
-    async with running(comparing(muster_pb2.Inventory(words=2, applications=[moved], last="ns/app"))) as operator:
+    async with running(comparing(muster_pb2.Inventory(sentItems=2, applications=[moved], last="ns/app"))) as operator:
         await at_work(operator)
         await operator.until(lambda: len(operator.peer.inventory_requests) == 1)
         await operator.wait_until_idle()
@@ -93,7 +93,7 @@ async def test_an_inventory_is_compared_after_all_preceding_messages_were_receiv
 
 async def test_a_failed_application_whose_update_is_in_flight_is_not_missing() -> None:
     """The core has failed it, and the update on the other stream arrives later, so the message counts differ by one."""
-    async with running(comparing(muster_pb2.Inventory(words=2))) as operator:
+    async with running(comparing(muster_pb2.Inventory(sentItems=2))) as operator:
         await at_work(operator)
         await operator.until(lambda: len(operator.peer.inventory_requests) == 1)
         await operator.wait_until_idle()

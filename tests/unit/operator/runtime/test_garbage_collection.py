@@ -50,7 +50,7 @@ async def test_the_loop_freezes_objects_only_after_enough_events() -> None:
         for number in range(events):
             inbox.put(EventReceived(PodGone(PodUid(f"uid-{number}"))))
         while len(inbox):
-            loop.turn()
+            loop.iterate()
 
     running = asyncio.create_task(loop.run())
     await asyncio.sleep(0)  # it begins

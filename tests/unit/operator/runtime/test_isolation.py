@@ -43,12 +43,12 @@ def recovered(driver: Driver) -> Outcome:
 
 def counted(out: Outcome) -> dict[str, str]:
     """The pods on the node, each with its application; empty = it only uses resources."""
-    [created] = [item for item in out.news if isinstance(item, NodeCreated)]
+    [created] = [item for item in out.requests if isinstance(item, NodeCreated)]
     return {spec.ask.key: spec.ask.app or "" for spec in created.existing}
 
 
 def asks(out: Outcome) -> list[str]:
-    return [item.ask.key for item in out.news if isinstance(item, AskSubmitted)]
+    return [item.ask.key for item in out.requests if isinstance(item, AskSubmitted)]
 
 
 def reported(out: Outcome) -> set[str]:

@@ -10,7 +10,7 @@ import pytest
 import structlog
 
 from muster_operator.runtime import logs
-from muster_si.log_lines import LogFormat, Retold
+from muster_si.log_lines import ConvertedRecord, LogFormat
 
 
 @pytest.fixture(autouse=True)
@@ -76,7 +76,7 @@ def test_a_request_retried_by_kopf_is_a_warning_without_the_response_body() -> N
     )
     assert reported_again is not None
     error = reported_again.fields["error"]
-    assert reported_again == Retold(
+    assert reported_again == ConvertedRecord(
         logging.WARNING,
         "a request failed; will retry",
         {"method": "GET", "url": URL, "attempt": "#1/30", "error": error},
@@ -96,7 +96,7 @@ def test_an_unreachable_server_is_logged_with_the_system_error() -> None:
 def test_a_session_reopened_by_kopf_is_a_warning() -> None:
     reported_again = logs.convert(a_record(f"Request attempt #2 failed; TCP closed; will re-authenticate: PATCH {URL}"))
     event, fields = "a request failed; TCP closed; will re-authenticate", {"method": "PATCH", "url": URL}
-    assert reported_again == Retold(logging.WARNING, event, {**fields, "attempt": "#2"})
+    assert reported_again == ConvertedRecord(logging.WARNING, event, {**fields, "attempt": "#2"})
 
 
 @pytest.mark.parametrize(

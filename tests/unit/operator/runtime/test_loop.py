@@ -77,11 +77,11 @@ class Operator:
     metrics: Metrics = field(default_factory=Metrics)
     commands: list[Order] = field(default_factory=list)
     binds_in_flight: int = 0
-    recalls: int = 0
+    cancellations: int = 0
     clock_ahead_s: float = 0.0
 
-    def recall_binds(self) -> None:
-        self.recalls += 1
+    def cancel_binds(self) -> None:
+        self.cancellations += 1
 
     def __post_init__(self) -> None:
         self.inbox = Inbox(self.metrics)
@@ -106,16 +106,16 @@ class Operator:
 
     async def ready(self) -> None:
         """Wait until it has recovered and the core has received the last message."""
-        await self.until(lambda: not self.loop.missing and self.fences()[-1:] == [False])
+        await self.until(lambda: not self.loop.missing and self.barriers()[-1:] == [False])
 
     async def wait_until_idle(self) -> None:
         """Let everything that can happen now happen."""
         for _ in range(50):
             await asyncio.sleep(0)
 
-    def fences(self) -> list[bool]:
+    def barriers(self) -> list[bool]:
         """For each barrier, whether more messages follow before scheduling may begin."""
-        return [message.more for message in self.peer.received if isinstance(message, muster_pb2.FenceRequest)]
+        return [message.more for message in self.peer.received if isinstance(message, muster_pb2.BarrierRequest)]
 
     def requested_uids(self) -> list[str]:
         """The keys of the requests that the core received."""
@@ -149,15 +149,15 @@ def accepted(app: str) -> si_pb2.ApplicationResponse:
 async def test_a_recovery_sends_applications_then_nodes_then_requests_then_a_barrier_then_opens_nodes() -> None:
     async with running(Operator()) as operator:
         await operator.lists(nodes=[a_node("n1")], pods=[a_pod("bound", "n1"), a_pod("waiting")])
-        await operator.until(lambda: operator.fences() == [True, False])
+        await operator.until(lambda: operator.barriers() == [True, False])
     kinds = [type(message).__name__ for message in operator.peer.received]
     assert kinds == [
         "ApplicationRequest",
         "NodeRequest",
         "AllocationRequest",
-        "FenceRequest",
+        "BarrierRequest",
         "NodeRequest",
-        "FenceRequest",
+        "BarrierRequest",
     ]
     assert operator.reported_nodes() == [("n1", INFO.CREATE_DRAIN), ("n1", INFO.DRAIN_TO_SCHEDULABLE)]
     first = next(message for message in operator.peer.received if isinstance(message, si_pb2.NodeRequest))
@@ -281,7 +281,7 @@ async def test_placeholders_are_adopted_when_keys_are_received_after_the_session
         operator.peer.accepts = True
         operator.peer.received.clear()
         operator.inbox.put(EventReceived(KeysSeen(KEYS)))
-        await operator.until(lambda: operator.fences() == [True, False])
+        await operator.until(lambda: operator.barriers() == [True, False])
         await operator.ready()
     assert operator.ledger.unverified == set()
     assert len(operator.ledger.applications[APP].placeholders) == 2
@@ -501,7 +501,7 @@ async def test_a_session_begins_after_the_last_bind_of_the_previous_one_has_fini
     operator = Operator(binds_in_flight=1)
     async with running(operator):
         await operator.lists(nodes=[a_node("n1")], pods=[a_pod("late")])
-        await operator.until(lambda: operator.recalls > 0)
+        await operator.until(lambda: operator.cancellations > 0)
         await operator.wait_until_idle()
         assert operator.loop.missing == "waiting for the last binds of the previous session"
         assert operator.peer.received == []

@@ -41,9 +41,9 @@ def a_server(*shown: dict[str, Any] | None) -> ApiServer:
 
 
 @asynccontextmanager
-async def names_of(server: ApiServer, patience_s: float = 0.1) -> AsyncIterator[NameLeases]:
+async def names_of(server: ApiServer, max_wait_s: float = 0.1) -> AsyncIterator[NameLeases]:
     async with a_session(server) as session:
-        yield NameLeases(leases_of(session, NAMES, OURS, patience_s))
+        yield NameLeases(leases_of(session, NAMES, OURS, max_wait_s))
 
 
 def holders(server: ApiServer) -> list[str]:
@@ -56,7 +56,7 @@ async def holders_after_taking(server: ApiServer) -> list[str]:
     """Wait until the Lease is free, then take it. Returns the holder after each write."""
     async with names_of(server) as names:
         await names.until_free()
-        await names.turn()
+        await names.acquire_or_renew()
         assert names.are_all_held is bool(holders(server))
     return holders(server)
 
@@ -72,7 +72,7 @@ async def test_another_muster_that_takes_a_free_scheduler_name_lease_concurrentl
     async with names_of(a_server(None, a_lease(THEY))) as names:
         await names.until_free()
         with pytest.raises(StartupRefused, match="theirs/muster"):
-            await names.turn()
+            await names.acquire_or_renew()
         assert not names.held.is_set()
 
 
@@ -82,7 +82,7 @@ async def test_the_next_name_is_not_taken_while_another_muster_holds_the_first()
     server.plan(f"GET {LEASE}", lambda: status(404, "NotFound"))
     server.plan(f"POST {LEASES}", lambda: status(409, "AlreadyExists"))
     async with a_session(server) as session:
-        await NameLeases(leases_of(session, frozenset({"yunikorn", "muster"}), OURS, 0.1)).turn()
+        await NameLeases(leases_of(session, frozenset({"yunikorn", "muster"}), OURS, 0.1)).acquire_or_renew()
     assert {request.path for request in [*server.requests("GET"), *server.requests("POST")]} == {LEASE, LEASES}
     assert len(server.requests("POST")) == 1
 
@@ -92,12 +92,12 @@ async def test_a_lease_written_first_by_another_muster_is_not_held() -> None:
     server.plan(f"GET {LEASE}", lambda: status(404, "NotFound"), lambda: reply(200, a_lease(THEY)))
     server.plan(f"POST {LEASES}", lambda: status(409, "AlreadyExists"))
     async with names_of(server) as names:
-        await names.turn()
+        await names.acquire_or_renew()
         assert not names.are_all_held
         assert not names.held.is_set()
         assert not names.are_lost
         with pytest.raises(StartupRefused):
-            await names.turn()
+            await names.acquire_or_renew()
 
 
 async def test_an_expired_lease_is_taken() -> None:
@@ -138,7 +138,7 @@ async def test_without_permission_to_read_the_lease_no_name_is_held() -> None:
         server.plan(f"GET {LEASE}", lambda: status(403, "Forbidden"))
     async with names_of(server) as names:
         await names.until_free()
-        await names.turn()
+        await names.acquire_or_renew()
         assert not names.held.is_set()
         assert names.missing == "muster (the lease: 403 Forbidden)"
 
@@ -150,12 +150,12 @@ async def test_a_name_whose_lease_was_not_renewed_in_time_is_lost_until_the_next
     async with a_session(server) as session:
         lease = conflicts.NameLease(session, "muster", US, clock=lambda: now[0])
         names = NameLeases((lease,), on_held=lambda: wakes.append(now[0]))
-        await names.turn()
+        await names.acquire_or_renew()
         now[0] = conflicts.DURATION_S * conflicts.DECIDES + 1
-        await names.turn()
+        await names.acquire_or_renew()
         assert names.missing.startswith("muster")
         assert names.are_lost
-        await names.turn()
+        await names.acquire_or_renew()
         assert names.missing == ""
     assert wakes == [0.0, now[0]]
 
@@ -163,7 +163,7 @@ async def test_a_name_whose_lease_was_not_renewed_in_time_is_lost_until_the_next
 async def test_the_lease_is_released_at_shutdown() -> None:
     server = a_server(None)
     async with names_of(server) as names:
-        await names.turn()
+        await names.acquire_or_renew()
         await names.give_back()
     assert holders(server) == ["", US]
     assert not names.are_all_held
@@ -175,7 +175,7 @@ async def test_a_lease_renewed_by_the_next_leader_of_the_installation_is_not_rel
     server.planned[f"POST {LEASES}"] = [lambda: reply(201, a_lease(US) | {"metadata": {"resourceVersion": "7"}})]
     server.planned[f"PUT {LEASE}"] = [lambda: status(409, "Conflict")]
     async with names_of(server) as names:
-        await names.turn()
+        await names.acquire_or_renew()
         await names.give_back()
     [given_back] = server.requests("PUT")
     assert given_back.body["metadata"]["resourceVersion"] == "7"

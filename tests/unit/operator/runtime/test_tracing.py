@@ -52,7 +52,7 @@ class Traced(Driver):
 
     def sent(self, out: Outcome) -> Outcome:
         self.ns += SECOND
-        self.tracer.sent(out.news)
+        self.tracer.sent(out.requests)
         return out
 
     def fact(self, fact: ClusterEvent) -> Outcome:

@@ -18,7 +18,7 @@ class Peer:  # long: as many methods as the interface
 
     registrations: list[si_pb2.RegisterResourceManagerRequest] = field(default_factory=list)
     callbacks: list[ResourceManagerCallback] = field(default_factory=list)
-    received: list[Message | muster_pb2.FenceRequest | muster_pb2.UnregisterRequest] = field(default_factory=list)
+    received: list[Message | muster_pb2.BarrierRequest | muster_pb2.UnregisterRequest] = field(default_factory=list)
     answered: list[muster_pb2.Answer] = field(default_factory=list)
     configurations: list[si_pb2.UpdateConfigurationRequest] = field(default_factory=list)
     refusals: list[SchedulerInterfaceError] = field(default_factory=list)
@@ -74,7 +74,7 @@ class Peer:  # long: as many methods as the interface
     async def answer(self, rm_id: str, answer: muster_pb2.Answer) -> None:
         self.answered.append(answer)
 
-    async def fence(self, request: muster_pb2.FenceRequest) -> None:
+    async def barrier(self, request: muster_pb2.BarrierRequest) -> None:
         self.received.append(request)
 
     async def take_inventory(self, request: muster_pb2.InventoryRequest) -> muster_pb2.Inventory:

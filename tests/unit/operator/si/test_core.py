@@ -84,7 +84,7 @@ async def test_a_registration_carries_version_configuration_and_the_barrier_requ
     [request] = peer.registrations
     assert (request.rmID, request.version, request.policyGroup) == ("rm", SI_VERSION, "queues")
     assert request.config == "partitions: []"
-    assert dict(request.extraConfig) == {"event.maxStreams": "3", keys.EXTRA_FENCE: "true"}
+    assert dict(request.extraConfig) == {"event.maxStreams": "3", keys.EXTRA_BARRIER: "true"}
     assert peer.answered[0].attendance.stateDump
 
 
@@ -135,10 +135,10 @@ async def test_messages_are_sent_in_order_and_the_barrier_counts_them() -> None:
     async with linked(peer, ear):
         await ear.until(lambda: len(ear.up) == 1)
         ear.up[0].send([NodeOpened(NodeName("n1")), ApplicationRemoved(AppId("a")), NodeOpened(NodeName("n2"))])
-        await ear.up[0].fence()
-    fence = peer.received[-1]
-    assert isinstance(fence, muster_pb2.FenceRequest)
-    assert (fence.nodeRequests, fence.applicationRequests, fence.allocationRequests) == (2, 1, 0)
+        await ear.up[0].barrier()
+    barrier = peer.received[-1]
+    assert isinstance(barrier, muster_pb2.BarrierRequest)
+    assert (barrier.nodeRequests, barrier.applicationRequests, barrier.allocationRequests) == (2, 1, 0)
     nodes = [message.nodes[0].nodeID for message in peer.received if isinstance(message, si_pb2.NodeRequest)]
     assert nodes == ["n1", "n2"]
 
@@ -149,17 +149,17 @@ async def test_a_barrier_waits_only_for_earlier_messages_while_more_are_sent_con
         await ear.until(lambda: len(ear.up) == 1)
         for number in range(10):
             ear.up[0].send([NodeOpened(NodeName(f"before-{number}"))])
-        fence = asyncio.create_task(ear.up[0].fence())
+        barrier = asyncio.create_task(ear.up[0].barrier())
         await asyncio.sleep(0)
         count = 0
-        while not fence.done():
+        while not barrier.done():
             assert count < 1000, "it never comes to an end"
             for name in (f"n{count}", f"m{count}", f"o{count}"):
                 ear.up[0].send([NodeOpened(NodeName(name))])
             count += 1
             await asyncio.sleep(0)
-    [fence_said] = [message for message in peer.received if isinstance(message, muster_pb2.FenceRequest)]
-    assert fence_said.nodeRequests == 10
+    [barrier_sent] = [message for message in peer.received if isinstance(message, muster_pb2.BarrierRequest)]
+    assert barrier_sent.nodeRequests == 10
     assert count, "it was through before anything was said meanwhile"
 
 
@@ -176,7 +176,7 @@ async def test_a_closed_outbox_releases_its_waiters_and_sends_no_barrier() -> No
         await ear.until(lambda: len(ear.up) == 1)
         session = ear.up[0]
         session.send([NodeOpened(NodeName("n"))])
-        flushed, fence = asyncio.create_task(session.flushed()), asyncio.create_task(session.fence())
+        flushed, barrier = asyncio.create_task(session.flushed()), asyncio.create_task(session.barrier())
         for _ in range(10):
             await asyncio.sleep(0)
         assert not flushed.done()
@@ -185,9 +185,9 @@ async def test_a_closed_outbox_releases_its_waiters_and_sends_no_barrier() -> No
         async with asyncio.timeout(5):
             await flushed
             with pytest.raises(SessionLost):
-                await fence
+                await barrier
             await session.flushed()
-    assert not [message for message in peer.received if isinstance(message, muster_pb2.FenceRequest)]
+    assert not [message for message in peer.received if isinstance(message, muster_pb2.BarrierRequest)]
 
 
 async def test_a_broken_stream_ends_the_session_and_queued_messages_are_not_sent_to_the_next() -> None:
@@ -278,10 +278,10 @@ async def test_only_requests_and_applications_that_cannot_be_encoded_are_rejecte
             assert [ask.allocationKey for request in requests for ask in request.asks] == ["fine"]
             applications = [message for message in peer.received if isinstance(message, si_pb2.ApplicationRequest)]
             assert [new.applicationID for request in applications for new in request.new] == ["app"]
-            verdicts = [decoded(message) for message in ear.messages if not isinstance(message, muster_pb2.Callback)]
-            [ask] = [no for one in verdicts if isinstance(one, AllocationResponse) for no in one.rejected_asks]
+            answers = [decoded(message) for message in ear.messages if not isinstance(message, muster_pb2.Callback)]
+            [ask] = [no for one in answers if isinstance(one, AllocationResponse) for no in one.rejected_asks]
             assert (ask.app, ask.key, "internal error" in ask.reason) == ("app", "odd", True)
-            [app] = [no for one in verdicts if isinstance(one, ApplicationResponse) for no in one.rejected]
+            [app] = [no for one in answers if isinstance(one, ApplicationResponse) for no in one.rejected]
             assert (app.app, "internal error" in app.reason) == ("odd", True)
         assert ear.lost == []
 

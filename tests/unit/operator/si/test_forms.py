@@ -24,8 +24,8 @@ def an_ask(number: int, **other: Any) -> AskSpec:
 
 
 def encoded_asks(*asks: AskSpec) -> list[si_pb2.AllocationAsk]:
-    news: list[CoreRequest] = [AskSubmitted(ask) for ask in asks]
-    [batch] = ENCODER.batches(news)
+    requests: list[CoreRequest] = [AskSubmitted(ask) for ask in asks]
+    [batch] = ENCODER.batches(requests)
     request = ENCODER.encoded(batch)
     assert isinstance(request, si_pb2.AllocationRequest)
     return list(request.asks)

@@ -32,8 +32,8 @@ NODE = Node(NodeName("n1"), "uid-n1", {"vcore": 1}, {"label": "x"}, schedulable=
 FAR_BELOW = TransportSettings().max_message_bytes // 8
 
 
-def messages(news: Iterable[CoreRequest]) -> list[object]:
-    found = [ENCODER.encoded(batch) for batch in ENCODER.batches(news)]
+def messages(requests: Iterable[CoreRequest]) -> list[object]:
+    found = [ENCODER.encoded(batch) for batch in ENCODER.batches(requests)]
     assert all(len(message.SerializeToString()) < FAR_BELOW for message in found)
     return list(found)
 
@@ -54,8 +54,8 @@ def test_small_items_still_share_messages() -> None:
 
 
 def test_bound_pods_with_large_constraints_are_split_over_several_messages() -> None:
-    news = [AllocationReported(AllocationSpec(an_ask(number), NodeName("n1"))) for number in range(100)]
-    assert len(messages(news)) > 5
+    requests = [AllocationReported(AllocationSpec(an_ask(number), NodeName("n1"))) for number in range(100)]
+    assert len(messages(requests)) > 5
 
 
 def node_parts(item: NodeCreated) -> tuple[list[int], list[str]]:
@@ -86,5 +86,5 @@ def test_a_recovery_of_a_hundred_padded_gangs_sends_no_large_message() -> None:
         pod = read_pod(a_pod(f"p{number}", app=f"job-{number}", annotations=annotations), Settings())
         assert pod is not None
         record_event(ledger, PodSeen(pod))
-    sent = [message for out in recovery.begin(ledger, 0.0) for message in messages(out.news)]
+    sent = [message for out in recovery.begin(ledger, 0.0) for message in messages(out.requests)]
     assert sum(len(one.new) for one in sent if isinstance(one, si_pb2.ApplicationRequest)) == 100

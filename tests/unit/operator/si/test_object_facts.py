@@ -21,9 +21,9 @@ async def test_applications_wait_until_the_core_has_answered_the_facts_before_th
     async with linked(peer, ear):
         await ear.until(lambda: len(ear.up) == 1)
         ear.up[0].send([CLAIM, ApplicationRemoved(AppId("a")), NodeOpened(NodeName("n"))])
-        await ear.up[0].fence()
+        await ear.up[0].barrier()
     messages = [message for message in peer.received if not isinstance(message, si_pb2.NodeRequest)]
-    facts, application, fence = messages
+    facts, application, barrier = messages
     assert facts == muster_pb2.FactsRequest(
         rmID="rm",
         partitionName="default",
@@ -34,8 +34,8 @@ async def test_applications_wait_until_the_core_has_answered_the_facts_before_th
         ],
     )
     assert isinstance(application, si_pb2.ApplicationRequest)
-    assert isinstance(fence, muster_pb2.FenceRequest)
-    assert fence.applicationRequests == 1, "facts are answered; a fence that waited for them would wait for ever"
+    assert isinstance(barrier, muster_pb2.BarrierRequest)
+    assert barrier.applicationRequests == 1, "facts are answered; a barrier that waited for them would wait for ever"
 
 
 async def test_a_fact_that_the_core_cannot_read_is_logged_with_the_reason() -> None:

@@ -95,14 +95,14 @@ GOLDEN = (
 )
 
 
-def messages_of(news: Iterable[CoreRequest]) -> list[Request]:
+def messages_of(requests: Iterable[CoreRequest]) -> list[Request]:
     """As they would be sent."""
-    return [ENCODER.encoded(batch) for batch in ENCODER.batches(news)]
+    return [ENCODER.encoded(batch) for batch in ENCODER.batches(requests)]
 
 
-@pytest.mark.parametrize("news,expected", GOLDEN)
-def test_messages_have_the_specified_bytes(news: CoreRequest, expected: str) -> None:
-    [message] = messages_of([news])
+@pytest.mark.parametrize("requests,expected", GOLDEN)
+def test_messages_have_the_specified_bytes(requests: CoreRequest, expected: str) -> None:
+    [message] = messages_of([requests])
     assert message.SerializeToString(deterministic=True).hex() == expected
 
 
@@ -144,14 +144,14 @@ def test_a_node_message_contains_the_existing_allocations() -> None:
 
 
 def test_every_node_action_maps_to_its_enum_value() -> None:
-    news: list[CoreRequest] = [
+    requests: list[CoreRequest] = [
         NodeCreated(a_node(), drained=False),
         NodeUpdated(a_node()),
         NodeDrained(N1),
         NodeOpened(N1),
         NodeDecommissioned(N1),
     ]
-    [message] = messages_of(news)
+    [message] = messages_of(requests)
     assert isinstance(message, si_pb2.NodeRequest)
     info = si_pb2.NodeInfo
     assert [node.action for node in message.nodes] == [
@@ -172,8 +172,8 @@ def test_a_foreign_pod_is_an_allocation_without_application() -> None:
 
 
 def test_a_release_confirmation_carries_the_termination_type_and_allocation_id() -> None:
-    news = AllocationReleased(APP, KEY, TerminationType.PLACEHOLDER_REPLACED, AllocationId("a-1"))
-    [message] = messages_of([news])
+    requests = AllocationReleased(APP, KEY, TerminationType.PLACEHOLDER_REPLACED, AllocationId("a-1"))
+    [message] = messages_of([requests])
     assert isinstance(message, si_pb2.AllocationRequest)
     [release] = message.releases.allocationsToRelease
     assert release.terminationType == si_pb2.PLACEHOLDER_REPLACED
@@ -226,14 +226,19 @@ def item_types(message: Request) -> list[type[object]]:
 
 
 @given(st.lists(st.sampled_from(NEWS), max_size=30))
-def test_messages_contain_all_requests_in_order(news: list[CoreRequest]) -> None:
-    kinds = [kind for message in messages_of(news) for kind in item_types(message)]
-    assert kinds == [type(item) for item in news]
+def test_messages_contain_all_requests_in_order(requests: list[CoreRequest]) -> None:
+    kinds = [kind for message in messages_of(requests) for kind in item_types(message)]
+    assert kinds == [type(item) for item in requests]
 
 
 def test_a_barrier_counts_messages_per_stream() -> None:
-    fence = ENCODER.fence(Sent(applications=1, nodes=2, allocations=3))
-    assert (fence.rmID, fence.applicationRequests, fence.nodeRequests, fence.allocationRequests) == ("rm", 1, 2, 3)
+    barrier = ENCODER.barrier(Sent(applications=1, nodes=2, allocations=3))
+    assert (barrier.rmID, barrier.applicationRequests, barrier.nodeRequests, barrier.allocationRequests) == (
+        "rm",
+        1,
+        2,
+        3,
+    )
 
 
 def test_an_allocation_response_is_one_result() -> None:

@@ -48,10 +48,10 @@ class Peer:
             self.put(*self.rivals.pop(0))
         body: dict[str, Any] = orjson.loads(raw)
         path = request.path if request.method == "PUT" else f"{request.path}/{body['metadata']['name']}"
-        standing = self.objects.get(path)
-        if (request.method == "POST") == (standing is not None):
-            return status(409, "AlreadyExists") if standing else status(404, "NotFound")
-        if standing and body["metadata"]["resourceVersion"] != standing["metadata"]["resourceVersion"]:
+        existing = self.objects.get(path)
+        if (request.method == "POST") == (existing is not None):
+            return status(409, "AlreadyExists") if existing else status(404, "NotFound")
+        if existing and body["metadata"]["resourceVersion"] != existing["metadata"]["resourceVersion"]:
             return status(409, "Conflict")
         self.writes.append(f"{request.method} {path}")
         return reply(201, self.put(path, body))

@@ -19,20 +19,20 @@ from tests.unit.operator.webhook.cluster_peer import Peer, a_session
 
 CONFIG_MAPS = "/api/v1/namespaces/muster/configmaps"
 RUN_AS_USER = "service.placeholderRunAsUser"
-Said = muster_pb2.ValidateConfigurationResponse
+Recorded = muster_pb2.ValidateConfigurationResponse
 
 
 class Core:
     """The other side of the wire, which is tested where both sides may be imported (tests/unit/contract)."""
 
-    def __init__(self, said: Said | Exception | None = None) -> None:
-        self.said, self.asked = said, list[muster_pb2.ValidateConfigurationRequest]()
+    def __init__(self, recorded: Recorded | Exception | None = None) -> None:
+        self.recorded, self.asked = recorded, list[muster_pb2.ValidateConfigurationRequest]()
 
-    async def validate_configuration(self, request: muster_pb2.ValidateConfigurationRequest) -> Said:
+    async def validate_configuration(self, request: muster_pb2.ValidateConfigurationRequest) -> Recorded:
         self.asked.append(request)
-        if isinstance(self.said, Exception):
-            raise self.said
-        return self.said or Said()
+        if isinstance(self.recorded, Exception):
+            raise self.recorded
+        return self.recorded or Recorded()
 
     async def update_config(self, request: muster_pb2.UpdateConfigRequest) -> muster_pb2.UpdateConfigResponse:
         raise NotImplementedError
@@ -54,14 +54,14 @@ def a_config_map(name: str, entries: Mapping[str, str], packed: Mapping[str, str
 async def validated(
     new: dict[str, Any],
     core: Core,
-    standing: tuple[dict[str, Any], ...] = (),
+    existing: tuple[dict[str, Any], ...] = (),
     *,
     namespace: str = "muster",
     present: Configuration | None = None,
 ) -> AdmissionAnswer:
     """The answer for a ConfigMap, with these existing ones."""
     peer = Peer()
-    for one in standing:
+    for one in existing:
         peer.put(f"{CONFIG_MAPS}/{one['metadata']['name']}", one)
     review = Review(Operation.UPDATE, "ConfigMap", namespace, new["metadata"]["name"], Submitter("ann"), new)
     async with a_session(peer) as session:
@@ -80,7 +80,7 @@ async def test_the_core_validates_the_resulting_configuration() -> None:
 
 
 async def test_a_rejection_contains_the_findings_of_the_core() -> None:
-    core = Core(Said(findings=["queues.yaml:4: one", "queues.yaml:9: two"]))
+    core = Core(Recorded(findings=["queues.yaml:4: one", "queues.yaml:9: two"]))
     answer = await validated(a_config_map("muster-configs", {"queues.yaml": "x"}), core)
     assert answer.refusal == "queues.yaml:4: one; queues.yaml:9: two"
 
@@ -103,7 +103,7 @@ async def test_a_configuration_is_accepted_with_a_warning_without_the_core(troub
 
 
 async def test_warnings_are_returned_to_the_user_up_to_a_limit() -> None:
-    core = Core(Said(warnings=["w" * 1000]))
+    core = Core(Recorded(warnings=["w" * 1000]))
     entries = {f"service.nonsense{number}": "x" for number in range(50)}
     answer = await validated(a_config_map("muster-configs", entries | {"service.clusterId": "other"}), core)
     assert answer.is_allowed
@@ -137,7 +137,7 @@ async def test_other_config_maps_are_ignored(name: str, namespace: str) -> None:
 
 async def test_a_slow_core_gives_a_warning_before_the_api_server_times_out() -> None:
     class Slow(Core):
-        async def validate_configuration(self, request: muster_pb2.ValidateConfigurationRequest) -> Said:
+        async def validate_configuration(self, request: muster_pb2.ValidateConfigurationRequest) -> Recorded:
             await asyncio.Event().wait()
             raise AssertionError
 

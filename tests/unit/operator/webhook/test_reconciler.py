@@ -23,7 +23,7 @@ from muster_operator.webhook.service import GivenSource, OwnSource, WebhookRecon
 from tests.unit.operator.kube.apiserver import FixedCredentials
 from tests.unit.operator.webhook.cluster_peer import Peer, a_session
 from tests.unit.operator.webhook.test_certificates import HOST, a_pair, accepts
-from tests.unit.operator.webhook.test_registration import DOOR, OURS
+from tests.unit.operator.webhook.test_registration import CLIENT_CONFIG, OURS
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
@@ -36,7 +36,9 @@ class Replica:
     def __init__(self, session: KubeSession) -> None:
         self.served: list[Leaf] = []
         source = OwnSource(AuthoritySecret(session, "muster"), [HOST])
-        self.keeper = WebhookReconciler(source, Registrar(session, Registration(DOOR, OURS)), self.served.append)
+        self.keeper = WebhookReconciler(
+            source, Registrar(session, Registration(CLIENT_CONFIG, OURS)), self.served.append
+        )
 
     async def at(self, now: datetime) -> Leaf:
         await self.keeper.attempt(now)
@@ -106,10 +108,10 @@ async def test_without_permissions_the_current_certificate_is_served_and_rbac_ya
 async def test_a_standby_serves_what_the_leader_registered_and_writes_nothing() -> None:
     peer = Peer()
     async with a_session(peer) as session:
-        behind_the_fence = KubeSession(
+        behind_the_guard = KubeSession(
             FixedCredentials(session._credentials.current().server, ["t"]), LeadershipGuard()
         )
-        standby, leader = Replica(behind_the_fence), Replica(session)
+        standby, leader = Replica(behind_the_guard), Replica(session)
         assert standby.keeper.missing == "there is no certificate yet"
         provisional = await standby.at(NOW)
         assert standby.keeper.missing == "", "a rolling update that enables the webhook waits for a ready standby"
@@ -132,7 +134,7 @@ async def test_a_standby_serves_what_the_leader_registered_and_writes_nothing() 
         peer.put(f"{MUTATING}/{NAME}", {"metadata": {"name": NAME}, "webhooks": []})
         await standby.keeper.attempt(NOW + 30 * SECOND)
         assert standby.keeper.missing == "not registered yet"
-        await behind_the_fence.close()
+        await behind_the_guard.close()
     assert peer.writes == written
 
 
@@ -161,14 +163,14 @@ async def test_a_replica_waits_for_a_leader_to_renew_expired_authorities() -> No
     peer = Peer()
     async with a_session(peer) as session:
         await Replica(session).at(NOW)
-        fence = LeadershipGuard()
-        own = KubeSession(FixedCredentials(session._credentials.current().server, ["t"]), fence)
+        guard = LeadershipGuard()
+        own = KubeSession(FixedCredentials(session._credentials.current().server, ["t"]), guard)
         starting = Replica(own)
         later = NOW + timedelta(days=400)
         await starting.keeper.attempt(later)
         assert starting.served == []
         assert starting.keeper.missing == "there is no certificate yet"
-        fence.open_until(float("inf"))
+        guard.open_until(float("inf"))
         leaf = await starting.at(later + SECOND)
         await own.close()
     assert accepts(trusted(peer), leaf, later)

@@ -28,7 +28,7 @@ from tests.unit.operator.webhook.cluster_peer import Peer, a_session
 from tests.unit.operator.webhook.test_certificates import a_pair
 
 OURS = Identity(frozenset({"muster", "yunikorn"}), "system:serviceaccount:muster:muster-operator", "muster")
-DOOR = WebhookClientConfig("muster", service="muster-webhook")
+CLIENT_CONFIG = WebhookClientConfig("muster", service="muster-webhook")
 PATHS = [f"{path}/{NAME}" for path in (MUTATING, VALIDATING)]
 PEMS = tuple(one.pem for one in a_pair())
 Json = dict[str, Any]
@@ -39,7 +39,7 @@ def hooks(configuration: Json) -> dict[str, Json]:
 
 
 def registrar(session: KubeSession, *, by_manifest: bool = False) -> Registrar:
-    return Registrar(session, Registration(DOOR, OURS, by_manifest))
+    return Registrar(session, Registration(CLIENT_CONFIG, OURS, by_manifest))
 
 
 async def reconcile(registrar: Registrar, bundle: tuple[bytes, ...]) -> None:
@@ -47,21 +47,21 @@ async def reconcile(registrar: Registrar, bundle: tuple[bytes, ...]) -> None:
 
 
 def test_own_webhooks_fail_closed_and_others_fail_open_with_a_short_timeout() -> None:
-    for name, hook in hooks(mutating(DOOR, OURS, PEMS)).items():
+    for name, hook in hooks(mutating(CLIENT_CONFIG, OURS, PEMS)).items():
         is_ours = name.startswith("own-")
         assert hook["failurePolicy"] == ("Fail" if is_ours else "Ignore"), name
         assert hook["timeoutSeconds"] == (5 if is_ours else 2), name
         assert hook["clientConfig"]["service"]["path"] == ("/mutate" if is_ours else "/mutate/others"), name
         # A second call would find the user's name that the first one wrote, and refuse it.
         assert hook["reinvocationPolicy"] == "Never"
-    [hook] = validating(DOOR, OURS, PEMS)["webhooks"]
+    [hook] = validating(CLIENT_CONFIG, OURS, PEMS)["webhooks"]
     assert (hook["failurePolicy"], hook["clientConfig"]["service"]["path"]) == ("Ignore", "/validate-conf")
 
 
 def test_the_webhook_covers_creation_and_update_of_every_kind() -> None:
     covered = {
         (group, resource, operation)
-        for name, hook in hooks(mutating(DOOR, OURS, PEMS)).items()
+        for name, hook in hooks(mutating(CLIENT_CONFIG, OURS, PEMS)).items()
         if name.startswith("own-")
         for rule in hook["rules"]
         for group in rule["apiGroups"]
@@ -75,7 +75,7 @@ def test_the_webhook_covers_creation_and_update_of_every_kind() -> None:
 
 
 def test_the_control_plane_and_the_own_namespace_are_excluded() -> None:
-    for hook in mutating(DOOR, OURS, PEMS)["webhooks"]:
+    for hook in mutating(CLIENT_CONFIG, OURS, PEMS)["webhooks"]:
         [expression] = hook["namespaceSelector"]["matchExpressions"]
         assert expression == {
             "key": "kubernetes.io/metadata.name",
@@ -91,7 +91,7 @@ def test_the_control_plane_and_the_own_namespace_are_excluded() -> None:
 
 
 def test_match_conditions_cover_every_guarded_annotation() -> None:
-    for name, hook in hooks(mutating(DOOR, OURS, PEMS)).items():
+    for name, hook in hooks(mutating(CLIENT_CONFIG, OURS, PEMS)).items():
         record_registered = "".join(one["expression"] for one in hook["matchConditions"])
         assert all(key in record_registered for key in (ANNOTATION_USER_INFO, INTERNAL_PREFIX)) or name == "pods", name
 
@@ -107,7 +107,7 @@ def test_an_operator_outside_of_the_cluster_is_found_by_its_url() -> None:
 def test_two_musters_register_next_to_each_other() -> None:
     for own_namespace, name in (("muster", NAME), ("gangs", f"{NAME}-gangs")):
         ours = Identity(OURS.scheduler_names, OURS.account, own_namespace)
-        assert {make(DOOR, ours, PEMS)["metadata"]["name"] for make in (mutating, validating)} == {name}
+        assert {make(CLIENT_CONFIG, ours, PEMS)["metadata"]["name"] for make in (mutating, validating)} == {name}
 
 
 async def test_the_registration_is_created_once_and_not_written_again() -> None:
@@ -125,18 +125,18 @@ async def test_changed_webhooks_are_restored_and_added_annotations_stay(field: s
     peer = Peer()
     async with a_session(peer) as session:
         await reconcile(registrar(session), PEMS)
-        standing = peer.objects[PATHS[0]]
+        existing = peer.objects[PATHS[0]]
         peer.put(
             PATHS[0],
             {
-                **standing,
-                "metadata": {**standing["metadata"], "annotations": {"team": "infra"}},
-                "webhooks": [{**standing["webhooks"][0], field: value}, *standing["webhooks"][1:]],
+                **existing,
+                "metadata": {**existing["metadata"], "annotations": {"team": "infra"}},
+                "webhooks": [{**existing["webhooks"][0], field: value}, *existing["webhooks"][1:]],
             },
         )
         await reconcile(registrar(session), PEMS)
     assert peer.writes[2:] == [f"PUT {PATHS[0]}"]
-    assert peer.objects[PATHS[0]]["webhooks"] == standing["webhooks"]
+    assert peer.objects[PATHS[0]]["webhooks"] == existing["webhooks"]
     assert peer.objects[PATHS[0]]["metadata"]["annotations"] == {"team": "infra"}
 
 
@@ -145,11 +145,11 @@ async def test_injected_authorities_stay_if_muster_has_none() -> None:
     async with a_session(peer) as session:
         await reconcile(registrar(session), ())
         injected = base64.b64encode(PEMS[0]).decode()
-        standing = peer.objects[PATHS[0]]
+        existing = peer.objects[PATHS[0]]
         changed = [
-            {**hook, "clientConfig": {**hook["clientConfig"], "caBundle": injected}} for hook in standing["webhooks"]
+            {**hook, "clientConfig": {**hook["clientConfig"], "caBundle": injected}} for hook in existing["webhooks"]
         ]
-        peer.put(PATHS[0], {**standing, "webhooks": changed})
+        peer.put(PATHS[0], {**existing, "webhooks": changed})
         await reconcile(registrar(session), ())
     assert len(peer.writes) == 2
 
@@ -160,7 +160,9 @@ async def test_only_the_authorities_of_a_manifest_registration_are_written() -> 
         ours = registrar(session, by_manifest=True)
         with pytest.raises(ApiRefused, match=r"deploy/webhooks\.yaml"):
             await reconcile(ours, PEMS)
-        for path, made in zip(PATHS, (mutating(DOOR, OURS, ()), validating(DOOR, OURS, ())), strict=True):
+        for path, made in zip(
+            PATHS, (mutating(CLIENT_CONFIG, OURS, ()), validating(CLIENT_CONFIG, OURS, ())), strict=True
+        ):
             peer.put(path, {**made, "webhooks": [{**hook, "timeoutSeconds": 9} for hook in made["webhooks"]]})
         await reconcile(ours, PEMS)
         await reconcile(ours, PEMS)

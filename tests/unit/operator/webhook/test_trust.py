@@ -15,12 +15,12 @@ def a_leaf(*authorities: bytes) -> Leaf:
     return Leaf(b"chain", b"key", authorities, NOW + timedelta(days=30))
 
 
-def serving(leaf: Leaf, standing: tuple[bytes, ...] = ()) -> CertificateRotation:
+def serving(leaf: Leaf, existing: tuple[bytes, ...] = ()) -> CertificateRotation:
     """A replica that serves with it, registered."""
     trust = CertificateRotation()
     trust.want(leaf)
     assert trust.to_serve(NOW) is leaf
-    trust.record_registered([standing or leaf.authorities] * 2, NOW)
+    trust.record_registered([existing or leaf.authorities] * 2, NOW)
     return trust
 
 

@@ -139,7 +139,7 @@ def partitions(draw: st.DrawFn, name: str) -> PartitionConfig:
     )
 
 
-class Drawn:
+class DrawnConfiguration:
     """A configuration whose repr in a failing example has only the values that differ."""
 
     def __init__(self, configuration: Configuration) -> None:
@@ -150,9 +150,9 @@ class Drawn:
 
 
 @st.composite
-def configurations(draw: st.DrawFn, names: tuple[str, ...]) -> Drawn:
+def configurations(draw: st.DrawFn, names: tuple[str, ...]) -> DrawnConfiguration:
     """Draw partitions with these names and the timeouts of all of them."""
-    return Drawn(Configuration(tuple(draw(partitions(name)) for name in names), _TIMING))
+    return DrawnConfiguration(Configuration(tuple(draw(partitions(name)) for name in names), _TIMING))
 
 
 def with_many_queues(configuration: Configuration, count: int) -> Configuration:

@@ -27,7 +27,7 @@ def is_open(scheduler_state: SchedulerState, partition: Partition, now_ns: int) 
     """Whether the core schedules in this partition."""
     manager = scheduler_state.managers[partition.rm]
     is_awake = now_ns >= partition.backoff_until_ns
-    return is_awake and manager.state is ManagerState.RUNNING and not manager.fence_up
+    return is_awake and manager.state is ManagerState.RUNNING and not manager.is_recovering
 
 
 def every_no_is_a_no(partition: Partition) -> None:

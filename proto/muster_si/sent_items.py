@@ -5,7 +5,7 @@ from __future__ import annotations
 from muster_si import si_pb2
 
 
-def words(response: si_pb2.AllocationResponse | si_pb2.ApplicationResponse) -> int:
+def count_items(response: si_pb2.AllocationResponse | si_pb2.ApplicationResponse) -> int:
     """Number of items in a response. Both sides add them up over both streams (muster.v1, Inventory).
 
     A receiver with the same count as the sender has received everything.
