@@ -265,7 +265,7 @@ class Work:
         )
 
     def withdrawn(self) -> si_pb2.AllocationAskRelease:
-        """Return the end of a request, which may have its place already."""
+        """Return the end of a request, which may already be placed."""
         app, key = _taken(self.asked, self.random)
         stopped = si_pb2.STOPPED_BY_RM
         return si_pb2.AllocationAskRelease(
@@ -348,7 +348,7 @@ class Measurement:
         await self.client.barrier(barrier)
 
     async def recover(self) -> None:
-        """Send the whole state and wait for the first decision, then until nothing else fits."""
+        """Send the complete state and wait for the first decision, then until nothing else fits."""
         self.phase("listening")
         registration = si_pb2.RegisterResourceManagerRequest(
             rmID=RM,

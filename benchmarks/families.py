@@ -26,7 +26,7 @@ class Family:
 
     names: Sequence[str]
     measure: Callable[[Sequence[str], Options], list[Figure]]
-    apart: bool = False
+    anti_affinity: bool = False
     steps: Callable[[Sequence[str], Options], list[str]] | None = None
     optional: frozenset[str] = frozenset()
     seldom: bool = False
@@ -34,16 +34,16 @@ class Family:
 
 
 FAMILIES: Mapping[str, Family] = {
-    "core": Family(in_process.CORE, in_process.core, apart=True),
-    "edge": Family(tuple(core_edge.WAYS), core_edge.measure, apart=True),
+    "core": Family(in_process.CORE, in_process.core, anti_affinity=True),
+    "edge": Family(tuple(core_edge.WAYS), core_edge.measure, anti_affinity=True),
     "growth": Family(growth.NAMES, growth.measure, seldom=True),
     "cliffs": Family(cliffs.NAMES, cliffs.measure, seldom=True),
     "waiting": Family(many_waiting.NAMES, many_waiting.measure),
-    "shapes": Family(in_process.SHAPES, in_process.shapes, apart=True),
+    "shapes": Family(in_process.SHAPES, in_process.shapes, anti_affinity=True),
     "cycle-after-event": Family(in_process.CYCLE, in_process.cycles, seldom=True),
     "both": Family(through_both.NAMES, through_both.measure),
     "si": Family(in_process.SI, in_process.si),
-    "operator-io": Family(in_process.OPERATOR_IO, in_process.operator_io, apart=True),
+    "operator-io": Family(in_process.OPERATOR_IO, in_process.operator_io, anti_affinity=True),
     "operator": Family(in_process.OPERATOR, in_process.operator, seldom=True),
     "memory": Family(in_process.MEMORY, in_process.memory, seldom=True),
     "scale": Family(in_process.SCALE, in_process.scale, seldom=True),
@@ -80,8 +80,8 @@ def measured(key: str, names: Sequence[str], options: Options) -> list[Figure]:
     if family.steps is not None:
         return family.measure(names, options)
     found: list[Figure] = []
-    for some in [[name] for name in names] if family.apart else [names]:
-        with options.session.step(some[0] if family.apart else key):
+    for some in [[name] for name in names] if family.anti_affinity else [names]:
+        with options.session.step(some[0] if family.anti_affinity else key):
             found += family.measure(some, options)
     return found
 
@@ -95,7 +95,7 @@ def _steps(key: str, names: Sequence[str], options: Options) -> list[str]:
     family = FAMILIES[key]
     if family.steps is not None:
         return family.steps(names, options)
-    return list(names) if family.apart else [key]
+    return list(names) if family.anti_affinity else [key]
 
 
 def _is_wanted(family: str, name: str, words: Sequence[str] | None) -> bool:

@@ -101,7 +101,7 @@ class Framework:
 async def running(cluster: Cluster, framework: Framework) -> AsyncIterator[Process]:
     """Install the framework and run its controller; afterwards delete what was installed.
 
-    Raises FlavourUnavailable on a cluster that is not ours, BuildFailed, ProcessFailed or ConditionNotMet.
+    Raises FlavourUnavailable on an existing cluster, BuildFailed, ProcessFailed or ConditionNotMet.
     """
     if cluster.plane is None:
         raise FlavourUnavailable("frameworks are installed only on the local control plane")

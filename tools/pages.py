@@ -16,7 +16,7 @@ HOME = DOCS / "README.md"
 INDEX = "README.md"
 ALL = "/*"
 LINK = re.compile(r"(?<=\]\()(?!https?://|mailto:|#)(?P<path>[^)#\s]+)(?P<anchor>#[^)\s]*)?(?=\))")
-FENCE = re.compile(r"^(```.*?^```[ ]*$)", re.MULTILINE | re.DOTALL)
+CODE_BLOCK = re.compile(r"^(```.*?^```[ ]*$)", re.MULTILINE | re.DOTALL)
 SHOWN = {".yaml": "yaml", ".yml": "yaml", ".py": "python", ".toml": "toml"}
 """Suffixes of sources that become pages, and their syntax highlighting. Other files are copied unchanged."""
 LOADING = {"script": "src", "img": "src", "iframe": "src", "source": "src", "link": "href", "object": "data"}
@@ -58,7 +58,7 @@ def address(path: Path) -> str:
 
 def links(text: str) -> Iterator[str]:
     """Yield the link targets of a page, unresolved."""
-    return (found["path"] for part in FENCE.split(text)[::2] for found in LINK.finditer(part))
+    return (found["path"] for part in CODE_BLOCK.split(text)[::2] for found in LINK.finditer(part))
 
 
 def outside() -> dict[str, Path]:
@@ -86,7 +86,7 @@ def led(markdown: str, origin: Path) -> str:
             return found[0]
         return relative(PurePosixPath(address(target)), here) + (found["anchor"] or "")
 
-    parts = FENCE.split(markdown)
+    parts = CODE_BLOCK.split(markdown)
     parts[::2] = [LINK.sub(there, part) for part in parts[::2]]
     return "".join(parts)
 

@@ -191,12 +191,12 @@ def is_failure(outcomes: Mapping[Minor, Outcome], needed: Sequence[Minor], wante
 
 def table(outcomes: Iterable[Outcome], missing: Iterable[Minor]) -> Table:
     """Return one row per Python, and one per missing version that was requested or is supported."""
-    drawn = Table("Python", "Result", "Tests", title="make test-py")
+    listed = Table("Python", "Result", "Tests", title="make test-py")
     for one in outcomes:
-        drawn.add_row(one.python, one.result, one.words)
+        listed.add_row(one.python, one.result, one.words)
     for version in missing:
-        drawn.add_row(f"{version[0]}.{version[1]}", "missing", "not installed")
-    return drawn
+        listed.add_row(f"{version[0]}.{version[1]}", "missing", "not installed")
+    return listed
 
 
 def main() -> int:

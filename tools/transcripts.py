@@ -21,7 +21,7 @@ LEFT_OUT: Final = ("cd", "docker", "export", "git", "helm", "kind", "make")
 #: Commands that only read. They are repeated until they print the documented output.
 LOOKS: Final = ("get", "describe", "app", "apps", "doctor", "explain", "nodes", "queues", "status")
 LEFT_OUT_LINES: Final = "..."
-_FENCE: Final = "```"
+_CODE_BLOCK: Final = "```"
 _PROMPT: Final = "$ "
 #: kubectl commands that do not end, or need a kubelet that runs containers.
 _ENDLESS: Final = re.compile(r"(?:^|\s)(?:-w|--watch|logs|exec|port-forward)(?:\s|$)")
@@ -88,15 +88,15 @@ def steps(document: str) -> list[Step]:
         line = lines[index].lstrip()
         indent = lines[index][: -len(line)] if line else ""
         index += 1
-        if line.startswith(_FENCE):
-            is_inside = line == f"{_FENCE}console"
+        if line.startswith(_CODE_BLOCK):
+            is_inside = line == f"{_CODE_BLOCK}console"
         elif is_inside and line.startswith(_PROMPT):
             command = line.removeprefix(_PROMPT)
             while command.endswith("\\"):
                 command = f"{command[:-1]}\n{lines[index]}"
                 index += 1
             first = index
-            while not lines[index].startswith((indent + _PROMPT, indent + _FENCE)):
+            while not lines[index].startswith((indent + _PROMPT, indent + _CODE_BLOCK)):
                 index += 1
             shown = tuple(line.removeprefix(indent) for line in lines[first:index])
             found.append(Step(command, shown, (first, index)))

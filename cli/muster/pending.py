@@ -245,7 +245,7 @@ def _status(app: Json, bound: list[Json], pending: list[Json]) -> str:
 
 
 def _status_of_unknown_pod(app: Json) -> str:
-    """Status of a pod that the core does not know."""
+    """Status of a pod that the core has not received."""
     if app["rejectedMessage"]:
         return f"Rejected with its application: {app['rejectedMessage']}"
     if _gang_placeholders(app):

@@ -160,18 +160,20 @@ async def test_the_settings_of_a_cluster_are_shown(muster: Command) -> None:
     assert [line.split()[2] for line in out.decode().splitlines() if line.startswith("queues.yaml ")] == ["lines"]
 
 
-async def test_the_doctor_finds_no_problem_in_a_healthy_cluster_and_reports_stray_pods(muster: Command) -> None:
+async def test_the_doctor_reports_pods_of_other_schedulers_and_no_problem_in_a_healthy_cluster(
+    muster: Command,
+) -> None:
     namespace = muster.scenario.namespace
     findings = await muster.data("doctor")
     unverified = [finding for finding in findings if finding["check"] == "user identity"]
     assert [finding["level"] for finding in unverified] == ["warning"], "neither webhook nor policy is enabled"
     assert {finding["level"] for finding in findings if finding not in unverified} == {"fine"}, findings
     assert {finding["check"] for finding in findings} >= {"core", "leader", "webhook", "permissions", "YuniKorn"}
-    stray = with_annotations(a_pod("stray", scheduler="elsewhere"), {f"{PREFIX}task-group-name": "workers"})
+    other = with_annotations(a_pod("other", scheduler="elsewhere"), {f"{PREFIX}task-group-name": "workers"})
     lost = a_pod("lost", labels={"applicationId": "lost", "queue": "root.nowhere"})
-    await muster.scenario.create([stray, lost])
+    await muster.scenario.create([other, lost])
     [finding] = await muster.found("scheduler name", 1)
-    assert f"1 pod ({namespace}/stray)" in finding["message"]
+    assert f"1 pod ({namespace}/other)" in finding["message"]
 
     async def is_reported() -> bool:
         return any(

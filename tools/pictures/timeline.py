@@ -60,7 +60,7 @@ def _bar(picture: Picture, life: Life, frame: tuple[float, float, float], ink: s
 
 def _legend(picture: Picture) -> None:
     x = LEFT
-    for fill, words in ((WAITS, "waits for its place"), (ORANGE, "a placeholder holds it"), (GREEN, "the pod has it")):
+    for fill, words in ((WAITS, "waits for a node"), (ORANGE, "a placeholder holds it"), (GREEN, "the pod has it")):
         picture.box((x, 18), (22, 10), fill, fill)
         picture.text((x + 30, 27), words, INK, SMALL)
         x += 170

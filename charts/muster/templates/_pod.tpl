@@ -26,8 +26,8 @@ automountServiceAccountToken: false
 
 {{/* Pod Security "restricted". */}}
 {{- define "muster.podSecurity" -}}
-{{- $ours := dict "runAsNonRoot" true "runAsUser" 65532 "runAsGroup" 65532 "fsGroup" 65532 "fsGroupChangePolicy" "OnRootMismatch" "seccompProfile" (dict "type" "RuntimeDefault") -}}
-{{- toYaml (mergeOverwrite $ours .Values.podSecurityContext) }}
+{{- $default := dict "runAsNonRoot" true "runAsUser" 65532 "runAsGroup" 65532 "fsGroup" 65532 "fsGroupChangePolicy" "OnRootMismatch" "seccompProfile" (dict "type" "RuntimeDefault") -}}
+{{- toYaml (mergeOverwrite $default .Values.podSecurityContext) }}
 {{- end }}
 
 {{- define "muster.containerSecurity" -}}

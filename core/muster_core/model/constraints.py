@@ -95,7 +95,7 @@ class AllocationAffinity:
 
     A group is the nodes with the same value of the attribute `scope`. `at_least` is compared before the request is
     placed; `at_most` includes the request if it matches the targets itself. While fewer than `at_least` allocations
-    match in the whole partition, a request that matches itself may join the group that has all of them, or be the first
+    match in the partition, a request that matches itself may join the group that has all of them, or be the first
     one. Kubernetes treats the first pod of a series with pod affinity in the same way. Nodes without the attribute are
     in no group. `required`: False = a preference.
     """

@@ -532,7 +532,7 @@ def preempting(count: int) -> str:
 
 
 def unknown_node(node: str) -> str:
-    """A pod runs on a node that the core does not know."""
+    """A pod runs on a node that the core has not received."""
     return f"node {node} is not known"
 
 

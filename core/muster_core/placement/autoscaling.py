@@ -18,7 +18,7 @@ from muster_core.state.applications import Application
 from muster_core.state.request_classes import AskClass
 from muster_core.state.scheduler_state import Partition
 
-_LACKS_NODES: Final = (ReasonKind.NODES, ReasonKind.CLUSTER)
+_NEEDS_NODES: Final = (ReasonKind.NODES, ReasonKind.CLUSTER)
 
 #: Node labels and the attribute by which a request selects an instance type.
 _INSTANCE_KEYS: Final = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type", "si/instance-type")
@@ -60,7 +60,7 @@ def outstanding_by_leaf(partition: Partition) -> Iterator[list[Outstanding] | No
         for name in () if queue is None else queue.waiting:
             app = partition.applications[name]
             for kind, why in app.refusals.items():
-                if why.kind not in _LACKS_NODES:
+                if why.kind not in _NEEDS_NODES:
                     continue
                 memo = kind, id(why)
                 if memo not in known:

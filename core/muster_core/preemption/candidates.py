@@ -1,6 +1,6 @@
 """Candidates for preemption, and filters that preemption can resolve.
 
-Pods that were preempted before the core restarted come first, so that no others are preempted in their place. Pods that
+Pods that were preempted before the core restarted come first, so that no others are preempted instead. Pods that
 opted out come after those that did not, and originators last. Then the order is: lower priority, members whose gang
 stays complete without them, smaller pods, younger pods. For filters that depend on pods on the node, all candidates are
 removed and added back one by one while the pod still fits.

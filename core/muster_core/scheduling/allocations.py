@@ -185,7 +185,7 @@ def end_allocation(
 def _meant(app: Application, event: AllocationReleased) -> list[Allocation]:
     """Returns the allocations that the release means.
 
-    Virtual placeholders are excluded, because the resource manager does not know them.
+    Virtual placeholders are excluded, because the resource manager has no pods for them.
     """
     if event.key is not None and event.id is None:
         return [app.allocations[identity] for identity in app.ids.get(event.key, ())]

@@ -40,7 +40,8 @@ from muster_core.state.queues import Queue, detached_queue
 from muster_core.state.request_classes import class_like, class_of
 from muster_core.state.scheduler_state import Partition, SchedulerState
 
-#: How long after its completion an application may still get requests of a resource manager that does not know it yet.
+#: How long after its completion an application accepts requests that the resource manager sent before it received the
+#: completion.
 _MOMENT_NS: Final = 60 * 1_000_000_000
 _ENDING = (ApplicationState.FAILING, ApplicationState.FAILED)
 

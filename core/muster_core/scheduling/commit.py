@@ -272,16 +272,16 @@ def _start_replacement(partition: Partition, app: Application, decision: Placeho
     ask = app.asks.get(decision.ask)
     placeholder = app.allocations.get(decision.placeholder)
     if ask is None or ask.replacement is not None or placeholder is None or placeholder.releasing is not None:
-        raise BrokenDecision("swap", "the ask or its placeholder is not free any more")
+        raise BrokenDecision("replacement", "the ask or its placeholder is not free any more")
     if not placeholder.spec.resources.covers(ask.spec.resources):
-        raise BrokenDecision("swap", f"ask {ask.spec.key} is larger than its placeholder")
+        raise BrokenDecision("replacement", f"ask {ask.spec.key} is larger than its placeholder")
     _check_volumes(partition, decision.volumes)
     if not decision.same_node:
         if decision.node not in partition.nodes:
-            raise BrokenDecision("swap", f"node {decision.node} no longer exists")
+            raise BrokenDecision("replacement", f"node {decision.node} no longer exists")
         kept = reservations.kept(partition, app, decision.node, required_only=bool(ask.spec.required_node))
         if not (partition.nodes.available(decision.node) - kept).covers(ask.spec.resources):
-            raise BrokenDecision("swap", f"node {decision.node} has no room")
+            raise BrokenDecision("replacement", f"node {decision.node} has no room")
     if placeholder.spec.is_virtual:
         _take_over(partition, app, placeholder, ask, decision, now_ns)
         return
@@ -358,7 +358,7 @@ def confirm_replacement(partition: Partition, app: Application, placeholder: All
     """
     replacement = ask.replacement
     if replacement is None:
-        raise BrokenDecision("swap", "the ask is not parked")
+        raise BrokenDecision("replacement", "the ask is not parked")
     answer = partition.outbox.answer(partition.rm)
     app.gang.groups[placeholder.spec.group].replaced += 1
     allocation = Allocation(ask.spec, ledger.next_id(app, ask), replacement.node, now_ns, replaced_placeholder=True)

@@ -81,10 +81,10 @@ def report_unschedulable(partition: Partition, app: Application, unplaced: list[
         if not asks:
             continue
         fits_again = asks[-1].reported_kind in _QUOTAS and why.kind not in _QUOTAS
-        lacks_node = SCHEDULING_STATES[why.kind] is SchedulingState.FAILED
+        needs_node = SCHEDULING_STATES[why.kind] is SchedulingState.FAILED
         for ask in asks:
             ask.reported_kind = why.kind
-            ask.unschedulable_ns = (ask.unschedulable_ns or partition.node_demand.now_ns) if lacks_node else 0
+            ask.unschedulable_ns = (ask.unschedulable_ns or partition.node_demand.now_ns) if needs_node else 0
         _note_gang(partition, app, entry.kind, why.kind)
         if _needs_node(app, entry.kind, why):
             demand = _demand_of(partition, app, entry.kind)

@@ -71,7 +71,7 @@ func defaultProfile() *schedulerapi.KubeSchedulerProfile {
 func newBench(ctx context.Context, cluster *Cluster) (*bench, error) {
 	logger := klog.FromContext(ctx)
 	factory := informers.NewSharedInformerFactory(client, 0)
-	// The informers are never started: their stores are filled by hand, and nobody waits for anything.
+	// The informers are never started: their stores are filled directly, and nothing waits for them.
 	if err := cluster.fill(factory); err != nil {
 		return nil, err
 	}
@@ -104,7 +104,7 @@ func newBench(ctx context.Context, cluster *Cluster) (*bench, error) {
 
 var recorder = metrics.NewMetricsAsyncRecorder(1000, 0, closed())
 
-// Nobody reads what is measured: the recorder ends at once.
+// The metrics are not read, so the recorder ends immediately.
 func closed() <-chan struct{} {
 	done := make(chan struct{})
 	close(done)

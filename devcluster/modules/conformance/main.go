@@ -66,7 +66,7 @@ func answer(line []byte) Answer {
 	if err != nil {
 		return Answer{Error: err.Error()}
 	}
-	// A field that Kubernetes does not know would be dropped in silence, and two different pods compared.
+	// Without this check, an unknown field would be dropped without an error, and two different pods compared.
 	if len(strict) > 0 {
 		return Answer{Error: strict[0].Error()}
 	}

@@ -324,7 +324,7 @@ def has_untracked(ledger: Ledger, app: Application) -> bool:
 def proceed(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
     """Continues an accepted application: reserves for a gang without bound members, else runs it.
 
-    See docs/internals/semantics.md, 17. A member whose node is gone does not count, because the core does not know it;
+    See docs/internals/semantics.md, 17. A member whose node is gone does not count, because the core has removed it;
     it waits for the reservation of the gang. A placeholder without a valid signature does not count either.
     """
     has_started = any(
@@ -517,7 +517,7 @@ def kill(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
     """Removes the application: first its placeholders, then the application. Remaining members create it again."""
     was = app.state
     step(app, AppEvent.KILL)
-    app.is_our_end = was is not AppState.NEW  # the core does not know a new application
+    app.is_our_end = was is not AppState.NEW  # the core has not received a new application
     if was is AppState.SUBMITTED:
         ledger.unanswered[app.id] = ledger.unanswered.get(app.id, 0) + 1
     for task in app.placeholders.values():

@@ -285,7 +285,7 @@ def _ask_cancelled(ledger: Ledger, out: Outcome, order: AskCancelled, key: PodUi
 
 
 def _released(ledger: Ledger, out: Outcome, order: Released, key: PodUid, now: float) -> None:
-    """Deletes the pod. The release is confirmed when the pod is gone, or now if the core released nothing of ours."""
+    """Deletes the pod. The release is confirmed when the pod is gone, or now if the core released no pod."""
     task = _task(ledger, order.app, key)
     if order.termination in _CONFIRMATIONS:
         if task is not None and task.held and task.allocation_id == order.allocation_id:

@@ -276,7 +276,7 @@ def retry_placeholder(ledger: Ledger, out: Outcome, app: Application) -> Slot | 
 
 
 def forget_unseen(ledger: Ledger, out: Outcome, app: Application) -> None:
-    """The core has reserved the whole gang: cancels creations. Surplus placeholders are deleted when they are seen."""
+    """Cancels creations, because all members are reserved. Surplus placeholders are deleted when they are seen."""
     cancel_creations(ledger, out, app)
     for slot in list(app.slots.values()):
         if slot.state is not SlotState.SEEN:

@@ -71,7 +71,7 @@ def names_of_request(item: CoreRequest) -> Iterator[str]:
 
 
 def names_of_response(response: CoreResponse) -> Iterator[str]:
-    """Keys, applications and nodes that a message of the core mentions. An empty key means the whole application."""
+    """Keys, applications and nodes that a message of the core mentions. An empty key means the complete application."""
     match response:
         case AllocationResponse():
             yield from (each.key or each.app for each in response.cancelled_asks)
@@ -217,7 +217,7 @@ def _is_settled(comparison: Comparison, *names: str | None) -> bool:
 
 
 def _held_in_core(comparison: Comparison, app: AppId, each: HeldInCore, node: NodeName | None) -> None:
-    """Checks an allocation of the core: whether it is ours, on the expected node, and not being released."""
+    """Checks an allocation of the core: whether its pod is on the expected node and is not being released."""
     task = comparison.ledger.tasks.get(each.key)
     if node in {each.node, _ANYWHERE}:
         if (

@@ -1,7 +1,7 @@
 """Recovery at the start of a session.
 
-Builds the requests with which a new session of the core receives the whole state: applications, nodes with their pods,
-waiting requests. The order is that of docs/internals/semantics.md, 19. Called by runtime/session.
+Builds the requests with which a new session of the core receives the complete state: applications, nodes with their
+pods, waiting requests. The order is that of docs/internals/semantics.md, 19. Called by runtime/session.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def _by_application(ledger: Ledger) -> Iterator[tuple[list[Pod], list[Pod]] | No
     """Members and placeholders of each application, originator first, oldest application first. None = yield to others.
 
     The originator is the owner of existing placeholders, or has the signed mark of a gang that was given up. Otherwise
-    it is the oldest pod, preferably one that defines a gang. Unsigned annotations do not make a pod the originator.
+    it is the oldest pod, preferably one that defines a gang. Unsigned annotations are ignored.
     """
     known: set[PodUid | None] = set(ledger.resumed)
     groups: dict[AppId, tuple[list[Pod], list[Pod]]] = defaultdict(lambda: ([], []))

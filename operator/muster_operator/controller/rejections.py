@@ -147,7 +147,7 @@ def node_gone(ledger: Ledger, node: NodeName) -> None:
 
 
 def rejection_over(ledger: Ledger, app: Application) -> None:
-    """Removes the kept slots of an application that the core does not know any more."""
+    """Removes the kept slots of an application that the core has removed."""
     for key in [key for of_group in ledger.places_of.get(app.id, {}).values() for key in of_group]:
         slot_taken(ledger, key)
 

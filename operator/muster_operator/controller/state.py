@@ -181,7 +181,7 @@ class NodeRefusals:
 
 @dataclass(frozen=True, slots=True)
 class KeptSlot:
-    """A reserved slot of a running gang without a pod. The core knows it as this placeholder (`rejections`)."""
+    """A reserved slot of a running gang without a pod. The core has it as this placeholder (`rejections`)."""
 
     app: AppId
     group: str
@@ -400,7 +400,7 @@ class Deadline:
 
 @dataclass(slots=True)
 class Ledger:
-    """The whole state of the controller. Created empty and filled by `cluster_events`."""
+    """The complete state of the controller. Created empty and filled by `cluster_events`."""
 
     settings: Settings = field(default_factory=Settings)
     phase: Phase = Phase.GATHERING

@@ -389,7 +389,7 @@ def await_no_node(ledger: Ledger, uid: PodUid, node: NodeName | None) -> None:
 
 
 def report_bound(ledger: Ledger, out: Outcome, task: Task) -> None:
-    """Reports the allocation of a bound pod to the core. If the core does not know the node yet, the pod waits."""
+    """Reports the allocation of a bound pod to the core. If the core has not received the node yet, the pod waits."""
     if task.held or task.node is None:
         return
     if not is_taken(ledger, task.node):
@@ -507,10 +507,11 @@ def find_foreign(ledger: Ledger, uid: PodUid) -> ForeignAllocation | None:
 
 
 def report_foreign(ledger: Ledger, out: Outcome, pod_on_node: ForeignAllocation) -> None:
-    """Reports a foreign allocation to the core if the core does not know it as it is. Waits for the node if needed.
+    """Reports a foreign allocation to the core if the core has an older state.
 
-    During recovery foreign allocations are reported with their nodes. A repeated report replaces the earlier one. If a
-    pod was only nominated to a node, its node can change or go away, and the earlier allocation is released.
+    Waits for the node if needed. During recovery foreign allocations are reported with their nodes. A repeated report
+    replaces the earlier one. If a pod was only nominated to a node, its node can change or be deleted, and the earlier
+    allocation is released.
     """
     node = pod_on_node.pod.node
     if ledger.phase is not Phase.LIVE:
@@ -533,7 +534,7 @@ def as_reported(pod_on_node: ForeignAllocation, node: NodeName) -> AllocationSpe
 
 
 def is_reported(pod_on_node: ForeignAllocation) -> bool:
-    """Whether the core knows the allocation with its present resources, priority and tags."""
+    """Whether the core has the allocation with its present resources, priority and tags."""
     pod, known = pod_on_node.pod, pod_on_node.reported_pod
     if not pod_on_node.reported or known is None:
         return False

@@ -151,7 +151,7 @@ def delete(command: DeletePod) -> Request:
 
 
 def create(namespace: str, manifest: Mapping[str, Any]) -> Request:
-    """Creates a placeholder pod. The field manager marks it as ours (docs/internals/semantics.md, 18)."""
+    """Creates a placeholder pod. The field manager marks it as created by Muster (docs/internals/semantics.md, 18)."""
     path = f"/api/v1/namespaces/{namespace}/pods?fieldManager={PLACEHOLDER_FIELD_MANAGER}"
     return Request("POST", path, orjson.dumps(manifest))
 
@@ -569,7 +569,7 @@ class Kube:
             log.debug("no answer", reason=str(error))
             return NO_REPLY
         if write_priority is not None and reply.status in THROTTLED and reply.retry_after_s:
-            self.throttle.hold(write_priority, min(reply.retry_after_s, RETRY_AFTER_LIMIT_S))
+            self.throttle.pause(write_priority, min(reply.retry_after_s, RETRY_AFTER_LIMIT_S))
         return reply
 
     def _pause_s(self, policy: Retry, attempt: int, reply: Reply, write_priority: WritePriority | None) -> float | None:

@@ -273,7 +273,7 @@ def pause_s(failed: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class LeaderLabel:
-    """Keeps the leader label on this replica's pod only. `recovered` is set when its core knows the cluster."""
+    """Keeps the leader label on this replica's pod only. `recovered` is set when its core has received the cluster."""
 
     session: KubeSession
     namespace: str

@@ -579,7 +579,7 @@ class KubeSession:
         self._connections = Connections(credentials, measure, instance)
 
     async def send(self, request: Request) -> Reply:
-        """Sends one request and reads the whole response. After a 401 reads the credentials again and retries once.
+        """Sends one request and reads the complete response. After a 401 reads the credentials again and retries once.
 
         Raises:
             Unreachable: no response (connection refused or closed, timeout).

@@ -164,7 +164,7 @@ PAGE: Final = 500
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A part of a list: its objects as JSON, and the version of the whole list."""
+    """A part of a list: its objects as JSON, and the version of the complete list."""
 
     items: tuple[memoryview, ...]
     version: str
@@ -245,7 +245,7 @@ class From:
 async def lines(
     resource: Any, namespace: Any, since: From, settings: kopf.OperatorSettings
 ) -> AsyncGenerator[list[bytes], None]:
-    """Yields the lines of a watch, one event each, until it ends or is silent for too long. A batch can be empty.
+    """Yields the lines of a watch, one event each, until it ends or has no data for too long. A batch can be empty.
 
     Raises:
         APIError: the API server answered with an error.
@@ -583,7 +583,7 @@ def is_older(version: str, seen: str | None) -> bool:
     return len(version) < len(seen) or (len(version) == len(seen) and version < seen)
 
 
-#: Seconds without data after which a stream is stale. A silent watch is closed and restarted after 75 s.
+#: Seconds without data after which a stream is stale. A watch without data is closed and restarted after 75 s.
 STALE_S: Final = 120.0
 
 #: Resources on which all decisions depend.

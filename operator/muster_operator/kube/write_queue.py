@@ -133,7 +133,7 @@ class Throttle:
         self._applied, self._clock = applied, clock
         self._until: dict[WritePriority, float] = {}
 
-    def hold(self, kind: WritePriority, seconds: float) -> None:
+    def pause(self, kind: WritePriority, seconds: float) -> None:
         """Pauses new writes of this kind. A longer pause that exists stays in effect."""
         self._until[kind] = max(self._until.get(kind, 0.0), self._clock() + seconds)
         self._applied(kind.name.lower())
@@ -288,7 +288,7 @@ class EventBuffer:
     def put(self, event: PostEvent, at: float) -> None:
         """Adds an event that happened at `at`, epoch seconds.
 
-        If the same event or an earlier one of its series is in the buffer, the event replaces it and keeps its place.
+        If the same event or an earlier one of its series is in the buffer, the event replaces it at the same position.
         """
         key = _key(event)
         for level in self._levels.values():

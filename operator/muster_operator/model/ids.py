@@ -24,7 +24,7 @@ PodUid = NewType("PodUid", str)
 NodeName = NewType("NodeName", str)
 AllocationId = NewType("AllocationId", str)
 
-#: ID of an allocation that the core has not named yet, or does not know.
+#: ID of an allocation that the core has not assigned yet, or has removed.
 NO_ALLOCATION_ID = AllocationId("")
 
 #: Name of no node.

@@ -492,7 +492,7 @@ class Inbox:  # long: implements four listener protocols, most methods are one l
 class Loop:
     """Owns the controller's state. `submit` receives commands for Kubernetes; `binds` ends those of a lost session.
 
-    `recovered` is set once a core has the whole state. `tracer` follows the applications; None = no tracing.
+    `recovered` is set once a core has the complete state. `tracer` follows the applications; None = no tracing.
     """
 
     def __init__(

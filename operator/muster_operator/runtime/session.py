@@ -163,7 +163,7 @@ class Comparing:
         try:
             async with asyncio.timeout(self._answer_s):
                 inventory, sent = await session.take_inventory(part, beyond, LIMIT)
-                while self.sent_items < sent:  # noqa: ASYNC110 - another stream brings them; nobody signals
+                while self.sent_items < sent:  # noqa: ASYNC110 - another stream delivers them without a signal
                     await asyncio.sleep(_LOOK_S)
                 return inventory
         except TimeoutError:
@@ -223,7 +223,7 @@ class Binds(Protocol):
 
 
 class Current:
-    """The present session, or None. `recovered` is set once a core has the whole state."""
+    """The present session, or None. `recovered` is set once a core has the complete state."""
 
     def __init__(
         self, ledger: Ledger, put: Callable[[Input], None], comparing: Comparing, binds: Binds | None = None

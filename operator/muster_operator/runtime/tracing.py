@@ -344,7 +344,7 @@ class ApplicationTracer:
         trace.phase, trace.phase_ns = phase, now_ns
         trace.phase_id = _span_id(trace, phase, now_ns)
         trace.is_recovered = self._ledger.phase is not Phase.LIVE
-        for kind, wait in trace.waits.items():  # those that go on continue in a span of this phase
+        for kind, wait in trace.waits.items():  # waits that do not end continue in a span of this phase
             wait.span_id, wait.phase_id = _span_id(trace, f"wait {kind}", now_ns), trace.phase_id
             wait.start_ns, wait.most = now_ns, wait.pods
         if phase == "run":

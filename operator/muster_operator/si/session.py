@@ -330,7 +330,7 @@ class CoreLink:
         self.configuration = configuration
 
     async def leave(self) -> None:
-        """Unregisters, so that the core knows that the operator has ended on purpose."""
+        """Unregisters, so that the core is informed of the intentional end."""
         try:
             await self.api.unregister(self.encoder.unregister_request())
         except SchedulerInterfaceError as error:

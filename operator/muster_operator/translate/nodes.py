@@ -109,7 +109,7 @@ _TAINT_FIELDS: Final = ("key", "value", "effect")
 def _capacity(status: Raw) -> dict[str, int]:
     """Allocatable resources in the scheduler's units. An invalid quantity counts as 0.
 
-    Names that are too long for the Scheduler Interface are left out, because the core would reject the whole node.
+    Names that are too long for the Scheduler Interface are left out, because the core would reject the complete node.
     """
     capacity: dict[str, int] = {}
     for resource, quantity in mapping(status.get("allocatable")).items():

@@ -657,7 +657,7 @@ def _own(raw: Raw, ref: PodRef, settings: Settings) -> Pod:
 
 
 def read_pod(raw: Raw, settings: Settings) -> Pod | ForeignPod | None:
-    """Returns a Pod if the scheduler name is one of ours, else a ForeignPod. None if the object has no name or UID."""
+    """Returns a Pod if the scheduler name is served, else a ForeignPod. None if the object has no name or UID."""
     ref = pod_ref(raw)
     if ref is None:
         return None

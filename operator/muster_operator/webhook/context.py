@@ -332,7 +332,7 @@ def writes_guarded() -> Condition:
 
 def is_called(names: frozenset[str]) -> Condition:
     """Matches objects with one of these names."""
-    return ("is-ours", f"object.metadata.name in {_listed(names)}")
+    return ("is-configuration", f"object.metadata.name in {_listed(names)}")
 
 
 def _claims(new: str, identity: Identity) -> str:

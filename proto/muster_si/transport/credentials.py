@@ -35,7 +35,7 @@ class TlsFiles:
         present = self._configuration()
         return grpc.dynamic_ssl_server_credentials(
             present,
-            renewal,  # type: ignore[arg-type] # None means "as before", which its stubs do not know
+            renewal,  # type: ignore[arg-type] # None means "as before", which is missing in its stubs
             require_client_authentication=True,
         )
 

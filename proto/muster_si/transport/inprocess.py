@@ -47,15 +47,15 @@ class InProcessClient:  # long: as many methods as the interface
         return response
 
     async def update_allocation(self, request: si_pb2.AllocationRequest) -> None:
-        """Hands the request to the core. Raises SessionLost."""
+        """Passes the request to the core. Raises SessionLost."""
         await _deliver(self._core, self._present(), request.rmID, request, self._core.update_allocation)
 
     async def update_application(self, request: si_pb2.ApplicationRequest) -> None:
-        """Hands the request to the core. Raises SessionLost."""
+        """Passes the request to the core. Raises SessionLost."""
         await _deliver(self._core, self._present(), request.rmID, request, self._core.update_application)
 
     async def update_node(self, request: si_pb2.NodeRequest) -> None:
-        """Hands the request to the core. Raises SessionLost."""
+        """Passes the request to the core. Raises SessionLost."""
         await _deliver(self._core, self._present(), request.rmID, request, self._core.update_node)
 
     async def update_configuration(self, request: si_pb2.UpdateConfigurationRequest) -> None:

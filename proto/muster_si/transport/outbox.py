@@ -30,7 +30,7 @@ class Outbox:
         self._waiting: deque[Parcel] = deque()
         self._closed: str | None = None
         self._sending = asyncio.Lock()
-        self._news = asyncio.Event()
+        self._available = asyncio.Event()
         self._moved = asyncio.Event()
         self.bytes = 0  # waiting, overhead included
         self.taken = 0  # messages that left the queue
@@ -45,7 +45,7 @@ class Outbox:
             return False
         self.bytes += cost
         self._waiting.append(parcel)
-        self._news.set()
+        self._available.set()
         return True
 
     async def put(self, parcel: Parcel) -> None:
@@ -66,8 +66,8 @@ class Outbox:
         while not self._waiting:
             if self._closed is not None:
                 return None
-            self._news.clear()
-            await self._news.wait()
+            self._available.clear()
+            await self._available.wait()
         batch = self._next_batch()
         self._moved.set()
         return batch
@@ -105,7 +105,7 @@ class Outbox:
         """Accepts no more messages. Queued ones can still be taken; waiting callers get SessionLost with the reason."""
         if self._closed is None:
             self._closed = reason
-        self._news.set()
+        self._available.set()
         self._moved.set()
 
     def _require_open(self) -> bool:

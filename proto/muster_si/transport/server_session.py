@@ -24,13 +24,13 @@ from muster_si.transport.streams import StreamKind
 class Ending:
     """Why a session ended.
 
-    is_news: the core does not know it yet and has to get `connection_lost`.
+    needs_report: the core has to receive `connection_lost`.
     drains: queued messages are still sent, if the resource manager reads them soon.
     """
 
     code: grpc.StatusCode
     reason: str
-    is_news: bool = True
+    needs_report: bool = True
     drains: bool = False
 
 
@@ -68,7 +68,7 @@ class ServerSession:
 
     def session_lost(self, reason: str) -> None:
         """The core ends the session. Its streams close with ABORTED."""
-        self.end(Ending(grpc.StatusCode.ABORTED, reason, is_news=False))
+        self.end(Ending(grpc.StatusCode.ABORTED, reason, needs_report=False))
 
     def attach(self, kind: StreamKind) -> Outbox:
         """Returns the outbox for a new stream of the resource manager.

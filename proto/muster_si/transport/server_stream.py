@@ -83,7 +83,7 @@ class ServerStream:
         except Refused as refusal:
             self._session.end(Ending(status_code(refusal.code), refusal.reason))
         except SessionLost as lost:
-            self._session.end(Ending(grpc.StatusCode.ABORTED, lost.reason, is_news=False))
+            self._session.end(Ending(grpc.StatusCode.ABORTED, lost.reason, needs_report=False))
         except grpc.aio.BaseError:
             self._session.end(CONNECTION_BROKE)
 

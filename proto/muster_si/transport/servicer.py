@@ -72,7 +72,7 @@ class Servicer:
             response = await self._core.register_resource_manager(request, session)
             self._sessions.open(session)
         except (Refused, SessionLost) as error:
-            session.end(Ending(grpc.StatusCode.ABORTED, error.reason, is_news=False))
+            session.end(Ending(grpc.StatusCode.ABORTED, error.reason, needs_report=False))
             raise
         except BaseException:  # the client has disconnected, or the core failed: there is no session in either case
             session.end(CONNECTION_BROKE)
@@ -110,7 +110,7 @@ class Servicer:
         request = parse(muster_pb2.UnregisterRequest, data)
         session = self._session_of(request, request.rmID, context)
         await self._core.unregister(request)
-        session.end(Ending(grpc.StatusCode.OK, "unregistered", is_news=False))
+        session.end(Ending(grpc.StatusCode.OK, "unregistered", needs_report=False))
         return muster_pb2.UnregisterResponse()
 
     def _session_of(self, request: Message, rm_id: str, context: Context) -> ServerSession:

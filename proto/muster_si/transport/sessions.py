@@ -85,7 +85,7 @@ class Sessions:
     def _ended(self, session: ServerSession, ending: Ending) -> None:
         if self._present.get(session.rm_id) is session:
             del self._present[session.rm_id]
-        if ending.is_news:
+        if ending.needs_report:
             task = asyncio.get_running_loop().create_task(self._notify(session))
             self._notifying.add(task)
             task.add_done_callback(self._notifying.discard)

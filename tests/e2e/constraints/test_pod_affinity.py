@@ -37,11 +37,11 @@ def term(app: str, key: str, **fields: object) -> Json:
     return {"topologyKey": key, "labelSelector": {"matchLabels": {"app": app}}, **fields}
 
 
-def near(app: str, key: str, **fields: object) -> Json:
+def affinity(app: str, key: str, **fields: object) -> Json:
     return {"podAffinity": {REQUIRED: [term(app, key, **fields)]}}
 
 
-def apart(app: str, key: str) -> Json:
+def anti_affinity(app: str, key: str) -> Json:
     return {"podAntiAffinity": {REQUIRED: [term(app, key)]}}
 
 
@@ -80,11 +80,13 @@ async def test_pod_affinity_and_anti_affinity_apply_and_waiting_pods_report_them
     """Between pods of Muster, and between them and pods of other schedulers."""
     scenario = await open_scenario(nodes())
     await scenario.create(running(f"loud-{name}", "loud", name) for name in HOSTS)
-    await scenario.create(a_small_pod(f"solo-{index}", "solo", affinity=apart("solo", HOST)) for index in range(5))
+    await scenario.create(
+        a_small_pod(f"solo-{index}", "solo", affinity=anti_affinity("solo", HOST)) for index in range(5)
+    )
     await scenario.create([a_small_pod("db", "db", nodeSelector={ZONE: "b"})])
-    await scenario.create(a_small_pod(f"web-{index}", "web", affinity=near("db", ZONE)) for index in range(3))
-    await scenario.create([a_small_pod("shy", "shy", affinity=apart("loud", HOST))])
-    await scenario.create([a_small_pod("fan", "fan", affinity=near("star", HOST)), a_small_pod("nobody", "nobody")])
+    await scenario.create(a_small_pod(f"web-{index}", "web", affinity=affinity("db", ZONE)) for index in range(3))
+    await scenario.create([a_small_pod("shy", "shy", affinity=anti_affinity("loud", HOST))])
+    await scenario.create([a_small_pod("fan", "fan", affinity=affinity("star", HOST)), a_small_pod("nobody", "nobody")])
 
     assert await hosts(scenario, "solo", 4) == sorted(HOSTS)
     assert {name[0] for name in await hosts(scenario, "web", 3)} == {"b"}
@@ -158,7 +160,7 @@ async def test_a_namespace_is_selected_as_soon_as_it_has_the_label(open_scenario
     async with another_namespace(scenario) as other_namespace:
         await scenario.api.create(running("peer", "peer", "b0"), other_namespace)
         selected = {"namespaceSelector": {"matchLabels": {"team": "one"}}}
-        await scenario.create([a_small_pod("friend", "friend", affinity=near("peer", HOST, **selected))])
+        await scenario.create([a_small_pod("friend", "friend", affinity=affinity("peer", HOST, **selected))])
         text = "0/4 nodes are available: 4 node(s) didn't match pod affinity rules"
         await wait_for_reason(scenario, "friend", "Unschedulable", text)
         await scenario.api.patch("namespaces", other_namespace, {"metadata": {"labels": {"team": "one"}}})
@@ -168,11 +170,11 @@ async def test_a_namespace_is_selected_as_soon_as_it_has_the_label(open_scenario
 async def test_a_gang_with_anti_affinity_gets_a_host_for_each_member(open_scenario: OpenScenario) -> None:
     """First its placeholders are spread, then its pods, which replace them."""
     scenario = await open_scenario(nodes())
-    extra = {"affinity": apart("ring", HOST), "labels": {"app": "ring"}}
+    extra = {"affinity": anti_affinity("ring", HOST), "labels": {"app": "ring"}}
     members = a_gang("ring", [Group("workers", 4, cpu="10m", extra=extra)])
     for pod in members:
         pod["metadata"]["labels"]["app"] = "ring"
-        pod["spec"]["affinity"] = apart("ring", HOST)
+        pod["spec"]["affinity"] = anti_affinity("ring", HOST)
     await scenario.create(members)
     bound = await scenario.all_bound(4, 30)
     assert sorted(pod["spec"]["nodeName"] for pod in bound) == sorted(HOSTS)

@@ -95,7 +95,7 @@ async def test_absent_members_get_placeholder_pods_that_members_replace(open_sce
     assert created(scenario) == MEMBERS - 1
 
 
-async def test_an_autoscaler_sees_present_and_absent_members_that_lack_nodes(open_scenario: OpenScenario) -> None:
+async def test_an_autoscaler_sees_present_and_absent_members_that_need_nodes(open_scenario: OpenScenario) -> None:
     scenario = await open_scenario(TIGHT)
     await scenario.create(members(0, 2))
     await wait_for_pods(scenario, bound=0, unassigned=MEMBERS - 2)

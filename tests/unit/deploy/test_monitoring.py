@@ -90,7 +90,7 @@ def ours() -> set[str]:
     }
 
 
-def test_the_dashboard_shows_every_metric_of_ours_or_reports_why_not() -> None:
+def test_the_dashboard_shows_every_own_metric_or_reports_why_not() -> None:
     shown = {name for expression in SHOWN.values() for name, _ in named(expression)}
     shown = {re.sub(r"_(bucket|sum|count)$", "", name) for name in shown}
     assert ours() - shown == set(NOT_SHOWN)

@@ -62,7 +62,7 @@ def test_a_kept_cluster_is_found_again_and_stopped(tmp_path: Path, monkeypatch: 
     assert kept.load() is None
 
 
-def test_a_later_process_with_the_same_id_is_not_ours(tmp_path: Path) -> None:
+def test_a_later_process_with_the_same_id_is_another_process(tmp_path: Path) -> None:
     me = psutil.Process()
     stranger = kept.Running("etcd", me.pid, me.create_time() - 100)
     assert kept.Kept(tmp_path, tmp_path, (stranger,)).alive() == []

@@ -49,7 +49,7 @@ def test_private_files_are_for_their_owner(tmp_path: Path) -> None:
     assert {stat.S_IMODE(file.stat().st_mode) for file in (private, config, issued.key)} == {0o600}
 
 
-async def test_a_kubeconfig_of_ours_is_read_back(tmp_path: Path) -> None:
+async def test_a_written_kubeconfig_is_read_back(tmp_path: Path) -> None:
     authority = Authority(tmp_path).file
     document = kubeconfig.document("https://127.0.0.1:6443", str(authority), "secret", "muster")
     access = await load(kubeconfig.write(tmp_path / "kubeconfig", document))

@@ -48,7 +48,7 @@ async def test_sigterm_ends_a_child_and_sigkill_a_stubborn_one(tmp_path: Path) -
     assert polite.pid is None
 
 
-async def test_a_killed_child_starts_again_with_its_log_going_on(tmp_path: Path) -> None:
+async def test_a_killed_child_starts_again_and_continues_its_log(tmp_path: Path) -> None:
     process = python(tmp_path, SLEEPER)
     process.start()
     await is_up(process)

@@ -6,11 +6,15 @@
 from __future__ import annotations
 
 import ast
+import io
+import json
 import re
 import sys
+import tokenize
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 
 from tests.unit.repo.tree import PRODUCT, files, modules, name, parsed
 
@@ -35,8 +39,10 @@ OLD_NAMES = {
     "Ended": "CommandResult",
     "Eviction": "PlaceholderRelease",
     "Fact": "ClusterEvent",
+    "Fence": "RecoveryBarrier or LeadershipGuard",
     "Fenced": "BarrierAck",
     "Gains": "WakeUpConditions",
+    "Guard": "a name with stateful filter or leadership",
     "Heard": "RecordingListener",
     "Hearing": "a name with freshness or events",
     "Hold": "Reservation",
@@ -61,6 +67,7 @@ OLD_NAMES = {
     "Occupant": "a name with pods on the node",
     "Outlet": "Dispatcher",
     "Outline": "AllocationPlan",
+    "Pace": "FairnessQuantum",
     "Patience": "CancellationToken",
     "Pledge": "QuotaReservation",
     "Recall": "Cancellation",
@@ -90,19 +97,47 @@ OLD_NAMES = {
     "World": "SchedulerState or Scenario",
 }
 
-# Functions, methods, fields, parameters and attributes outside tests, and texts that are one of them (JSON keys). Also
-# as a part of such a name: `is_obstacle`.
+# Modules and folders with these names, in all code.
+OLD_MODULES = {
+    "amending": "retry",
+    "answering": "results",
+    "aside": "server",
+    "beside": "conflicts",
+    "introduction": "discovery",
+    "keeping": "reconciler",
+    "known": "cluster",
+    "leading": "leadership",
+    "liking": "scores",
+    "observing": "cluster_events",
+    "occupants": "foreign allocations",
+    "reaching": "volume affinity",
+    "refusals": "rejections",
+    "stored": "storage",
+    "strays": "foreign allocations",
+    "touched": "affected keys",
+    "words": "sent_items",
+}
+
+# Functions, methods, fields, parameters, attributes and variables, and texts that are one of them (JSON keys). Also as
+# a part of such a name: `is_obstacle`.
 OLD_WORDS = {
+    "agenda": "scheduling_queue",
     "amending": "retry_on_conflict",
     "books": "state",
+    "beside": "additional or next_to",
+    "braked": "throttled",
     "brakes": "throttle",
     "comes_round": "a name with preemption thrashing",
     "company": "inter_pod_affinity",
+    "clockrang": "timer_fired",
     "cramped": "unsatisfiable",
     "desk": "context",
+    "doubts": "warnings",
     "door": "decoder or client_config",
     "doors": "webhooks",
     "drawn": "preferred_affinity",
+    "excused": "over_quota or tolerated",
+    "growths": "wake_ups",
     "hear": "on_... or receive",
     "hearing": "freshness",
     "homeless": "pods_awaiting_node",
@@ -118,17 +153,27 @@ OLD_WORDS = {
     "misfits": "unschedulable_classes",
     "mounting": "volume_binding",
     "neighbours": "peers or conflicts",
+    "nowhere": "no_nodes",
     "obeying": "response_handlers",
+    "observing": "cluster_events",
     "obstacle": "reason",
+    "occupant": "pod_on_node",
+    "occupants": "pods_on_nodes",
     "outlet": "dispatcher",
+    "overdue": "deferred or due timers",
+    "pace": "quantum or pacing",
     "pledge": "quota_reservation",
     "podless": "virtual_placeholder",
+    "recall": "cancellation",
+    "remembered": "cached or memoized",
     "reminders": "timers",
     "retell": "resend",
+    "rivalry": "thrashing",
     "say": "report",
     "shortfall": "reason",
     "sight": "observation",
     "sketch": "partial_pod",
+    "spared": "excluded",
     "stand": "mark_unschedulable",
     "standing": "readiness or status",
     "standings": "score_cache",
@@ -136,12 +181,45 @@ OLD_WORDS = {
     "strays": "foreign_allocations",
     "take_back": "release",
     "taking_back": "release",
+    "telling": "reporting",
+    "touched": "recent_names or affected_keys",
+    "trial": "case",
     "turns": "queues or rounds",
     "unheard": "dropped",
+    "unopposed": "no_election",
     "unstir": "dequeue",
+    "unwritten": "pending",
     "urgency": "priority",
+    "vacate": "remove",
+    "verdict": "result",
+    "verdicts": "results",
     "voice": "report_key",
     "world": "state",
+}
+
+# As `OLD_WORDS`, but only as the complete name, because the word is also a part of standard terms.
+OLD_IDENTIFIERS = {
+    "alarm": "timer",
+    "apart": "anti_affinity",
+    "arrived": "pods_awaiting_node",
+    "awaited": "requested",
+    "backed": "granted",
+    "board": "placer",
+    "claimed": "reserved",
+    "draft": "snapshot",
+    "drawn": "preferred_affinity",
+    "express": "update_pod_condition",
+    "fence": "barrier or guard",
+    "fenced": "blocked",
+    "gains": "wake_up_nodes",
+    "hold": "reservation",
+    "near": "affinity",
+    "news": "requests or responses",
+    "patience": "timeout",
+    "patience_s": "timeout_s",
+    "reaching": "volume node affinity",
+    "swap": "replacement",
+    "turn": "attempt or iteration",
 }
 
 # Phrases of text for people: Markdown, docstrings, and texts with a space outside tests.
@@ -187,6 +265,29 @@ PROSE = {
     ),
     "stray": (r"\bstrays?\b", "foreign allocation"),
     "misfit": (r"\bmisfits?\b", "unschedulable class"),
+    "company": (r"\bcompany\b", "inter-pod affinity"),
+    "trial": (r"\btrials?\b", "case, attempt"),
+    "silent": (r"\bsilen(?:t|ce|tly)\b", "stale, without a report"),
+    "wishes": (r"\bwish(?:es|ed)?\b", "request, set"),
+    "knows": (
+        r"\b(?:core|operator|webhook|manager|server|command|stubs?|not|YuniKorn) knows?\b",
+        "has, stores, has received",
+    ),
+    "whole": (r"\bthe whole\b", "complete, all of"),
+    "rings": (r"\b(?:rang|rings)\b", "fires"),
+    "ours": (r"\bours\b(?! on)", "Muster's, own"),
+    "hands over": (r"\bhand(?:s|ed)? (?:over|it|the)\b", "passes"),
+    "is well": (r"\b(?:is|are) well\b", "healthy"),
+    "by intent": (r"\b(?:by|of|on) intent\b", "by design, intentionally"),
+    "speaks": (r"\bspeaks?\b", "uses, implements"),
+    "stirs": (r"\bstirs?\b", "wakes up"),
+    "clock": (r"\b(?:gang|placeholder|reservation)(?:'s)? clocks?\b|\bclock (?:runs out|is over)\b", "timer, timeout"),
+    "owner": (r"\bowner of (?:the |a |an )?(?:pod|application|request|gang)s?\b", "user, submitter"),
+    "place": (r"\b(?:its|their) places?\b|\bplace of (?:a|the) (?:member|pod|gang)\b", "reservation, slot, node"),
+    "makes": (
+        r"\b(?:makes?|made) (?:a |an |its )?(?:pods?|placeholders?|queue|Lease|Secret)\b(?! (?:without|unsch))",
+        "creates",
+    ),
 }
 # A section of a document, cited by number without a link.
 CITATION = re.compile(
@@ -197,12 +298,34 @@ _ANY_PROSE = re.compile("|".join(f"(?:{pattern})" for pattern, _ in PROSE.values
 _PROSE = {key: (re.compile(pattern, re.IGNORECASE), instead) for key, (pattern, instead) in PROSE.items()}
 
 # (file, words, reason). An exception without a hit fails the test.
-#: Files whose comments and texts users and reviewers read: charts, manifests, workflows, project files.
-CONFIGURATION = (".yaml", ".yml", ".tpl", ".txt", ".toml", ".jinja")
-EXCEPTIONS: tuple[tuple[str, str, str], ...] = ()
+#: Files whose comments and texts users and reviewers read: charts, manifests, workflows, project files, interfaces.
+CONFIGURATION = (".yaml", ".yml", ".tpl", ".txt", ".toml", ".jinja", ".json", ".proto", ".go", ".sh", ".cfg")
+#: The same, by name.
+NAMED_CONFIGURATION = (
+    "Makefile",
+    "Dockerfile",
+    ".ci/run",
+    ".gitignore",
+    ".dockerignore",
+    ".editorconfig",
+    ".gitattributes",
+)
+#: Recorded results and lock files have no text for people.
+RECORDED = ("benchmarks/results/", "uv.lock")
+EXCEPTIONS: tuple[tuple[str, str, str], ...] = (
+    ("core/muster_core/model/config.py", "fence", "a value of priority.policy and preemption.policy"),
+    ("core/muster_core/preemption/guarantees.py", "fence", "preemption.policy"),
+    ("cli/muster/printers.py", "fence", "preemption.policy"),
+    ("tests/unit/core/scheduling/preemption_scenario.py", "fence", "preemption.policy"),
+    ("tests/unit/core/scheduling/test_priorities.py", "fence", "priority.policy"),
+    ("tests/e2e/gate.py", "hold", "the proxy holds a request"),
+    ("benchmarks/stand_in.py", "stand", "a stand-in for the core"),
+    (".github/ISSUE_TEMPLATE/feature.yml", "knows", "the reader answers"),
+)
 
 _CODE_SPAN = re.compile(r"(`+)(?:(?!\1).)*?\1")
 _OLD_WORD = re.compile(rf"(?:^|_)({'|'.join(OLD_WORDS)})(?=_|$)")
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _CLASS = re.compile(r"^\s*class (\w+)", re.MULTILINE)
 _FENCE = re.compile(r"^\s*(?:```|~~~)")
 
@@ -265,8 +388,10 @@ def _named(node: ast.AST) -> str | None:
     match node:
         case ast.FunctionDef(name=found) | ast.AsyncFunctionDef(name=found) | ast.arg(arg=found):
             return found
-        case ast.Attribute(attr=found, ctx=ast.Store()) | ast.AnnAssign(target=ast.Name(id=found)):
+        case ast.Attribute(attr=found, ctx=ast.Store()) | ast.Name(id=found, ctx=ast.Store()):
             return found
+        case ast.ClassDef(name=found):
+            return _CAMEL.sub("_", found)
         case _:
             return None
 
@@ -278,13 +403,23 @@ def _is_old(words: str, old: str) -> bool:
 def names(file: str, text: str) -> Iterator[Finding]:
     """Old names of classes and modules."""
     for part in file.removesuffix(".py").split("/"):
-        for old, instead in OLD_NAMES.items():
+        for old, instead in (*OLD_NAMES.items(), *OLD_MODULES.items()):
             if _is_old(part, old.lower()):
                 yield Finding(file, 1, old, file, instead)
     for found in _CLASS.finditer(text):
         old = found[1].strip("_")
         if old in OLD_NAMES:
             yield Finding(file, text.count("\n", 0, found.start(1)) + 1, old, f"class {found[1]}", OLD_NAMES[old])
+
+
+def identifiers(file: str, node: ast.AST, found: str) -> Iterator[Finding]:
+    """Old words in one identifier."""
+    line, lower = getattr(node, "lineno", 1), found.lower()
+    for old in _OLD_WORD.findall(lower):
+        yield Finding(file, line, old, found, OLD_WORDS[old])
+    instead = OLD_IDENTIFIERS.get(lower.strip("_"))
+    if instead is not None:
+        yield Finding(file, line, lower.strip("_"), found, instead)
 
 
 def code(file: str, tree: ast.Module) -> Iterator[Finding]:
@@ -298,8 +433,47 @@ def code(file: str, tree: ast.Module) -> Iterator[Finding]:
                 yield from prose(file, node.lineno, node.value)
             else:
                 found = node.value
-        for old in _OLD_WORD.findall(found or ""):
-            yield Finding(file, getattr(node, "lineno", 1), old, str(found), OLD_WORDS[old])
+        if found:
+            yield from identifiers(file, node, found)
+
+
+def defined_in_tests(file: str, tree: ast.Module) -> Iterator[Finding]:
+    """Old words in names of tests. A test's name is a sentence, so its words are checked as prose."""
+    for node in ast.walk(tree):
+        found = _named(node)
+        if found is None:
+            continue
+        if found.startswith("test_"):
+            yield from prose(file, getattr(node, "lineno", 1), found.replace("_", " "))
+        elif not isinstance(node, ast.Name):
+            yield from identifiers(file, node, found)
+
+
+def comments(file: str, text: str) -> Iterator[Finding]:
+    """Phrases in comments of Python code."""
+    if "#" not in text:
+        return
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            yield from prose(file, token.start[0], token.string.lstrip("#: "))
+
+
+def configuration(file: str, text: str) -> Iterator[Finding]:
+    """Phrases in a file that is not Python or Markdown. JSON: its texts, without the escapes."""
+    if not file.endswith(".json"):
+        yield from prose(file, 1, text)
+        return
+    for line, found in enumerate(text.splitlines(), start=1):
+        for part in re.findall(r'"(?:[^"\\]|\\.)* (?:[^"\\]|\\.)*"', found):
+            yield from prose(file, line, json.loads(part))
+
+
+def configuration_files() -> Iterator[Path]:
+    """Checked files that are neither Python nor Markdown."""
+    for path in files():
+        is_checked = path.suffix in CONFIGURATION or name(path) in NAMED_CONFIGURATION
+        if is_checked and not name(path).startswith(("tests/", *RECORDED)):
+            yield path
 
 
 @cache
@@ -308,16 +482,17 @@ def findings() -> tuple[Finding, ...]:
     found: list[Finding] = []
     for path in files(".md"):
         found += markdown(name(path), path.read_text())
-    for path in files(*CONFIGURATION):
-        if name(path).startswith("tests/"):
-            continue
-        found += prose(name(path), 1, path.read_text())
-    checked = set(modules(*PRODUCT, *DEVELOPMENT))
-    for path in (*checked, *modules("tests")):
+    for path in configuration_files():
+        found += configuration(name(path), path.read_text())
+    checked, tests = modules(*PRODUCT, *DEVELOPMENT), modules("tests")
+    for path in (*checked, *tests):
         found += names(name(path), path.read_text())
     for path in checked:
         found += code(name(path), parsed(path))
-    for path in files(".py", ".md", ".proto", ".yaml", ".yml", ".toml", ".jinja"):
+        found += comments(name(path), path.read_text())
+    for path in tests:
+        found += defined_in_tests(name(path), parsed(path))
+    for path in (*files(".py", ".md"), *configuration_files()):
         found += citations(name(path), path.read_text())
     excepted = {(file, words) for file, words, _ in EXCEPTIONS}
     return tuple(one for one in found if (one.file, one.words) not in excepted)

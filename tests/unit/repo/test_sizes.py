@@ -30,7 +30,7 @@ def length(function: Function) -> int:
     return last - function.lineno + 1 - docstring
 
 
-def is_excused(path: Path, node: Function | ast.ClassDef) -> bool:
+def has_reason(path: Path, node: Function | ast.ClassDef) -> bool:
     """Whether a line of the signature gives a reason."""
     signature = path.read_text().splitlines()[node.lineno - 1 : node.body[0].lineno]
     return any(EXCUSE in line and line.split(EXCUSE)[1].strip() for line in signature)
@@ -54,7 +54,7 @@ def test_no_class_has_more_than_20_methods() -> None:
         f"{name(path)}: {node.name} has {len(methods(node))}"
         for path in modules()
         for node in ast.walk(parsed(path))
-        if isinstance(node, ast.ClassDef) and len(methods(node)) > METHODS_OF_A_CLASS and not is_excused(path, node)
+        if isinstance(node, ast.ClassDef) and len(methods(node)) > METHODS_OF_A_CLASS and not has_reason(path, node)
     ] == []
 
 
@@ -63,7 +63,7 @@ def test_no_function_outside_tests_is_longer_than_60_lines() -> None:
         f"{name(path)}: {function.name} has {length(function)}"
         for path in modules(*PRODUCT, "devcluster", "tools", "benchmarks")
         for function in functions(parsed(path))
-        if length(function) > LINES_OF_A_FUNCTION and not is_excused(path, function)
+        if length(function) > LINES_OF_A_FUNCTION and not has_reason(path, function)
     ] == []
 
 
@@ -72,7 +72,7 @@ def test_no_kopf_handler_is_longer_than_15_lines() -> None:
         f"{name(path)}: {function.name} has {length(function)}"
         for path in modules("operator/muster_operator/handlers")
         for function in functions(parsed(path))
-        if is_kopf_handler(function) and length(function) > LINES_OF_A_HANDLER and not is_excused(path, function)
+        if is_kopf_handler(function) and length(function) > LINES_OF_A_HANDLER and not has_reason(path, function)
     ] == []
 
 
@@ -81,4 +81,4 @@ def test_docstrings_do_not_count_and_a_reason_exempts_a_function(tmp_path: Path)
     source.write_text('def long(  # long: one table\n) -> int:\n    """One.\n\n    Two.\n    """\n    return 1\n')
     [function] = functions(ast.parse(source.read_text()))
     assert length(function) == 3
-    assert is_excused(source, function)
+    assert has_reason(source, function)

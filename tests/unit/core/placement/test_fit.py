@@ -149,7 +149,7 @@ def test_a_node_counts_once_for_each_insufficient_resource() -> None:
     assert dict(why.counts) == {"Insufficient cpu": 1, "Insufficient memory": 1, "Too many pods": 1}
 
 
-def test_a_removed_node_is_counted_nowhere() -> None:
+def test_a_removed_node_is_not_counted() -> None:
     table = a_table(a_node("n1", vcore=1), a_node("n2", vcore=1))
     table.remove(N1)
     assert unschedulable_reason(Snapshot(table), ONE).text() == "0/1 nodes are available: 1 Insufficient cpu."

@@ -82,7 +82,7 @@ def test_a_rule_with_a_non_matching_filter_is_skipped() -> None:
     assert "(fixed: its filter excludes user guest; user: its filter excludes user guest)" in str(refused)
 
 
-def test_the_filter_of_a_parent_rule_counts_for_the_whole_rule() -> None:
+def test_the_filter_of_a_parent_rule_applies_to_the_complete_rule() -> None:
     inner = PlacementRule("tag", create=True, value="namespace", filter=RuleFilter(users=names("kim")))
     rules = (PlacementRule("user", create=True, parent=inner),)
     queues = tree(submit=ALLOW_ALL)

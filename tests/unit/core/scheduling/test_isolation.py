@@ -129,7 +129,7 @@ def test_a_partition_that_fails_does_not_stop_the_others() -> None:
             NodeAdded(replace(a_node("n0", 4000), partition=partition.id)),
             ApplicationAdded(replace(an_application("app", queue="root.a"), partition=partition.id)),
         )
-    with fault(QueueAttempt, "take", lambda turn: turn.partition is scenario.partition):
+    with fault(QueueAttempt, "take", lambda attempt: attempt.partition is scenario.partition):
         effects = scenario.ask(an_ask("x"), replace(an_ask("y"), partition=second.id))
     assert set(placed(effects)) == {"y"}
 

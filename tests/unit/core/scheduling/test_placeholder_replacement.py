@@ -120,7 +120,7 @@ def test_a_real_pod_that_may_not_run_on_the_placeholders_node_gets_another_befor
     assert placed(scenario.release("app-p0", why=REPLACED)) == {"r0": "n-ssd"}
 
 
-def test_a_real_pod_that_may_run_nowhere_is_unschedulable_and_its_placeholder_stays() -> None:
+def test_a_real_pod_that_fits_on_no_node_is_unschedulable_and_its_placeholder_stays() -> None:
     scenario = running()
     effects = scenario.ask(an_ask("r0", group="workers", constraints=SSD))
     assert releases(effects) == {}

@@ -32,12 +32,12 @@ def test_a_request_behind_a_gang_reports_the_gang_and_triggers_no_scale_up() -> 
     assert waits(effects) == {"s0": ("SKIPPED", "queued behind gang first in queue root.a, which is waiting for quota")}
 
 
-def test_a_gang_larger_than_the_empty_cluster_lacks_nodes_for_a_task_group() -> None:
+def test_a_gang_larger_than_the_empty_cluster_needs_nodes_for_a_task_group() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1, vcore=2000)
     assert short_of(scenario.gang(ApplicationAdded(an_application(gang=3)), 3)) == ["workers"]
 
 
-def test_a_gang_that_also_exceeds_a_quota_does_not_lack_nodes() -> None:
+def test_a_gang_that_also_exceeds_a_quota_does_not_need_nodes() -> None:
     scenario = Scenario(a_configuration(a_queue("a", vcore=3000)), nodes=1, vcore=2000)
     scenario.send(ApplicationAdded(an_application("busy")))
     assert len(placed(scenario.ask(an_ask("b0", app="busy")))) == 1

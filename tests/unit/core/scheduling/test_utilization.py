@@ -140,7 +140,7 @@ def of(scenario: Scenario) -> list[Outstanding]:
     return outstanding(scenario.partition)
 
 
-def test_outstanding_requests_lack_only_nodes_and_are_grouped_by_shape() -> None:
+def test_outstanding_requests_need_only_nodes_and_are_grouped_by_shape() -> None:
     scenario = Scenario(a_configuration(a_queue("a"), a_queue("b", vcore=1000)), 1)
     scenario.send(ApplicationAdded(an_application()), ApplicationAdded(an_application("other")))
     scenario.send(ApplicationAdded(an_application("bounded", queue="root.b")))

@@ -53,7 +53,7 @@ def test_the_quota_of_a_namespace_is_read(tags: Mapping[str, str], quota: Namesp
     ],
 )
 @pytest.mark.parametrize("tag", [MAX, GUARANTEED])
-def test_one_invalid_value_drops_the_whole_tag_and_is_reported(tag: str, text: str) -> None:
+def test_one_invalid_value_drops_the_complete_tag_and_is_reported(tag: str, text: str) -> None:
     quota, odd = read_namespace_quota({tag: text, APPS: "3"}, AmountReader())
     assert quota == NamespaceQuota(max_applications=3)
     [effects] = odd

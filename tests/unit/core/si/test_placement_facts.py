@@ -22,7 +22,7 @@ def text(**parts: Any) -> str:
     return orjson.dumps({"simpleConstraint": parts}).decode()
 
 
-def near(**changed: Any) -> str:
+def affinity(**changed: Any) -> str:
     return text(allocationAffinityAttribute={**AFFINITY, **changed})
 
 
@@ -72,15 +72,15 @@ def test_absent_fields_have_the_specified_defaults() -> None:
         (on({**TARGET, "targetValues": []}), "targetValues do not go with IN"),
         (on({**TARGET, "targetValues": [1]}), "targetValues is not a list of texts"),
         (on("role"), "an element is not an object"),
-        (near(scope=""), "scope is missing or too long"),
-        (near(tragetExpressions=[]), "tragetExpressions are missing"),
-        (near(targetExpressions=[TARGET]), "targetExpressions is not known"),
-        (near(minCardinality=4), "minCardinality is more than maxCardinality: 4 > 3"),
-        (near(minCardinality=-1), "minCardinality is not a whole number from 0 to 2147483647"),
-        (near(maxCardinality=True), "maxCardinality is not a whole number from 0 to 2147483647"),
-        (near(maxCardinality=2**31), "maxCardinality is not a whole number from 0 to 2147483647"),
-        (near(minCardinality=0, maxCardinality=2**31 - 1), "minCardinality or maxCardinality is missing"),
-        (near(required="yes"), "required is neither true nor false"),
+        (affinity(scope=""), "scope is missing or too long"),
+        (affinity(tragetExpressions=[]), "tragetExpressions are missing"),
+        (affinity(targetExpressions=[TARGET]), "targetExpressions is not known"),
+        (affinity(minCardinality=4), "minCardinality is more than maxCardinality: 4 > 3"),
+        (affinity(minCardinality=-1), "minCardinality is not a whole number from 0 to 2147483647"),
+        (affinity(maxCardinality=True), "maxCardinality is not a whole number from 0 to 2147483647"),
+        (affinity(maxCardinality=2**31), "maxCardinality is not a whole number from 0 to 2147483647"),
+        (affinity(minCardinality=0, maxCardinality=2**31 - 1), "minCardinality or maxCardinality is missing"),
+        (affinity(required="yes"), "required is neither true nor false"),
     ],
 )
 def test_an_invalid_constraint_is_rejected_with_the_invalid_field(value: str, reason: str) -> None:
@@ -91,7 +91,7 @@ def test_an_invalid_constraint_is_rejected_with_the_invalid_field(value: str, re
 
 
 def test_a_constraint_that_its_own_ask_always_violates_is_rejected() -> None:
-    tags = {keys.TAG_PLACEMENT: near(minCardinality=0, maxCardinality=0, required=True)}
+    tags = {keys.TAG_PLACEMENT: affinity(minCardinality=0, maxCardinality=0, required=True)}
     assert pod_tags.placement(tags) is not None
     with pytest.raises(InvalidField, match="it fits on no node"):
         pod_tags.placement(tags | {"role": "web"})

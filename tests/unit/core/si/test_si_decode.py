@@ -249,7 +249,7 @@ def test_a_gang_without_a_placement_mode_uses_reserve(name: str) -> None:
     assert the_application(messages.an_application(tags=tags)).gang_placement is GangPlacement.RESERVE
 
 
-def test_an_application_without_user_belongs_to_the_user_nobody() -> None:
+def test_an_application_without_user_belongs_to_the_default_user() -> None:
     assert the_application(messages.an_application(ugi=si_pb2.UserGroupInformation())).user == "nobody"
 
 

@@ -78,7 +78,7 @@ class App:
         """Whether its placement mode is Direct."""
         return self.spec.tags.get(keys.APP_TAG_GANG_PLACEMENT) == keys.PLACEMENT_DIRECT
 
-    def hold(self) -> None:
+    def reserve(self) -> None:
         """Reserve for each missing member. Members replace the virtual placeholders when they arrive."""
         members = json.loads(self.spec.tags[keys.APP_TAG_MEMBERS])
         there = Counter(held.ask.task_group for held in self.held.values())
@@ -115,7 +115,7 @@ class Core:  # long: a complete scheduler is easier to review in one class
     refused: list[str] = field(default_factory=list)
     is_stingy: bool = False
     reject: str = ""
-    turn: int = 0
+    next_index: int = 0
 
     def reset(self) -> None:
         """Start a new session without state of the old one."""
@@ -248,7 +248,7 @@ class Core:  # long: a complete scheduler is easier to review in one class
             return
         for app in list(self.apps.values()):
             if app.is_direct and app.places is None and not self.is_stingy:
-                app.hold()
+                app.reserve()
                 self._settle(app.spec.app)
             for ask in list(app.asks.values()):
                 if ask.placeholder and not self.is_stingy:
@@ -284,8 +284,8 @@ class Core:  # long: a complete scheduler is easier to review in one class
 
     def _next_node(self, ask: AskSpec) -> NodeName | None:
         names = sorted(name for name, is_open in self.nodes.items() if is_open and name not in _avoided(ask))
-        self.turn += 1
-        return names[self.turn % len(names)] if names else None
+        self.next_index += 1
+        return names[self.next_index % len(names)] if names else None
 
     def _place(self, app: App, ask: AskSpec, node: NodeName | None) -> None:
         """Allocate the ask on the node, or keep it pending until there is a node that it does not avoid."""

@@ -114,10 +114,10 @@ class Driver:
         return self.receive(AllocationResponse(cancelled_asks=(AskCancelled(APP, PodUid(uid), termination),)))
 
 
-def whole(turns: Iterable[Outcome]) -> Outcome:
+def whole(rounds: Iterable[Outcome]) -> Outcome:
     """Combine the outcomes of all parts of a recovery step."""
     total = Outcome()
-    for turn in turns:
+    for turn in rounds:
         total.add(turn)
     return total
 

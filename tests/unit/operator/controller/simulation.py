@@ -167,7 +167,7 @@ class Simulation:  # long: every move is a method on the same queues
         if self.asking is not None:
             self.asking.taken(index, self.core)
 
-    def _hear(self, response: CoreResponse, *, of_allocations: bool) -> None:
+    def _receive(self, response: CoreResponse, *, of_allocations: bool) -> None:
         self._take(handle_core_response(self.ledger, response, self.now))
         if self.asking is not None:
             self.asking.record_received(response, of_allocations=of_allocations)
@@ -182,10 +182,10 @@ class Simulation:  # long: every move is a method on the same queues
         self._take(was_answered(self.ledger, self.results.popleft(), self.now))
 
     def _obey_application(self) -> None:
-        self._hear(self.core.applications.popleft(), of_allocations=False)
+        self._receive(self.core.applications.popleft(), of_allocations=False)
 
     def _obey_allocation(self) -> None:
-        self._hear(self.core.allocations.popleft(), of_allocations=True)
+        self._receive(self.core.allocations.popleft(), of_allocations=True)
 
     def step(self, choose: Choose = first) -> bool:
         """Do one move. Returns False if no move is possible."""

@@ -48,12 +48,12 @@ class Asking:
     ahead: list[int]
     recent_names: set[str] = field(default_factory=set)
     inventory: Inventory | None = None
-    unheard: int = 0
+    undelivered: int = 0
 
     def kind(self, core: Core) -> None:
         """Take the inventory as soon as the core has handled all messages sent before the request."""
         if self.inventory is None and not any(count > 0 for count in self.ahead):
-            self.inventory, self.unheard = inventory_of(core, self.part), len(core.allocations)
+            self.inventory, self.undelivered = inventory_of(core, self.part), len(core.allocations)
 
     def taken(self, stream: int, core: Core) -> None:
         """Count an item that the core handled."""
@@ -68,9 +68,9 @@ class Asking:
     def record_received(self, response: CoreResponse, *, of_allocations: bool) -> None:
         """Of whom the core spoke."""
         self.recent_names.update(reconciliation.names_of_response(response))
-        self.unheard -= of_allocations and self.inventory is not None
+        self.undelivered -= of_allocations and self.inventory is not None
 
     @property
     def is_ready(self) -> bool:
         """Whether both sides can be compared."""
-        return self.inventory is not None and self.unheard <= 0
+        return self.inventory is not None and self.undelivered <= 0

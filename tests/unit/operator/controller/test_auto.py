@@ -231,7 +231,7 @@ def test_one_timer_checks_all_creations_of_a_gang() -> None:
     assert sum(deadline.kind is TimerKind.CREATIONS for _, _, deadline in driver.ledger.deadlines) == 1
 
 
-def test_all_present_members_are_unschedulable_while_the_gang_lacks_nodes() -> None:
+def test_all_present_members_are_unschedulable_while_the_gang_needs_nodes() -> None:
     driver, _ = with_pods("w0", "w1")
     change = SchedulingStateChanged(APP, PodUid(f"{APP}/g"), SchedulingState.FAILED, FULL)
     driver.receive(SchedulingStates((change,)))

@@ -166,7 +166,7 @@ def test_a_new_reason_is_written_immediately_but_a_late_member_waits_two_seconds
     assert set(conditions(driver.wait(1.5))) == {"w2"}
 
 
-def test_the_group_that_lacks_nodes_reports_for_the_gang() -> None:
+def test_the_group_that_needs_nodes_reports_for_the_gang() -> None:
     driver = live()
     annotations = gang_annotations(a_group("a", 1), a_group("b", 1), a_group("c", 1), parameters="gangPlacement=Direct")
     driver.see(a_pod("w0", app=APP, annotations=annotations))

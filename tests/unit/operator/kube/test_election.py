@@ -88,7 +88,7 @@ class Candidate:
         candidacy = Candidacy("ns", "muster", name, DURATION_S)
         self.leadership = Leadership(self.wire, candidacy, self.guard, lambda: now[0])
         self.has_lost = False
-        self._turn: asyncio.Task[None] | None = None
+        self._iteration: asyncio.Task[None] | None = None
 
     @property
     def may_write(self) -> bool:
@@ -96,8 +96,8 @@ class Candidate:
 
     async def step(self, act: str) -> None:
         """Begin a turn if none is under way, else let the network act; then let the candidate go on."""
-        if self._turn is None or self._turn.done():
-            self._turn = asyncio.create_task(self._run_all())
+        if self._iteration is None or self._iteration.done():
+            self._iteration = asyncio.create_task(self._run_all())
         else:
             getattr(self.wire, act)()
         for _ in range(5):
@@ -106,13 +106,13 @@ class Candidate:
     async def acquire_or_renew(self) -> None:
         """A step in which all requests are executed and answered."""
         await self.step("answer")
-        while self._turn is not None and not self._turn.done():
+        while self._iteration is not None and not self._iteration.done():
             await self.step("answer")
 
     async def end(self) -> None:
-        if self._turn is not None:
-            self._turn.cancel()
-            await asyncio.wait([self._turn])
+        if self._iteration is not None:
+            self._iteration.cancel()
+            await asyncio.wait([self._iteration])
 
     async def _run_all(self) -> None:
         try:

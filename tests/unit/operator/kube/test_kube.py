@@ -150,7 +150,7 @@ async def test_a_placeholder_is_created_with_the_placeholder_field_manager() -> 
     assert recorder.results == [CommandSucceeded(a_create())]
 
 
-async def test_an_existing_placeholder_of_ours_is_accepted() -> None:
+async def test_an_existing_placeholder_of_muster_is_accepted() -> None:
     server = ApiServer(pods={"tg-1": a_pod("tg-1", uid="ours-1")})
     server.plan("POST /api/v1/namespaces/ns/pods", lambda: status(409, "AlreadyExists"))
     recorder = await run(server, a_create())

@@ -286,7 +286,7 @@ async def test_a_throttled_priority_waits_and_the_others_continue() -> None:
     throttle = Throttle(clock=lambda: now)
     pool = Pool(api.execute, Limits(quiet_s=0.0), throttle=throttle)
     task = asyncio.create_task(pool.run())
-    throttle.hold(WritePriority.CREATE, 0.05)
+    throttle.pause(WritePriority.CREATE, 0.05)
     pool.submit(a_create())
     pool.submit(a_bind())
     pool.submit(an_event())
@@ -306,7 +306,7 @@ async def test_a_throttle_that_ends_between_two_clock_reads_is_noticed(looks: in
     api = Api()
     pool = Pool(api.execute, Limits(), throttle=throttle)
     task = asyncio.create_task(pool.run())
-    throttle.hold(WritePriority.BIND, looks / 1000)
+    throttle.pause(WritePriority.BIND, looks / 1000)
     pool.submit(a_bind("p0"))
     assert await finished(pool, api) == [a_bind("p0")]
     task.cancel()
@@ -454,7 +454,7 @@ async def test_a_write_behind_a_cancelled_creation_is_executed() -> None:
 async def test_cancelled_creations_use_no_memory() -> None:
     """Also while the API server lets none of them through."""
     api, throttle = Api(), Throttle()
-    throttle.hold(WritePriority.CREATE, 60)
+    throttle.pause(WritePriority.CREATE, 60)
     pool = Pool(api.execute, Limits(), throttle=throttle)
     queue = pool._queues[WritePriority.CREATE]
     for _ in range(20):

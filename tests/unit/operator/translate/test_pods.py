@@ -115,7 +115,7 @@ def test_a_too_long_application_id_is_rejected_with_the_fix() -> None:
         ("", UserInfo("nobody")),
     ],
 )
-def test_the_user_is_read_or_defaults_to_nobody(annotation: str, user: UserInfo) -> None:
+def test_the_user_is_read_or_has_a_default(annotation: str, user: UserInfo) -> None:
     assert labelled({}, {"yunikorn.apache.org/user.info": annotation}).membership.user == user
 
 

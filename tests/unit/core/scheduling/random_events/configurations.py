@@ -139,7 +139,7 @@ def partitions(draw: st.DrawFn, name: str) -> PartitionConfig:
     )
 
 
-class DrawnConfiguration:
+class RandomConfiguration:
     """A configuration whose repr in a failing example has only the values that differ."""
 
     def __init__(self, configuration: Configuration) -> None:
@@ -150,9 +150,9 @@ class DrawnConfiguration:
 
 
 @st.composite
-def configurations(draw: st.DrawFn, names: tuple[str, ...]) -> DrawnConfiguration:
+def configurations(draw: st.DrawFn, names: tuple[str, ...]) -> RandomConfiguration:
     """Draw partitions with these names and the timeouts of all of them."""
-    return DrawnConfiguration(Configuration(tuple(draw(partitions(name)) for name in names), _TIMING))
+    return RandomConfiguration(Configuration(tuple(draw(partitions(name)) for name in names), _TIMING))
 
 
 def with_many_queues(configuration: Configuration, count: int) -> Configuration:
