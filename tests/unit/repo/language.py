@@ -107,7 +107,6 @@ OLD_MODULES = {
     "keeping": "reconciler",
     "known": "cluster",
     "leading": "leadership",
-    "liking": "scores",
     "observing": "cluster_events",
     "occupants": "foreign allocations",
     "reaching": "volume affinity",
@@ -207,7 +206,6 @@ OLD_IDENTIFIERS = {
     "board": "placer",
     "claimed": "reserved",
     "draft": "snapshot",
-    "drawn": "preferred_affinity",
     "express": "update_pod_condition",
     "fence": "barrier or guard",
     "fenced": "blocked",
@@ -297,7 +295,6 @@ CITATION = re.compile(
 _ANY_PROSE = re.compile("|".join(f"(?:{pattern})" for pattern, _ in PROSE.values()), re.IGNORECASE)
 _PROSE = {key: (re.compile(pattern, re.IGNORECASE), instead) for key, (pattern, instead) in PROSE.items()}
 
-# (file, words, reason). An exception without a hit fails the test.
 #: Files whose comments and texts users and reviewers read: charts, manifests, workflows, project files, interfaces.
 CONFIGURATION = (".yaml", ".yml", ".tpl", ".txt", ".toml", ".jinja", ".json", ".proto", ".go", ".sh", ".cfg")
 #: The same, by name.
@@ -312,6 +309,7 @@ NAMED_CONFIGURATION = (
 )
 #: Recorded results and lock files have no text for people.
 RECORDED = ("benchmarks/results/", "uv.lock")
+# (file, words, reason). An exception without a hit fails the test.
 EXCEPTIONS: tuple[tuple[str, str, str], ...] = (
     ("core/muster_core/model/config.py", "fence", "a value of priority.policy and preemption.policy"),
     ("core/muster_core/preemption/guarantees.py", "fence", "preemption.policy"),
@@ -327,6 +325,7 @@ _CODE_SPAN = re.compile(r"(`+)(?:(?!\1).)*?\1")
 _OLD_WORD = re.compile(rf"(?:^|_)({'|'.join(OLD_WORDS)})(?=_|$)")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _CLASS = re.compile(r"^\s*class (\w+)", re.MULTILINE)
+_JSON_TEXT = re.compile(r'"(?:[^"\\]|\\.)*"')
 _FENCE = re.compile(r"^\s*(?:```|~~~)")
 
 
@@ -464,8 +463,9 @@ def configuration(file: str, text: str) -> Iterator[Finding]:
         yield from prose(file, 1, text)
         return
     for line, found in enumerate(text.splitlines(), start=1):
-        for part in re.findall(r'"(?:[^"\\]|\\.)* (?:[^"\\]|\\.)*"', found):
-            yield from prose(file, line, json.loads(part))
+        for part in _JSON_TEXT.findall(found):
+            if " " in part:
+                yield from prose(file, line, json.loads(part))
 
 
 def configuration_files() -> Iterator[Path]:

@@ -8,8 +8,24 @@ from collections.abc import Iterable
 import pytest
 
 from tests.unit.repo import language
-from tests.unit.repo.language import OLD_NAMES, OLD_WORDS, PROSE, Finding, citations, code, markdown, names, prose
-from tests.unit.repo.tree import ROOT
+from tests.unit.repo.language import (
+    OLD_IDENTIFIERS,
+    OLD_MODULES,
+    OLD_NAMES,
+    OLD_WORDS,
+    PROSE,
+    Finding,
+    citations,
+    code,
+    comments,
+    configuration,
+    configuration_files,
+    defined_in_tests,
+    markdown,
+    names,
+    prose,
+)
+from tests.unit.repo.tree import ROOT, name
 
 SENTENCES = {
     "for ever": "The pod waits for ever.",
@@ -50,6 +66,23 @@ SENTENCES = {
     "till": "It waits till then.",
     "who": "a pod who waits",
     "misfit": "a misfit of the partition",
+    "company": "pods that like company",
+    "trial": "a trial of the gang",
+    "silent": "a silent watch",
+    "wishes": "what the pod wishes",
+    "knows": "The core does not know the node.",
+    "whole": "the whole gang",
+    "rings": "The timer rings.",
+    "ours": "a pod of ours",
+    "hands over": "It hands it to the core.",
+    "is well": "The replica is well.",
+    "by intent": "This is by intent.",
+    "speaks": "It speaks gRPC.",
+    "stirs": "A change stirs the queue.",
+    "clock": "The placeholder clock starts.",
+    "owner": "the owner of the pod",
+    "place": "Members keep their places.",
+    "makes": "The operator makes pods.",
 }
 
 
@@ -65,7 +98,10 @@ def test_every_exception_has_a_match_and_a_reason() -> None:
     for file, words, reason in language.EXCEPTIONS:
         path = ROOT / file
         text = path.read_text()
-        hits = (*names(file, text), *code(file, ast.parse(text))) if path.suffix == ".py" else markdown(file, text)
+        if path.suffix == ".py":
+            hits = (*names(file, text), *code(file, ast.parse(text)))
+        else:
+            hits = (*markdown(file, text), *configuration(file, text))
         assert words in {one.words for one in hits}, f"{file}: nothing is excepted by {words}"
         assert reason
 
@@ -101,6 +137,60 @@ def test_each_banned_word_is_found_as_a_function_field_parameter_and_key(old: st
     )
     for source in sources:
         assert [one.words for one in code("core/a.py", ast.parse(source))] == [old], source
+
+
+@pytest.mark.parametrize("old", OLD_IDENTIFIERS)
+def test_each_banned_identifier_is_found_as_the_complete_name_only(old: str) -> None:
+    for source in (f"def _{old}(): ...", f"{old} = 1", f"for {old} in x: ...", f"def f({old}): ...", f"x['{old}']"):
+        assert [one.words for one in code("core/a.py", ast.parse(source))] == [old], source
+    assert not list(code("core/a.py", ast.parse(f"is_{old}_of = 1")))
+
+
+@pytest.mark.parametrize("old", OLD_MODULES)
+def test_each_banned_module_name_is_found(old: str) -> None:
+    assert [one.words for one in names(f"core/{old}.py", "")] == [old]
+    assert [one.words for one in names(f"core/{old}/a.py", "")] == [old]
+
+
+def test_identifiers_of_tests_are_checked_and_their_names_as_sentences() -> None:
+    source = "def test_the_core_hears_of_a_pod(verdict): x = 1"
+    found = [one.words for one in defined_in_tests("tests/a.py", ast.parse(source))]
+    assert found == ["hears", "verdict"]
+
+
+def test_comments_of_python_code_are_checked() -> None:
+    assert [one.line for one in comments("core/a.py", "x = 1\n#: Nobody reads it.\ny = '# anew'\n")] == [2]
+
+
+@pytest.mark.parametrize(
+    "file, text",
+    [
+        ("charts/a/values.yaml", "a: 1  # The core is told of it.\n"),
+        ("charts/a/templates/NOTES.txt", "Nobody leads.\n"),
+        ("Makefile", "help: ## print the liking of nodes\n"),
+        ("proto/a.proto", "// The core hears of it.\n"),
+        ("deploy/a.json", '{"title": "What the core is told", "key": "told"}\n'),
+    ],
+)
+def test_comments_and_texts_of_other_files_are_checked(file: str, text: str) -> None:
+    assert [one.line for one in configuration(file, text)] == [1]
+
+
+def test_every_kind_of_file_is_among_the_checked_ones() -> None:
+    checked = {name(path) for path in configuration_files()}
+    assert checked >= {
+        "Makefile",
+        "Dockerfile",
+        ".ci/run",
+        "pyproject.toml",
+        ".github/workflows/test.yaml",
+        "charts/muster/values.yaml",
+        "charts/muster/templates/NOTES.txt",
+        "deploy/monitoring/dashboard.json",
+        "deploy/monitoring/alerts.yaml",
+        "proto/muster_si/muster.proto",
+        "devcluster/modules/conformance/main.go",
+    }
 
 
 @pytest.mark.parametrize("document", ["contract", "Contract", "semantics", "seed", "style", "behaviour"])
