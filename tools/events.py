@@ -15,7 +15,7 @@ import yaml
 from muster_core.model import messages as of_core
 from muster_operator.model import messages, problems
 from muster_operator.model.commands import Subject
-from muster_operator.model.messages import EventText
+from muster_operator.model.event_texts import GANG, EventText
 from tools.tables import put
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -94,7 +94,7 @@ def row(*cells: str) -> str:
 
 def events(*subjects: Subject) -> Iterator[str]:
     """Yield a row per event about these objects, except for events of gangs, sorted by reason."""
-    found = (one for one in event_texts().values() if one.kind.subject in subjects and one.kind.reason != messages.GANG)
+    found = (one for one in event_texts().values() if one.kind.subject in subjects and one.kind.reason != GANG)
     for one in sorted(found, key=lambda one: (one.kind.reason, one.kind.subject)):
         kind, text = one.kind, one.text
         yield row(f"`{kind.reason}`", kind.type, kind.subject, code(template(text)), *explanation(text))
@@ -103,7 +103,7 @@ def events(*subjects: Subject) -> Iterator[str]:
 def gang_events() -> Iterator[str]:
     """Yield a row per event of gangs, in the order of the catalogue."""
     for one in event_texts().values():
-        if one.kind.reason == messages.GANG:
+        if one.kind.reason == GANG:
             yield row(f"`{one.kind.action}`", one.kind.type, code(template(one.text)), *explanation(one.text))
 
 

@@ -1,5 +1,5 @@
 {{/* Scheduling and security of all pods of the chart. */}}
-{{- define "muster.place" -}}
+{{- define "muster.podScheduling" -}}
 # Not Muster: its own pods must start without it.
 schedulerName: default-scheduler
 {{- with .Values.imagePullSecrets }}
@@ -84,7 +84,7 @@ spec:
     spec:
       restartPolicy: Never
       serviceAccountName: {{ .name }}
-      {{- include "muster.place" .root | nindent 6 }}
+      {{- include "muster.podScheduling" .root | nindent 6 }}
       securityContext:
         {{- include "muster.podSecurity" .root | nindent 8 }}
       containers:

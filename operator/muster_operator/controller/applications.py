@@ -18,8 +18,8 @@ from muster_operator.model import messages, names, problems
 from muster_operator.model.cluster_events import Namespace
 from muster_operator.model.commands import MarkResumed, Outcome, SetCondition
 from muster_operator.model.core_requests import ApplicationRemoved, ApplicationSubmitted, AskReleased, TerminationType
+from muster_operator.model.event_texts import Note
 from muster_operator.model.ids import AppId, PodUid
-from muster_operator.model.messages import Note
 from muster_operator.model.pods import Condition, GangDefinition, GangProblem, Placement, Pod, UserInfo
 from muster_operator.model.states import APPLICATION, AppEvent, AppState, TaskEvent, TaskState, after
 from muster_operator.translate.gangs import read_gang

@@ -40,8 +40,8 @@ from muster_operator.model.cluster_events import (
     PriorityClassSeen,
 )
 from muster_operator.model.commands import Outcome, SetCondition
+from muster_operator.model.event_texts import Note
 from muster_operator.model.ids import PodUid, application_name
-from muster_operator.model.messages import Note
 from muster_operator.model.pods import Condition, ForeignPod, Membership, Pod
 from muster_operator.model.states import AppState, TaskState
 from muster_operator.model.storage import ClusterObject, ObjectKind

@@ -57,8 +57,8 @@ from muster_operator.model.core_responses import (
     Released,
     SchedulingStates,
 )
+from muster_operator.model.event_texts import Note
 from muster_operator.model.ids import AppId, PodUid
-from muster_operator.model.messages import Note
 from muster_operator.model.states import AppState, TaskEvent, TaskState
 from muster_si import keys
 

@@ -17,8 +17,8 @@ from muster_operator.controller.state import Application, Deadline, Ledger, Slot
 from muster_operator.model import messages
 from muster_operator.model.commands import Outcome, SetCondition
 from muster_operator.model.core_responses import CoreEvent, EventKind, SchedulingState, SchedulingStateChanged
+from muster_operator.model.event_texts import Note
 from muster_operator.model.ids import AppId, NodeName, PodUid
-from muster_operator.model.messages import Note
 from muster_operator.model.pods import Condition, Placement, PodRef
 from muster_operator.model.states import AppState, TaskState
 

@@ -18,8 +18,8 @@ from muster_operator.model.cluster_events import ClusterEvent, Namespace
 from muster_operator.model.commands import FailPod, MarkResumed, Result, StorageCommand
 from muster_operator.model.core_requests import AllocationSpec, Node, TerminationType
 from muster_operator.model.core_responses import CoreResponse
+from muster_operator.model.event_texts import Note
 from muster_operator.model.ids import NO_ALLOCATION_ID, AllocationId, AppId, NodeName, PodUid, application_name
-from muster_operator.model.messages import Note
 from muster_operator.model.pods import (
     Condition,
     ForeignPod,

@@ -26,7 +26,7 @@ from muster_operator.kube.session import MERGE_PATCH, KubeSession, LeadershipGua
 from muster_operator.model import messages
 from muster_operator.model.commands import PostEvent
 from muster_operator.model.errors import ApiRefused, LeadershipLost, Unreachable
-from muster_operator.model.messages import Note
+from muster_operator.model.event_texts import Note
 from muster_operator.model.names import FIELD_MANAGER, LABEL_ROLE, ROLE_LEADER
 
 log = structlog.get_logger("muster.leading")

@@ -10,86 +10,13 @@ of the API server, come from where they are found. Messages of the core are in i
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Final, Generic, ParamSpec
+from dataclasses import dataclass
+from typing import Final
 
 from muster_operator.model import names
-from muster_operator.model.commands import EventType, Importance, PostEvent, Subject
+from muster_operator.model.commands import EventType, Importance, Subject
+from muster_operator.model.event_texts import GANG, event, gang_event
 from muster_si import keys
-
-P = ParamSpec("P")
-
-
-@dataclass(frozen=True, slots=True)
-class EventTemplate:
-    """Everything of an event except its text and its object.
-
-    ``importance``: full buffers drop the least important events first. ``pod_reason``: ``status.reason`` of pods that
-    fail for the reason of the event, and the reason of the condition of those that wait.
-    """
-
-    reason: str
-    type: EventType
-    subject: Subject
-    action: str
-    importance: Importance
-    pod_reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Note:
-    """An event without its object."""
-
-    kind: EventTemplate
-    text: str
-
-    def about(self, namespace: str, name: str, uid: str, series: str = "") -> PostEvent:
-        """The event of this object. ``namespace`` and ``uid`` are empty for cluster-scoped objects."""
-        kind = self.kind
-        return PostEvent(
-            kind.subject, namespace, name, uid, kind.type, kind.reason, kind.action, self.text, kind.importance, series
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class EventText(Generic[P]):
-    """One text of an event. A call with the values of the text returns the note."""
-
-    kind: EventTemplate
-    text: Callable[P, str] = field(repr=False)
-
-    def __call__(self, *values: P.args, **named: P.kwargs) -> Note:
-        """Returns the event with these values in its text."""
-        return Note(self.kind, self.text(*values, **named))
-
-
-def _event(
-    reason: str,
-    event_type: EventType = EventType.WARNING,
-    subject: Subject = Subject.POD,
-    *,
-    action: str = "",
-    importance: Importance | None = None,
-    pod_reason: str = "",
-) -> Callable[[Callable[P, str]], EventText[P]]:
-    """Adds an event to the catalogue. The default importance is that of its type."""
-    by_type = Importance.PROBLEM if event_type is EventType.WARNING else Importance.RESULT
-    chosen = by_type if importance is None else importance
-    kind = EventTemplate(reason, event_type, subject, action or reason, chosen, pod_reason or reason)
-    return lambda text: EventText(kind, text)
-
-
-#: Reason of the events about gangs; ``action`` is the kind.
-GANG: Final = "GangScheduling"
-
-
-def _gang(
-    action: str, event_type: EventType = EventType.WARNING, *, pod_reason: str = ""
-) -> Callable[[Callable[P, str]], EventText[P]]:
-    """Adds an event about a gang, which is posted on its originator unless the text says otherwise."""
-    importance = None if event_type is EventType.WARNING else Importance.PROGRESS
-    return _event(GANG, event_type, action=action, importance=importance, pod_reason=pod_reason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,13 +154,13 @@ def member_waits(gang: str, kind: str, originator: str) -> str:
 # -- pods: results ----------------------------------------------------------------------------------------------------
 
 
-@_event("Scheduled", EventType.NORMAL)
+@event("Scheduled", EventType.NORMAL)
 def scheduled(namespace: str, pod: str, node: str) -> str:
     """The pod was bound."""
     return f"Successfully assigned {namespace}/{pod} to node {node}"
 
 
-@_event("Preempted", EventType.NORMAL, pod_reason=PREEMPTION)
+@event("Preempted", EventType.NORMAL, pod_reason=PREEMPTION)
 def preempted(problem: str) -> str:
     """The pod was preempted. The message is that of the core.
 
@@ -245,7 +172,7 @@ def preempted(problem: str) -> str:
 # -- pods: why they wait ----------------------------------------------------------------------------------------------
 
 
-@_event("FailedScheduling", importance=Importance.PROGRESS)
+@event("FailedScheduling", importance=Importance.PROGRESS)
 def failed_scheduling(reason: str) -> str:
     """The pod waits, or is the originator of a gang that waits. The message is that of the condition.
 
@@ -254,7 +181,7 @@ def failed_scheduling(reason: str) -> str:
     return reason
 
 
-@_event("Scheduling", EventType.NORMAL)
+@event("Scheduling", EventType.NORMAL)
 def waiting_for_gates(gates: str) -> str:
     """The pod has scheduling gates and is not scheduled before they are removed.
 
@@ -263,7 +190,7 @@ def waiting_for_gates(gates: str) -> str:
     return f"waiting for scheduling gates: {gates}"
 
 
-@_event(UNSUPPORTED_CLAIMS)
+@event(UNSUPPORTED_CLAIMS)
 def unsupported_claims(claims: str) -> str:
     """The pod has resource claims (DRA), which Muster does not schedule. It waits, because it could not start.
 
@@ -275,7 +202,7 @@ def unsupported_claims(claims: str) -> str:
     )
 
 
-@_event("TaskRejected")
+@event("TaskRejected")
 def pod_rejected(problem: str) -> str:
     """The pod cannot be scheduled as written. The message names the field, the problem and the fix.
 
@@ -284,7 +211,7 @@ def pod_rejected(problem: str) -> str:
     return problem
 
 
-@_event("TaskRejected")
+@event("TaskRejected")
 def request_rejected(problem: str) -> str:
     """The core rejected the request of the pod.
 
@@ -293,7 +220,7 @@ def request_rejected(problem: str) -> str:
     return problem
 
 
-@_event("TaskRejected")
+@event("TaskRejected")
 def allocation_rejected(problem: str) -> str:
     """The core rejected a bound pod as part of its application. The pod counts on its node only.
 
@@ -305,7 +232,7 @@ def allocation_rejected(problem: str) -> str:
 # -- pods: what was ignored -------------------------------------------------------------------------------------------
 
 
-@_event("Scheduling")
+@event("Scheduling")
 def ignored(problem: str) -> str:
     """A label, an annotation or a constraint of the pod is invalid or contradicts another one, and was ignored.
 
@@ -314,7 +241,7 @@ def ignored(problem: str) -> str:
     return problem
 
 
-@_event("Scheduling")
+@event("Scheduling")
 def namespace_of_application_ignored(namespace: str, problem: str) -> str:
     """An annotation of the application's namespace is invalid and was ignored.
 
@@ -326,7 +253,7 @@ def namespace_of_application_ignored(namespace: str, problem: str) -> str:
 # -- pods: what failed ------------------------------------------------------------------------------------------------
 
 
-@_event("PodBindFailure")
+@event("PodBindFailure")
 def bind_failed(node: str, problem: str) -> str:
     """The API server rejected the binding, or did not answer. The operator tries another node.
 
@@ -335,7 +262,7 @@ def bind_failed(node: str, problem: str) -> str:
     return f"binding to node {node} failed: {problem}"
 
 
-@_event("PodVolumesBindFailure")
+@event("PodVolumesBindFailure")
 def volumes_failed(node: str, problem: str) -> str:
     """Volumes of the pod could not be bound, or not in time. The operator tries another node.
 
@@ -344,7 +271,7 @@ def volumes_failed(node: str, problem: str) -> str:
     return f"volumes for node {node} failed: {problem}"
 
 
-@_event(APPLICATION_REJECTED)
+@event(APPLICATION_REJECTED)
 def application_rejected(app: str, reason: str) -> str:
     """No queue accepts the application: placement rules, access, a gang larger than its queue, or a `fair` leaf.
 
@@ -353,7 +280,7 @@ def application_rejected(app: str, reason: str) -> str:
     return f"Application {app} was rejected: {reason}"
 
 
-@_event(APPLICATION_FAILED)
+@event(APPLICATION_FAILED)
 def application_failed(problem: str) -> str:
     """The application failed for a reason other than a timeout. Its pods that are not bound fail.
 
@@ -365,7 +292,7 @@ def application_failed(problem: str) -> str:
 _REPORT: Final = "see the operator's log and report it"
 
 
-@_event("InternalError")
+@event("InternalError")
 def bound_pod_left_out() -> str:
     """The operator could not restore a bound pod during a recovery, because of an internal error.
 
@@ -374,7 +301,7 @@ def bound_pod_left_out() -> str:
     return f"internal error: the pod counts on its node only, and not in its application or queue; {_REPORT}"
 
 
-@_event("InternalError")
+@event("InternalError")
 def waiting_pod_left_out() -> str:
     """The operator could not restore a pending pod during a recovery, because of an internal error.
 
@@ -383,7 +310,7 @@ def waiting_pod_left_out() -> str:
     return f"internal error: the pod is not scheduled until it changes; {_REPORT}"
 
 
-@_event("InternalError")
+@event("InternalError")
 def application_left_out(app: str) -> str:
     """The operator could not restore an application during a recovery. The event is on its first pod.
 
@@ -392,7 +319,7 @@ def application_left_out(app: str) -> str:
     return f"internal error: application {app} is not scheduled; {_REPORT}"
 
 
-@_event("InternalError")
+@event("InternalError")
 def undecodable_pod() -> str:
     """The operator cannot decode a bound pod.
 
@@ -407,31 +334,31 @@ def undecodable_pod() -> str:
 # -- gangs ------------------------------------------------------------------------------------------------------------
 
 
-@_gang("CreatingPlaceholders", EventType.NORMAL)
+@gang_event("CreatingPlaceholders", EventType.NORMAL)
 def creating_placeholders(count: int, members: int) -> str:
     """The operator creates the placeholders of a gang."""
     return f"Creating {count} placeholders for {members} members"
 
 
-@_gang("PlaceholderAllocated", EventType.NORMAL)
+@gang_event("PlaceholderAllocated", EventType.NORMAL)
 def placeholders_bound(bound: int, wanted: int) -> str:
     """More placeholders of the gang are bound than before."""
     return f"{bound} of {wanted} placeholders are bound"
 
 
-@_gang("GangReservationComplete", EventType.NORMAL)
+@gang_event("GangReservationComplete", EventType.NORMAL)
 def all_placeholders_bound(count: int) -> str:
     """All placeholders are bound, and the members are scheduled."""
     return f"All {count} placeholders are bound"
 
 
-@_gang("GangReservationComplete", EventType.NORMAL)
+@gang_event("GangReservationComplete", EventType.NORMAL)
 def all_members_reserved(members: int) -> str:
     """The core has reserved resources for all members of a gang without placeholder pods."""
     return f"All {members} members are reserved"
 
 
-@_gang("TaskGroupsError")
+@gang_event("TaskGroupsError")
 def gang_ignored(problem: str) -> str:
     """The task groups are invalid. The message names the field, the problem and the fix.
 
@@ -440,7 +367,7 @@ def gang_ignored(problem: str) -> str:
     return f"{problem}. The application runs without a gang."
 
 
-@_gang("TaskGroupsError")
+@gang_event("TaskGroupsError")
 def parameter_ignored(problem: str) -> str:
     """A scheduling parameter is invalid, and a default is used.
 
@@ -449,7 +376,7 @@ def parameter_ignored(problem: str) -> str:
     return problem
 
 
-@_gang("TaskGroupsError")
+@gang_event("TaskGroupsError")
 def unknown_group(group: str, app: str, known: str) -> str:
     """The pod names a task group that its application does not define. The event is on the pod.
 
@@ -461,7 +388,7 @@ def unknown_group(group: str, app: str, known: str) -> str:
     )
 
 
-@_gang("TaskGroupsError")
+@gang_event("TaskGroupsError")
 def missing_groups(annotation: str, app: str, originator: str) -> str:
     """The first pod of the application defines no task groups, but this pod expects some. The event is on the pod.
 
@@ -474,7 +401,7 @@ def missing_groups(annotation: str, app: str, originator: str) -> str:
     )
 
 
-@_gang("TaskGroupsError")
+@gang_event("TaskGroupsError")
 def task_groups_too_large(placement: str) -> str:
     """The task groups are too large for the placement `Direct` or `Auto`.
 
@@ -486,7 +413,7 @@ def task_groups_too_large(placement: str) -> str:
     )
 
 
-@_gang("PlaceholderCreateFailed")
+@gang_event("PlaceholderCreateFailed")
 def placeholders_impossible(problem: str) -> str:
     """A placeholder cannot be created, so the gang is given up: ResourceQuota, LimitRange, an image policy, a webhook.
 
@@ -495,7 +422,7 @@ def placeholders_impossible(problem: str) -> str:
     return problem
 
 
-@_gang("PlaceholderCreateFailed")
+@gang_event("PlaceholderCreateFailed")
 def slots_without_pods(problem: str) -> str:
     """A placeholder of an `Auto` gang cannot be created. The gang continues, but autoscalers do not see absent members.
 
@@ -504,7 +431,7 @@ def slots_without_pods(problem: str) -> str:
     return f"{problem}; the gang continues without placeholder pods for absent members"
 
 
-@_gang("NodesNotProvided")
+@gang_event("NodesNotProvided")
 def nodes_not_provided(problem: str) -> str:
     """The autoscaler reports a problem with the ProvisioningRequest of the gang. The gang waits as before.
 
@@ -513,7 +440,7 @@ def nodes_not_provided(problem: str) -> str:
     return f"the autoscaler does not provide the nodes of the gang: {problem}"
 
 
-@_gang("NodesNotRequested")
+@gang_event("NodesNotRequested")
 def nodes_not_requested(name: str, problem: str) -> str:
     """The ProvisioningRequest of a gang or one of its PodTemplates cannot be created or read. Muster tries it again.
 
@@ -522,7 +449,7 @@ def nodes_not_requested(name: str, problem: str) -> str:
     return f"ProvisioningRequest {name} cannot be created or read: {problem}"
 
 
-@_gang("PlaceholderCreateFailed")
+@gang_event("PlaceholderCreateFailed")
 def no_signing_key() -> str:
     """The operator has no key to sign placeholders, so gangs wait.
 
@@ -534,7 +461,7 @@ def no_signing_key() -> str:
     )
 
 
-@_gang("PlaceholderTimeOut", pod_reason=RESERVATION_TIMEOUT)
+@gang_event("PlaceholderTimeOut", pod_reason=RESERVATION_TIMEOUT)
 def reservation_timed_out(problem: str) -> str:
     """A `Hard` gang was not complete in time. Its pods fail.
 
@@ -544,7 +471,7 @@ def reservation_timed_out(problem: str) -> str:
     return f"{text}: {problem}" if problem else text
 
 
-@_gang("GangSchedulingFailed")
+@gang_event("GangSchedulingFailed")
 def gang_resumed(problem: str) -> str:
     """A `Soft` gang was not complete in time. Its pods are scheduled one by one.
 
@@ -553,7 +480,7 @@ def gang_resumed(problem: str) -> str:
     return f"{problem or 'the reservation ended'}; the members are scheduled one by one"
 
 
-@_gang("MemberRejected")
+@gang_event("MemberRejected")
 def member_rejected(node: str, pod: str, problem: str) -> str:
     """A kubelet rejected a pod of the gang.
 
@@ -562,7 +489,7 @@ def member_rejected(node: str, pod: str, problem: str) -> str:
     return f"the kubelet of node {node} rejected pod {pod} ({problem})"
 
 
-@_gang("MemberRejected")
+@gang_event("MemberRejected")
 def member_rejected_slot_kept(node: str, pod: str, problem: str, seconds: int, group: str) -> str:
     """A kubelet rejected a pod of the gang, and the gang needs a replacement. Its slot is reserved for some time.
 
@@ -574,7 +501,7 @@ def member_rejected_slot_kept(node: str, pod: str, problem: str, seconds: int, g
     )
 
 
-@_gang("DeleteUnconfirmed")
+@gang_event("DeleteUnconfirmed")
 def delete_unconfirmed(seconds: int, reason: str) -> str:
     """A deleted placeholder still exists. The event is on the placeholder.
 
@@ -583,7 +510,7 @@ def delete_unconfirmed(seconds: int, reason: str) -> str:
     return f"deleted {seconds} s ago ({reason}) and still exists; check the pod's node and finalizers"
 
 
-@_gang(GANG)
+@gang_event(GANG)
 def application_problem(problem: str) -> str:
     """The core reports a problem of the application.
 
@@ -595,19 +522,19 @@ def application_problem(problem: str) -> str:
 # -- other objects ----------------------------------------------------------------------------------------------------
 
 
-@_event("NodeAccepted", EventType.NORMAL, Subject.NODE, importance=Importance.PROGRESS)
+@event("NodeAccepted", EventType.NORMAL, Subject.NODE, importance=Importance.PROGRESS)
 def node_accepted(node: str) -> str:
     """A node was added."""
     return f"node {node} was added to the scheduler"
 
 
-@_event("NodeAccepted", EventType.NORMAL, Subject.NODE, importance=Importance.PROGRESS)
+@event("NodeAccepted", EventType.NORMAL, Subject.NODE, importance=Importance.PROGRESS)
 def cordoned_node_accepted(node: str) -> str:
     """A node was added that is cordoned."""
     return f"node {node} was added to the scheduler, cordoned"
 
 
-@_event("NodeRejected", subject=Subject.NODE)
+@event("NodeRejected", subject=Subject.NODE)
 def node_rejected(problem: str) -> str:
     """The core rejected the node because of invalid quantities.
 
@@ -616,7 +543,7 @@ def node_rejected(problem: str) -> str:
     return problem
 
 
-@_event("NodeRecommendation", subject=Subject.NODE)
+@event("NodeRecommendation", subject=Subject.NODE)
 def node_recommendation(recommendation: str) -> str:
     """The kubelet or bindings failed repeatedly, or the node could be emptied.
 
@@ -625,13 +552,13 @@ def node_recommendation(recommendation: str) -> str:
     return recommendation
 
 
-@_event("Scheduling", EventType.NORMAL, Subject.NODE, importance=Importance.PROGRESS)
+@event("Scheduling", EventType.NORMAL, Subject.NODE, importance=Importance.PROGRESS)
 def node_notice(notice: str) -> str:
     """The core reports a notice about the node."""
     return notice
 
 
-@_event("InternalError", subject=Subject.NODE)
+@event("InternalError", subject=Subject.NODE)
 def node_left_out() -> str:
     """The operator could not restore a node during a recovery, because of an internal error.
 
@@ -640,7 +567,7 @@ def node_left_out() -> str:
     return f"internal error: the node is not used for scheduling; {_REPORT}"
 
 
-@_event("Scheduling", subject=Subject.NAMESPACE)
+@event("Scheduling", subject=Subject.NAMESPACE)
 def namespace_problem(problem: str) -> str:
     """Annotations of the namespace are invalid. The quotas of running applications stay in effect.
 
@@ -649,7 +576,7 @@ def namespace_problem(problem: str) -> str:
     return problem
 
 
-@_event("ConfigurationRejected", subject=Subject.CONFIG_MAP)
+@event("ConfigurationRejected", subject=Subject.CONFIG_MAP)
 def configuration_rejected(problem: str) -> str:
     """A changed configuration is invalid. The message has path, value and rule.
 
@@ -658,7 +585,7 @@ def configuration_rejected(problem: str) -> str:
     return f"configuration rejected, the previous configuration stays active: {problem}"
 
 
-@_event("ConfigurationRejected", subject=Subject.CONFIG_MAP)
+@event("ConfigurationRejected", subject=Subject.CONFIG_MAP)
 def cannot_start(problem: str) -> str:
     """The configuration is invalid, so the operator exits.
 
@@ -667,7 +594,7 @@ def cannot_start(problem: str) -> str:
     return f"Muster cannot start: {problem}"
 
 
-@_event("ConfigurationWarning", subject=Subject.CONFIG_MAP)
+@event("ConfigurationWarning", subject=Subject.CONFIG_MAP)
 def configuration_warning(findings: str) -> str:
     """The configuration was applied, but has an unknown key, or a change that needs a restart.
 
@@ -676,7 +603,7 @@ def configuration_warning(findings: str) -> str:
     return findings
 
 
-@_event("LeaderElection", EventType.NORMAL, Subject.LEASE, importance=Importance.PROBLEM)
+@event("LeaderElection", EventType.NORMAL, Subject.LEASE, importance=Importance.PROBLEM)
 def became_leader(replica: str) -> str:
     """Another replica leads.
 
@@ -685,7 +612,7 @@ def became_leader(replica: str) -> str:
     return f"{replica} became leader"
 
 
-@_event("WatchesStale", EventType.WARNING, Subject.LEASE, action="LeaderElection")
+@event("WatchesStale", EventType.WARNING, Subject.LEASE, action="LeaderElection")
 def watches_stale(resources: str) -> str:
     """A watch of pods or nodes delivered nothing for two minutes.
 
@@ -694,7 +621,7 @@ def watches_stale(resources: str) -> str:
     return f"the watches of {resources} are stale: binds, deletes and creates wait until they deliver again"
 
 
-@_event("WatchesFresh", EventType.NORMAL, Subject.LEASE, action="LeaderElection", importance=Importance.PROBLEM)
+@event("WatchesFresh", EventType.NORMAL, Subject.LEASE, action="LeaderElection", importance=Importance.PROBLEM)
 def watches_fresh() -> str:
     """The watches deliver again, and the operator continues."""
     return "the watches of pods and nodes deliver again"

@@ -12,6 +12,7 @@ import pytest
 from muster_core.model import messages as of_core
 from muster_operator.model import messages, problems
 from muster_operator.model.commands import EventType
+from muster_operator.model.event_texts import GANG
 from tests.unit.repo import yunikorn_names
 from tests.unit.repo.tree import ROOT, modules, name, parsed
 from tools import events
@@ -64,7 +65,7 @@ def used(package: str, catalogue: ModuleType) -> set[str]:
 
 def test_only_the_catalogue_creates_events() -> None:
     makers = {name(path) for path, call in calls("operator") if ast.unparse(call.func) in {"PostEvent", "Note"}}
-    assert makers == {"operator/muster_operator/model/messages.py"}
+    assert makers == {"operator/muster_operator/model/event_texts.py"}
 
 
 def test_no_caller_composes_the_text_of_an_event() -> None:
@@ -160,4 +161,4 @@ def test_every_yunikorn_reason_is_documented() -> None:
     found = set(TABLE.findall(PAGE.read_text()))
     page = (ROOT / "docs" / "operate" / "troubleshooting.md").read_text()
     unused = set(re.findall(r"`(\w+)`", page.partition("\n## YuniKorn reasons that Muster does not use\n")[2]))
-    assert set(yunikorn_names.REASONS) - found - unused - {messages.GANG} == set()
+    assert set(yunikorn_names.REASONS) - found - unused - {GANG} == set()

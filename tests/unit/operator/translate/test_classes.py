@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import orjson
@@ -16,6 +18,7 @@ from msgspec import structs
 from muster_operator.kube.watch import decoded_object, decoded_pod, decoded_pod_event, whole
 from muster_operator.model.pods import ForeignPod, Pod
 from muster_operator.model.settings import Settings
+from muster_operator.translate import constraints, pod_classes, pods
 from muster_operator.translate.pod_classes import PartialPod, PodClasses
 from muster_operator.translate.pods import read_pod
 from muster_si import keys
@@ -223,3 +226,28 @@ def test_a_namespace_with_many_classes_does_not_evict_those_of_other_namespaces(
         the_class(known, noisy)
     assert the_class(known, usual) is before
     assert the_class(known, noisy | {"metadata": noisy["metadata"] | {"annotations": {}}}) is not first
+
+
+def fields_read_of(spec: str, module: ModuleType) -> set[str]:
+    """Fields that a module reads of an object in a variable named `spec`."""
+    assert module.__file__ is not None
+    read = set()
+    for node in ast.walk(ast.parse(Path(module.__file__).read_text())):
+        match node:
+            case ast.Call(
+                func=ast.Attribute(value=ast.Name(id=found), attr="get"), args=[ast.Constant(value=str(key)), *_]
+            ):
+                pass
+            case ast.Subscript(value=ast.Name(id=found), slice=ast.Constant(value=str(key))):
+                pass
+            case _:
+                continue
+        if found == spec:
+            read.add(key)
+    return read
+
+
+def test_every_field_of_a_pod_that_is_translated_is_decoded() -> None:
+    read = fields_read_of("spec", pods) | fields_read_of("spec", constraints)
+    assert read > {"affinity", "hostNetwork", "priority"}
+    assert read <= {field.encode_name for field in structs.fields(pod_classes.Spec)}, "add the field to Spec"
