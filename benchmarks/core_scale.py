@@ -1,11 +1,13 @@
 """Measures the core in its own process at 15,000 nodes, 150,000 running pods, 50,000 waiting pods and 5,000 queues.
 
-    .venv/bin/python -m benchmarks.core_scale [--quick] [--profile]
+    .venv/bin/python -m benchmarks.core_scale [--quick | --nodes=N] [--profile]
+
+`--nodes` changes the numbers of pods, applications and queues in proportion.
 
 A recovery as from the operator comes over gRPC: applications, drained nodes with their pods, requests, a barrier, the
-opened nodes, and the last barrier. One node in a hundred is free, the others are full. Then follow single events, a
-load of 5,000 events per second (two pods end, two are new, and one request is withdrawn, of five events), and REST
-queries during such a load.
+opened nodes, and the last barrier. One node in a hundred is free, the others are full. Running and waiting pods have
+the same sizes, so about as many pods start as end. Then follow single events, a load of 5,000 events per second (two
+pods end, two are new, and one request is withdrawn, of five events), and REST queries during such a load.
 
 Times are CPU time of the core's process, and pauses are CPU time of the thread of its event loop, so that other
 processes on the machine do not count. A pause is `iteration`, one iteration of the scheduler task, or `busy`, the
@@ -41,8 +43,9 @@ from muster_si.transport.settings import TransportSettings
 RM: Final = "benchmark"
 _PARENTS: Final = 20
 _CORES: Final = (1000, 2000, 4000, 8000)
-#: Existing pods of a node fill it.
-_PODS: Final = 10
+#: CPUs of the pods that fill a node: all sizes of requests.
+_FULL: Final = (8000, 8000, 4000, 4000, 2000, 2000, 1000, 1000, 1000, 1000)
+_PODS: Final = len(_FULL)
 _CAPACITY: Final = {"vcore": 32_000, "memory": 256 << 30, "pods": 110}
 RATE: Final = 5_000
 #: Messages per second of that load.
@@ -70,6 +73,7 @@ GOALS: Final[Mapping[str, tuple[str, float | None]]] = {
     "single-p99": ("ms", 20.0),
     "single-max": ("ms", 100.0),
     "per-event": ("CPU us", 200.0),
+    "allocations": ("/event", None),
     "cycles": ("", None),
     "cycles-p50": ("ms", None),
     "pause-events": ("ms", 100.0),
@@ -85,11 +89,19 @@ class Size:
     """Size of the cluster and its load."""
 
     nodes: int = 15_000
+    #: A multiple of the pods per node.
     applications: int = 10_000
     queues: int = 5_000
     asks: int = 50_000
     single: int = 100
     seconds: float = 10.0
+
+    @classmethod
+    def of(cls, nodes: int) -> Size:
+        """Return this number of nodes with pods, applications and queues in proportion."""
+        full, share = cls(), nodes / cls().nodes
+        applications = max(1, round(full.applications * share / _PODS)) * _PODS
+        return cls(nodes, applications, max(1, applications // 2), max(1, round(full.asks * share)))
 
     @property
     def free(self) -> int:
@@ -97,7 +109,7 @@ class Size:
         return max(1, self.nodes // 100)
 
 
-QUICK: Final = Size(500, 400, 200, 2_000, 50, 2.0)
+QUICK: Final = Size(500, 400, 200, 2_000, 50, 0.5)
 
 
 class Listener:
@@ -213,7 +225,8 @@ class Work:
         """Return a running pod."""
         app, key = f"app-{number % self.size.applications:05d}", f"{number:036d}"
         self.running.append((app, key))
-        amounts = {"vcore": _CAPACITY["vcore"] // _PODS, "memory": 4 << 30, "pods": 1}
+        # Each application has pods of all sizes, although its number of pods per round is a multiple of `_PODS`.
+        amounts = _amounts(_FULL[(number + number // self.size.applications) % _PODS])
         return si_pb2.Allocation(
             allocationKey=key,
             allocationTags={**self.tags(number, app), keys.TAG_ALLOCATED_AT: str(1_790_000_000_000 + number)},
@@ -243,14 +256,16 @@ class Work:
         """Return one more request, of one of about a hundred scheduling classes."""
         self.number += 1
         number = self.number
-        app, key, cores = f"app-{number % self.size.applications:05d}", f"ask-{number:032d}", _CORES[number % 4]
+        # The requests of an application have all sizes, also if the number of applications is a multiple of four.
+        cores = _CORES[(number + number // self.size.applications) % len(_CORES)]
+        app, key = f"app-{number % self.size.applications:05d}", f"ask-{number:032d}"
         zone = {keys.TAG_CONSTRAINTS: f'{{"nodeSelector":{{"zone":"{number % 7}"}}}}'} if number % 7 < 5 else {}
         self.asked.append((app, key))
         return si_pb2.AllocationAsk(
             allocationKey=key,
             applicationID=app,
             partitionName="default",
-            resourceAsk=_resource({"vcore": cores, "memory": cores << 20, "pods": 1}),
+            resourceAsk=_resource(_amounts(cores)),
             maxAllocations=1,
             priority=number % 3 * 10,
             tags={**self.tags(10_000_000 + number, app), **zone},
@@ -283,6 +298,10 @@ class Work:
                 allocationAsksToRelease=[self.withdrawn() for _ in range(fifth)],
             ),
         )
+
+
+def _amounts(cores: int) -> dict[str, int]:
+    return {"vcore": cores, "memory": cores << 20, "pods": 1}
 
 
 def _taken(names: list[tuple[str, str]], random: Random) -> tuple[str, str]:
@@ -411,13 +430,13 @@ class Measurement:
             await self.send(request)
             await self.barrier()
             await asyncio.sleep(0.06)
-        cycle = (await self.noted("single"))["iteration"]
-        self.found |= {f"single-{which}": cycle[which] for which in ("p50", "p99", "max")}
+        busy = (await self.noted("single"))["work"]
+        self.found |= {f"single-{which}": busy[which] for which in ("p50", "p99", "max")}
 
     async def events(self) -> None:
         """Send events at a rate, and record how long a barrier takes meanwhile."""
         await self.noted("idle")
-        before, sent, lags = self._used_s(), 0, list[float]()
+        before, placed, lags = self._used_s(), self.listener.placed, list[float]()
         probe = asyncio.create_task(self._probe(lags))
         sent = await self._load(self.work.size.seconds)
         await self.settled()
@@ -426,6 +445,7 @@ class Measurement:
         lags.sort()
         self.found |= {
             "per-event": 1e6 * (self._used_s() - before) / sent,
+            "allocations": (self.listener.placed - placed) / sent,
             "cycles": values["cycle"]["n"],
             "cycles-p50": values["cycle"]["p50"],
             "pause-events": values["iteration"]["max"],
@@ -455,7 +475,7 @@ class Measurement:
         await self.noted("idle")
         async with aiohttp.ClientSession(self.rest, timeout=aiohttp.ClientTimeout(total=300)) as session:
             for view in VIEWS:
-                load = asyncio.create_task(self._load(2.0))
+                load = asyncio.create_task(self._load(self.work.size.seconds / 5))
                 began = time.perf_counter()
                 async with session.get(f"/ws/v1/partition/default/{view}") as answer:
                     body = await answer.read()
@@ -501,7 +521,9 @@ async def _measure(
 
 def main() -> None:
     """Measure and print."""
-    found, profile = run(QUICK if "--quick" in sys.argv else Size(), profiled="--profile" in sys.argv)
+    nodes = next((int(text.partition("=")[2]) for text in sys.argv if text.startswith("--nodes=")), Size().nodes)
+    size = QUICK if "--quick" in sys.argv else Size.of(nodes)
+    found, profile = run(size, profiled="--profile" in sys.argv)
     for name, (unit, goal) in GOALS.items():
         print(f"{name:18} {found[name]:9.2f} {unit:6}" + (f" (goal: {goal:g})" if goal else ""))
     for phase, places in profile.items():

@@ -1,8 +1,9 @@
 """The core with instrumentation: `python -m benchmarks.measured_core FILE [options of the core]`.
 
-It runs like `python -m muster_core`. In addition, it records the CPU time of each iteration of the scheduler task and
-of each cycle, and by which a task that sleeps 20 ms wakes up late. SIGUSR1 writes the values since the last report to
-FILE. With the environment variable MUSTER_BENCHMARK_PROFILE, the report also names where the CPU time went.
+It runs like `python -m muster_core`. In addition, it records the CPU time of each iteration of the scheduler task, of
+each cycle, and of the iterations from an event or timer until there is no more work (`work`), and by which a task that
+sleeps 20 ms wakes up late. SIGUSR1 writes the values since the last report to FILE. With the environment variable
+MUSTER_BENCHMARK_PROFILE, the report also names where the CPU time went.
 """
 
 from __future__ import annotations
@@ -52,11 +53,21 @@ class MeasuredLoop(Loop):
         self.iterations_ms: list[float] = []
         self.cycles_ms: list[float] = []
         self.busy_ms: list[float] = []
+        self.work_ms: list[float] = []
+        self._work_ms = 0.0
+        self._is_work = False
 
     def _iterate(self) -> bool:
         began = time.thread_time()
         more = super()._iterate()
-        self.iterations_ms.append((time.thread_time() - began) * 1000)
+        took_ms = (time.thread_time() - began) * 1000
+        self.iterations_ms.append(took_ms)
+        self._work_ms += took_ms
+        self._is_work |= self._received > 0
+        if not more:
+            if self._is_work:
+                self.work_ms.append(self._work_ms)
+            self._work_ms, self._is_work = 0.0, False
         return more
 
     def _schedule(self) -> None:
@@ -74,7 +85,12 @@ class MeasuredLoop(Loop):
 
     def _report(self) -> None:
         found: dict[str, object] = {"cpu_s": time.process_time(), "peak_mib": peak_mib(), "mib": resident_mib()}
-        for name, values in (("iteration", self.iterations_ms), ("cycle", self.cycles_ms), ("busy", self.busy_ms)):
+        for name, values in (
+            ("iteration", self.iterations_ms),
+            ("cycle", self.cycles_ms),
+            ("work", self.work_ms),
+            ("busy", self.busy_ms),
+        ):
             values.sort()
             found[name] = {"n": len(values), "p50": at(values, 0.5), "p99": at(values, 0.99), "max": at(values, 1.0)}
         if self.samples is not None:
