@@ -7,20 +7,20 @@ applications active whose reason it may have removed. `ledger` and the handlers 
 from __future__ import annotations
 
 from collections.abc import Container
-from functools import partial
 from typing import Final
 
 import numpy as np
 
 from muster_core.gangs import takeover
 from muster_core.model import messages
+from muster_core.model.constraints import Constraints
 from muster_core.model.ids import ApplicationId, NodeId
 from muster_core.model.resources import NOTHING, Limit, Resources
 from muster_core.placement import node_search
 from muster_core.placement.filters import node_properties, resources
 from muster_core.state import ordering
 from muster_core.state.applications import Application, lacking
-from muster_core.state.columns import IntColumn
+from muster_core.state.columns import BoolColumn, IntColumn
 from muster_core.state.nodes import ANY_CLAIM, NodeTable
 from muster_core.state.queues import Queue
 from muster_core.state.request_classes import AskClass, UnschedulableClass
@@ -249,26 +249,79 @@ def _absorb_nodes(partition: Partition, wake_up_nodes: list[NodeId]) -> list[App
     if not len(unschedulable_classes) or not len(rows):
         return []
     unschedulable_classes.gained(rows, nodes.columns().size)
-    unreserved: set[AskClass] | None = None
-    if any(nodes.columns().node_reserved):
-        unreserved = set(unschedulable_classes.within(partial(_most_available, nodes, rows, unreserved=True)))
+    gained = GainedRows(nodes, rows)
     blocked_by_reservations: list[Application] = []
-    for kind in unschedulable_classes.within(partial(_most_available, nodes, rows, unreserved=False)):
+    for kind in unschedulable_classes.within(gained.most_available):
         entries = partition.blocking_reasons.by_kind.get(kind)
         if entries is None:  # no application waits for it, so the entry is not needed
             unschedulable_classes.drop(kind)
         elif kind.depends_on_others:
             if len(_possible(nodes, rows, kind)):  # its placement may satisfy the affinity of other classes
                 _retry_unschedulable(partition, kind)
-        elif unreserved is None or kind in unreserved or not _respects_reservations(kind):
+        elif gained.may_hold(kind, unreserved=_respects_reservations(kind)):
             unschedulable_classes.grow(kind)
             for entry in entries.values():
                 partition.open(entry)
-        else:
+        elif gained.may_hold(kind, unreserved=False):
             blocked_by_reservations += [
                 app for entry in entries.values() if (app := _first_to_reserve(partition, entry)) is not None
             ]
     return blocked_by_reservations
+
+
+#: Amounts and constraints that one change evaluates per row. Further ones count as satisfied.
+_EVALUATED: Final = 64
+
+
+class GainedRows:
+    """Rows that gained resources, and which classes they may hold."""
+
+    __slots__ = ("_allowed", "_fitting", "_is_any_reserved", "_nodes", "_rows")
+
+    def __init__(self, nodes: NodeTable, rows: IntColumn) -> None:
+        self._nodes, self._rows = nodes, rows
+        self._is_any_reserved = any(nodes.columns().node_reserved)
+        self._fitting: dict[tuple[Resources, bool], BoolColumn] = {}
+        self._allowed: dict[Constraints, BoolColumn] = {}
+
+    def most_available(self, name: str) -> int:
+        """Returns the largest available amount of a resource among the rows."""
+        return int(np.max(self._available(name, unreserved=False)))
+
+    def may_hold(self, kind: AskClass, *, unreserved: bool) -> bool:
+        """Whether one of the rows may hold a request of the class. False = certainly not.
+
+        `unreserved`: next to the node reservations.
+        """
+        unreserved = unreserved and self._is_any_reserved
+        key = (kind.resources, unreserved)
+        fitting = self._fitting.get(key)
+        if fitting is None:
+            if len(self._fitting) >= _EVALUATED:
+                return True
+            fitting = self._fitting[key] = self._fit(kind.resources, unreserved=unreserved)
+        if not fitting.any():
+            return False
+        allowed = self._allowed.get(kind.constraints)
+        if allowed is None:
+            if len(self._allowed) >= _EVALUATED:
+                return True
+            allowed = node_properties.allowed(kind.constraints, self._nodes)[self._rows]
+            self._allowed[kind.constraints] = allowed
+        return bool((fitting & allowed).any())
+
+    def _fit(self, amounts: Resources, *, unreserved: bool) -> BoolColumn:
+        found = np.ones(len(self._rows), dtype=np.bool_)
+        for name, amount in amounts.items():
+            found &= self._available(name, unreserved=unreserved) >= amount
+        return found
+
+    def _available(self, name: str, *, unreserved: bool) -> IntColumn:
+        columns = self._nodes.columns()
+        column = columns.availables.column(name, columns.size)
+        reserved = columns.node_reserved.column(name, columns.size) if unreserved else None
+        found = np.zeros(len(self._rows), dtype=np.int64) if column is None else column[self._rows]
+        return found if reserved is None else found - reserved[self._rows]
 
 
 def _first_to_reserve(partition: Partition, entry: LeafQueue) -> Application | None:
@@ -295,15 +348,6 @@ def _may_use_reservation(partition: Partition, name: ApplicationId, node: NodeId
     return reservation.required or reservation.preempted or left.covers(reservation.resources)
 
 
-def _most_available(nodes: NodeTable, rows: IntColumn, name: str, *, unreserved: bool) -> int:
-    """Returns the largest available amount of a resource among the rows. `unreserved`: after node reservations."""
-    columns = nodes.columns()
-    column = columns.availables.column(name, columns.size)
-    found = 0 if column is None else column[rows]
-    reserved = columns.node_reserved.column(name, columns.size) if unreserved else None
-    return int(np.max(found if reserved is None else found - reserved[rows]))
-
-
 def _respects_reservations(kind: AskClass) -> bool:
     """Whether each request of the class may use only its own node reservation.
 
@@ -323,10 +367,7 @@ def count_again(partition: Partition, app: Application) -> None:
         unschedulable_class = unschedulable_classes.grown.get(kind)
         if unschedulable_class is None:
             continue
-        more = _count_again(partition, kind, unschedulable_class)
-        unschedulable_class.room = unschedulable_class.known + more
-        if not more:
-            del unschedulable_classes.grown[kind]
+        _count_again(partition, kind, unschedulable_class)
         for count, entry in partition.blocking_reasons.by_kind.get(kind, {}).items():
             if count > unschedulable_class.room:
                 partition.scheduling.close(entry)
@@ -344,15 +385,15 @@ def _retry_unschedulable(partition: Partition, kind: AskClass) -> None:
         partition.open(entry)
 
 
-def _count_again(partition: Partition, kind: AskClass, unschedulable_class: UnschedulableClass) -> int:
-    """Returns how many more requests fit on the nodes that gained resources than at the last search."""
+def _count_again(partition: Partition, kind: AskClass, unschedulable_class: UnschedulableClass) -> None:
+    """Counts how many more requests fit on the nodes that gained resources than at the last search."""
     nodes = partition.nodes
     rows = _possible(nodes, partition.unschedulable_classes.since(unschedulable_class), kind)
     more = np.maximum(_counts(nodes, rows, kind), 0)
     if unschedulable_class.then is not None:
         known = rows < len(unschedulable_class.then)
         more[known] = np.maximum(more[known] - unschedulable_class.then[rows[known]], 0)
-    return int(more.sum())
+    partition.unschedulable_classes.counted(kind, rows[more > 0], int(more.sum()))
 
 
 def _possible(nodes: NodeTable, rows: IntColumn, kind: AskClass) -> IntColumn:

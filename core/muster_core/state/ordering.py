@@ -28,11 +28,26 @@ class OrderingContext(Protocol):
 
 def queue_key(partition: OrderingContext, queue: Queue) -> Key:
     """Ordering key of a queue among the children of its parent: priority, share, then the larger pending amount."""
+    memo, total, config = queue.shares, partition.nodes.capacity_total, partition.config
+    if (
+        memo.key
+        and memo.allocated is queue.allocated
+        and memo.pending is queue.waits.value
+        and memo.shown == queue.shown
+        and memo.total is total
+        and memo.of is total
+        and memo.config is config
+        and memo.guaranteed is queue.guaranteed
+        and memo.max is queue.max
+    ):
+        return memo.key
     priority = float(-(queue.shown or 0))
     used = share(partition, queue)
     waits = -_need(partition, queue)
     by_priority = queue.parent is None or queue.parent.policies.sorts_by_priority
-    return (priority, used, waits) if by_priority else (used, priority, waits)
+    memo.shown = queue.shown
+    memo.key = (priority, used, waits) if by_priority else (used, priority, waits)
+    return memo.key
 
 
 def share(partition: OrderingContext, queue: Queue) -> float:

@@ -89,6 +89,8 @@ class Shares:
     need: float = 0.0
     pending: Resources | None = None
     of: Resources | None = None
+    key: tuple[float, ...] = ()
+    shown: int | None = None
 
 
 @dataclass(slots=True, eq=False)

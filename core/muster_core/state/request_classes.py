@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 
@@ -103,12 +104,16 @@ def class_like(known: AskClass | None, spec: AskSpec, *, as_usual: bool, tags: T
     return class_of(spec, as_usual=as_usual, tags=tags)
 
 
+NO_ROWS: Final[IntColumn] = np.zeros(0, dtype=np.int64)
+
+
 @dataclass(slots=True, eq=False)
 class UnschedulableClass:
     """A class of which at most `room` more requests fit, and the reason why not more.
 
-    `known`: room at the last evaluation; `seen`: number of node changes then; `then`: room per row at that time,
-    None = none. `room` is `known` plus the additional room on rows that gained since.
+    `known`: room at the last evaluation; `then`: room per row at that time, None = none. `room` is `known` plus the
+    additional room on rows that gained since. `seen`: number of node changes when the additional room was last counted;
+    `roomy`: rows that had some then.
     """
 
     known: int
@@ -116,6 +121,7 @@ class UnschedulableClass:
     room: int = 0
     seen: int = 0
     then: IntColumn | None = None
+    roomy: IntColumn = field(default_factory=lambda: NO_ROWS)
 
 
 class UnschedulableClasses:
@@ -152,7 +158,7 @@ class UnschedulableClasses:
         known = self._known.get(kind)
         if known is not None:
             known.known, known.room, known.why = room, room, why
-            known.then = then
+            known.then, known.roomy = then, NO_ROWS
             known.seen = self._changes
             return
         row = self._free.pop() if self._free else len(self._kinds)
@@ -193,8 +199,18 @@ class UnschedulableClasses:
         self._gained[rows] = self._changes
 
     def since(self, unschedulable_class: UnschedulableClass) -> IntColumn:
-        """Returns the rows that gained since the class was evaluated."""
-        return np.flatnonzero(self._gained > unschedulable_class.seen)
+        """Returns the rows that may have additional room: those that gained since it was counted, and `roomy`."""
+        seen, roomy = unschedulable_class.seen, unschedulable_class.roomy
+        gained = NO_ROWS if seen == self._changes else np.flatnonzero(self._gained > seen)
+        return np.concatenate((gained, roomy[self._gained[roomy] <= seen])) if len(roomy) else gained
+
+    def counted(self, kind: AskClass, rows: IntColumn, more: int) -> None:
+        """Stores the additional room of the class and the rows that have it. Other rows have some after a gain only."""
+        unschedulable_class = self._known[kind]
+        unschedulable_class.room = unschedulable_class.known + more
+        unschedulable_class.seen, unschedulable_class.roomy = self._changes, rows
+        if not more:
+            self.grown.pop(kind, None)
 
     def grow(self, kind: AskClass) -> None:
         """Records that a node on which the class may run gained resources."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop, heappush, nsmallest
 from itertools import islice
 from typing import Final, NamedTuple, Protocol
 
@@ -83,8 +83,8 @@ _AT_ONCE: Final = 64
 #: Above this number of queues with changed keys, all keys of a set are renewed step by step.
 _MOST_MOVED: Final = 256
 
-#: With up to this number of queues in a set, its own queues are looked up instead of all queues with changed keys.
-_FEW: Final = 8
+#: With up to this number of queues below one parent, their current keys are compared at each use, and no order is kept.
+_FEW: Final = 64
 
 
 #: Parent of root.
@@ -109,12 +109,20 @@ class SchedulingContext(ordering.OrderingContext, Protocol):
         ...
 
 
+#: Entry of a name in an order that is not kept.
+_NO_KEY: Final[tuple[Key, str]] = ((), "")
+
+
 class ApplicationHeap:
-    """Names ordered by their keys. Replaced and removed entries stay in the heap until they reach the top."""
+    """Names ordered by their keys. Replaced and removed entries stay in the heap until they reach the top.
 
-    __slots__ = ("_entries", "_heap", "_stale", "epoch")
+    `is_kept`: the order is kept. Else the names have no keys until they are read.
+    """
 
-    def __init__(self, epoch: int) -> None:
+    __slots__ = ("_entries", "_heap", "_stale", "epoch", "is_kept")
+
+    def __init__(self, epoch: int, *, is_kept: bool = True) -> None:
+        self.is_kept = is_kept
         self._entries: dict[str, tuple[Key, str]] = {}
         self._heap: list[tuple[Key, str]] = []
         #: Names whose keys must be renewed.
@@ -143,12 +151,25 @@ class ApplicationHeap:
         else:
             heappush(self._heap, entry)
 
+    def add(self, name: str) -> None:
+        """Adds a name to an order that is not kept."""
+        self._entries[name] = _NO_KEY
+
+    def keep(self, key_of: Callable[[str], Key], epoch: int) -> None:
+        """Begins to keep the order."""
+        self.is_kept, self.epoch = True, epoch
+        self._entries = {name: (key_of(name), name) for name in self._entries}
+        self._heap = list(self._entries.values())
+        heapify(self._heap)
+
     def discard(self, name: str) -> None:
         """Removes a name if it exists."""
         self._entries.pop(name, None)
 
     def first(self, key_of: Callable[[str], Key]) -> str:
-        """Returns the name with the lowest key, whose key is computed again. Raises IndexError if it is empty."""
+        """Returns the name with the lowest key, whose key is computed again. Raises an exception if it is empty."""
+        if not self.is_kept:
+            return min(self._keyed(key_of))[1]
         while True:
             entry = self._heap[0]
             key, name = entry
@@ -164,6 +185,8 @@ class ApplicationHeap:
         """Returns the second name, or None."""
         if len(self._entries) < 2:
             return None
+        if not self.is_kept:
+            return self._lowest_two(key_of)[1]
         name = self.first(key_of)
         entry = heappop(self._heap)
         del self._entries[name]
@@ -171,6 +194,19 @@ class ApplicationHeap:
         self._entries[name] = entry
         heappush(self._heap, entry)
         return found
+
+    def first_two(self, key_of: Callable[[str], Key]) -> tuple[str, str | None]:
+        """Returns the first name, and the second or None. Raises IndexError if it is empty."""
+        return (self.first(key_of), self.second(key_of)) if self.is_kept else self._lowest_two(key_of)
+
+    def _lowest_two(self, key_of: Callable[[str], Key]) -> tuple[str, str | None]:
+        lowest = nsmallest(2, self._keyed(key_of))
+        return lowest[0][1], lowest[1][1] if len(lowest) > 1 else None
+
+    def _keyed(self, key_of: Callable[[str], Key]) -> list[tuple[Key, str]]:
+        if len(self._entries) == 1:  # nothing to compare
+            return [((), name) for name in self._entries]
+        return [(key_of(name), name) for name in self._entries]
 
     @property
     def is_stale(self) -> bool:
@@ -194,12 +230,14 @@ class LeafQueue:
     Per leaf an ordered set of applications, per parent an ordered set of queues.
     """
 
-    __slots__ = ("_cluster", "_epoch", "_seen", "_total", "heads", "is_open", "orders", "to_reserve")
+    __slots__ = ("_cluster", "_epoch", "_kept", "_seen", "_total", "heads", "is_open", "orders", "to_reserve")
 
     def __init__(self, cluster: SchedulingContext) -> None:
         self._cluster = cluster
         #: Ordered children of a parent by path, and ordered applications of a leaf by ID. None of them is empty.
         self.orders: dict[QueuePath, ApplicationHeap] = {}
+        #: Those of the orders of parents that are kept.
+        self._kept: dict[QueuePath, ApplicationHeap] = {}
         self.is_open = False
         #: Applications that are active because this reason may no longer apply.
         self.heads: dict[ApplicationId, None] = {}
@@ -244,11 +282,14 @@ class LeafQueue:
             order = self.orders.get(parent.path)
             is_new = order is None
             if order is None:
-                order = self.orders[parent.path] = ApplicationHeap(self._epoch)
-            elif len(order) == 1:  # `_catch_up_few` has not updated the key of the only queue
-                [only] = order
-                order.put(only, self._queue_key(only))
-            order.put(queue.path, ordering.queue_key(self._cluster, queue))
+                order = self.orders[parent.path] = ApplicationHeap(self._epoch, is_kept=False)
+            if order.is_kept:
+                order.put(queue.path, self._queue_key(queue.path))
+            else:
+                order.add(queue.path)
+                if len(order) > _FEW:
+                    order.keep(self._queue_key, self._epoch)
+                    self._kept[parent.path] = order
             queue = parent
 
     def detach(self, queue: Queue) -> None:
@@ -261,6 +302,7 @@ class LeafQueue:
             if len(order):
                 return
             del self.orders[parent.path]
+            self._kept.pop(parent.path, None)
             queue = parent
 
     def moved(self, app: Application) -> None:
@@ -274,37 +316,25 @@ class LeafQueue:
         if self._total is not total:
             self._total = total
             self._epoch += 1
-        if len(self.orders) <= _FEW and sum(map(len, self.orders.values())) <= _AT_ONCE:
-            self._catch_up_few(moved)
-            self._seen = moves
+        seen, kept = self._seen, self._kept
+        self._seen = moves
+        if not kept:
             return
-        seen, orders = self._seen, self.orders
         for count, (path, (number, parent)) in enumerate(reversed(moved.items())):
             if number <= seen:
                 break
             if count == _MOST_MOVED:
                 self._epoch += 1
                 break
-            order = orders.get(parent)
+            order = kept.get(parent)
             if order is not None and path in order:
                 order.put(path, self._queue_key(path))
-        self._seen = moves
-
-    def _catch_up_few(self, moved: dict[QueuePath, QueueChange]) -> None:
-        """Like `catch_up`, for a set with few queues. A key without competitors is computed when it is read."""
-        for parent, order in self.orders.items():
-            if len(order) < 2 or self._cluster.queues.by_path[parent].is_leaf:
-                continue
-            for path in order:
-                change = moved.get(QueuePath(path))
-                if change is not None and change.number > self._seen:
-                    order.put(path, self._queue_key(path))
 
     def renew_all(self) -> None:
         """Computes all keys again, because the ordering policy may have changed."""
         for path, order in self.orders.items():
             key_of = self._key_of(self._cluster.queues.by_path[path])
-            for name in list(order):
+            for name in list(order) if order.is_kept else ():
                 order.put(name, key_of(name))
 
     def first(self, queue: Queue) -> str | None:
@@ -317,10 +347,15 @@ class LeafQueue:
         order = self._order(queue)
         return None if order is None else order.second(self._key_of(queue))
 
+    def first_two(self, queue: Queue) -> tuple[str | None, str | None]:
+        """Returns the first and second entry directly below a queue."""
+        order = self._order(queue)
+        return (None, None) if order is None else order.first_two(self._key_of(queue))
+
     def _order(self, queue: Queue) -> ApplicationHeap | None:
         """Returns the entries directly below a queue, with renewed keys as far as one use renews them."""
         order = self.orders.get(queue.path)
-        if order is None or (queue.is_leaf and queue.policies.order is ApplicationOrder.FIFO):
+        if order is None or not order.is_kept or (queue.is_leaf and queue.policies.order is ApplicationOrder.FIFO):
             return order
         if len(order) > 1 and (order.epoch != self._epoch or order.is_stale):
             order.renew(self._key_of(queue), self._epoch)
@@ -628,9 +663,8 @@ class SchedulingQueue:  # long: every way in which the order changes
 
     def _activate(self, entry: LeafQueue, queue: Queue, *, is_first: bool) -> None:
         """Activates the first application below a queue, and on each level the first one of the second entry."""
-        names = [entry.first(queue)]
-        if is_first and not (queue.is_leaf and queue.policies.order is ApplicationOrder.FIFO):
-            names.append(entry.second(queue))
+        has_second = is_first and not (queue.is_leaf and queue.policies.order is ApplicationOrder.FIFO)
+        names = entry.first_two(queue) if has_second else (entry.first(queue),)
         for index, name in enumerate(names):
             if name is None:
                 continue

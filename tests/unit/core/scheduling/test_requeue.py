@@ -14,6 +14,7 @@ from muster_core.model.events import (
 )
 from muster_core.model.ids import AllocationKey, ApplicationId, Termination
 from muster_core.model.specs import GangPlacement
+from muster_core.scheduling import requeue
 from muster_core.scheduling.scheduler import CyclePhase, cycle, step
 from tests.unit.builders import PARTITION, a_configuration, a_limit, a_node, a_queue, an_application, an_ask
 from tests.unit.core.scheduling.scenario import Scenario, placed
@@ -43,6 +44,14 @@ def tried(scenario: Scenario, *events: Event) -> tuple[int, int]:
     return steps.count(CyclePhase.NODE), len(placed(effects))
 
 
+def opened(scenario: Scenario, *events: Event) -> int:
+    """Number of blocking reasons that may no longer apply after the events."""
+    for event in events:
+        step(scenario.scheduler_state, event, scenario.now_ns)
+    requeue.absorb(scenario.partition)
+    return sum(entry.is_open for entry in scenario.partition.blocking_reasons.entries.values())
+
+
 def released(key: str) -> AllocationReleased:
     return AllocationReleased(PARTITION, ApplicationId("busy"), AllocationKey(key), None, Termination.STOPPED_BY_RM)
 
@@ -59,6 +68,25 @@ def test_an_unsuitable_node_requeues_no_application() -> None:
     scenario = full_cluster(constraints=_SSD)
     assert tried(scenario, NodeAdded(a_node("disk"))) == (0, 0)
     assert tried(scenario, NodeUpdated(a_node("disk", 1000, labels={"disk": "ssd"}))) == (1, 1)
+
+
+def test_nodes_of_which_none_has_enough_of_all_resources_open_no_blocking_reason() -> None:
+    added = NodeAdded(a_node("no-slots", pods=0)), NodeAdded(a_node("no-cores", 500))
+    assert opened(full_cluster(), *added) == 0
+    assert opened(full_cluster(), *added, NodeAdded(a_node("both", 1000))) == 1
+
+
+def test_a_node_without_a_requested_label_opens_no_blocking_reason() -> None:
+    assert opened(full_cluster(constraints=_SSD), NodeAdded(a_node("disk", labels={"disk": "hdd"}))) == 0
+    assert opened(full_cluster(constraints=_SSD), NodeAdded(a_node("disk", labels={"disk": "ssd"}))) == 1
+
+
+def test_above_a_number_of_different_requests_each_counts_as_fitting() -> None:
+    scenario = full_cluster()
+    asks = [an_ask(f"more{cores}", app="app0", vcore=2000 + cores) for cores in range(70)]
+    scenario.ask(*asks)
+    added = NodeAdded(a_node("no-slots", 8000, pods=0)), NodeAdded(a_node("no-cores", 500))
+    assert opened(scenario, *added) == 71 - 64
 
 
 def test_a_new_ask_is_tried_alone() -> None:

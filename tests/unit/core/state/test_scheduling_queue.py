@@ -8,7 +8,9 @@ import pytest
 
 from muster_core.model.events import ApplicationAdded
 from muster_core.scheduling import invariants
+from muster_core.state import ordering
 from muster_core.state.ordering import Key
+from muster_core.state.queues import Queue
 from muster_core.state.scheduling_queue import ApplicationHeap, NoNodeFits
 from tests.unit.builders import a_configuration, a_queue, an_allocation, an_application, an_ask
 from tests.unit.core.scheduling.scenario import Scenario
@@ -32,6 +34,36 @@ def test_the_first_and_the_second_are_those_of_a_sorted_list(seed: int) -> None:
         if keys:
             assert order.first(keys.__getitem__) == expected[0]
             assert order.second(keys.__getitem__) == (expected[1] if len(keys) > 1 else None)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_an_order_that_is_not_kept_has_the_same_first_and_second_and_computes_each_key_once(seed: int) -> None:
+    random = Random(seed)
+    keys: dict[str, Key] = {f"app{number}": (0, float(number)) for number in range(30)}
+    computed: list[str] = []
+
+    def key_of(name: str) -> Key:
+        computed.append(name)
+        return keys[name]
+
+    order = ApplicationHeap(0, is_kept=False)
+    for _ in range(500):
+        name = f"app{random.randrange(30)}"
+        keys[name] = (random.randrange(10), float(name[3:]))
+        if random.random() < 0.3:
+            order.discard(name)
+        else:
+            order.add(name)
+        computed.clear()
+        expected = sorted(order, key=lambda one: (keys[one], one))
+        if expected:
+            assert order.first_two(key_of) == (expected[0], expected[1] if len(expected) > 1 else None)
+            assert order.first(keys.__getitem__) == expected[0]
+            assert order.second(keys.__getitem__) == (expected[1] if len(expected) > 1 else None)
+        assert len(computed) <= len(expected)
+    expected = sorted(order, key=lambda one: (keys[one], one))
+    order.keep(keys.__getitem__, 1)
+    assert order.first_two(keys.__getitem__) == (expected[0], expected[1])
 
 
 def test_a_key_that_grew_is_noticed_when_it_comes_first() -> None:
@@ -112,3 +144,29 @@ def test_a_queue_whose_usage_changed_while_it_was_alone_is_compared_with_the_nex
     queue.mark_unschedulable(scenario.app("more"), [reason])
     queue.mark_unschedulable(scenario.app("first"), [other])
     assert queue.first_of(entry) is scenario.app("less")
+
+
+def test_after_many_changes_only_the_queues_of_two_parents_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    parents = [a_queue(f"p{parent}", *(a_queue(f"q{leaf}") for leaf in range(40))) for parent in range(10)]
+    scenario = Scenario(a_configuration(*parents), nodes=1, vcore=100)
+    names = [f"p{number % 10}.q{number // 10}" for number in range(400)]
+    for name in names:
+        scenario.send(ApplicationAdded(an_application(name, queue=f"root.{name}")))
+    running = (an_allocation(f"{name}-pod", "n", app=name, vcore=10) for name in names)
+    scenario.add_node("n", *running)
+    scenario.ask(*(an_ask(f"{name}-ask", app=name, vcore=10_000) for name in names))
+    [reason] = scenario.partition.blocking_reasons.entries
+    entry, queue = scenario.partition.blocking_reasons.entry(reason), scenario.partition.scheduling
+    assert queue.first_of(entry) is scenario.app("p0.q0")
+    compared: list[str] = []
+    original = ordering.queue_key
+
+    def counted(partition: ordering.OrderingContext, one: Queue) -> Key:
+        compared.append(one.path)
+        return original(partition, one)
+
+    for name in names[:299]:
+        queue.moved(scenario.app(name).queue)
+    monkeypatch.setattr(ordering, "queue_key", counted)
+    assert queue.first_of(entry) is scenario.app("p0.q0")
+    assert len(compared) == 10 + 40
