@@ -209,6 +209,17 @@ def _configuration(text: str, extra: Mapping[str, str], policy_group: str) -> Lo
         raise Refused(RefusalCode.INVALID_ARGUMENT, f"config: {error}") from error
 
 
+#: Characters of a configuration that are parsed in at most about 10 ms.
+_SHORT: Final = 8192
+
+
+async def _read_configuration(text: str, extra: Mapping[str, str], policy_group: str) -> Loaded:
+    """Like `_configuration`. A long text is read in a thread, because thousands of queues would block the event loop."""
+    if len(text) <= _SHORT:
+        return _configuration(text, extra, policy_group)
+    return await asyncio.to_thread(_configuration, text, extra, policy_group)
+
+
 def _unsupported(feature: str) -> Refused:
     """Returns the answer to a call that uses a feature which is not installed."""
     return Refused(RefusalCode.FAILED_PRECONDITION, f"this scheduler runs without {feature}")
@@ -255,6 +266,7 @@ class Scheduler:  # long: one method for each call of the interface
         groups: Groups | None = None,
     ) -> None:
         self.groups = groups or Groups()
+        self._registration = asyncio.Lock()
         self.metrics = Metrics()
         supervisor = Supervisor(self.metrics)
         self.events = EventStore(instance)
@@ -282,7 +294,19 @@ class Scheduler:  # long: one method for each call of the interface
         _require_version(request.version)
         extra = dict(request.extraConfig)
         text = _config_text(request.policyGroup, request.config, extra)
-        loaded = _configuration(text, extra, request.policyGroup)
+        async with self._registration:  # sessions replace each other in the order of their requests
+            loaded = await _read_configuration(text, extra, request.policyGroup)
+            await self._open(rm, request, callback, (loaded, extra, text))
+        return si_pb2.RegisterResourceManagerResponse()
+
+    async def _open(
+        self,
+        rm: RmId,
+        request: si_pb2.RegisterResourceManagerRequest,
+        callback: ResourceManagerCallback,
+        configured: tuple[Loaded, Mapping[str, str], str],
+    ) -> None:
+        loaded, extra, text = configured
         decoder = Decoder(rm, _partition_names(loaded))
         session = Session(rm, callback, decoder, dict(request.buildInfo), extra, text)
         session.resolvers = _resolvers(rm, loaded)
@@ -294,7 +318,6 @@ class Scheduler:  # long: one method for each call of the interface
         awaits_barrier = extra.get(keys.EXTRA_BARRIER, "").lower() == "true"
         event = ManagerRegistered(rm, loaded.configuration, awaits_barrier=awaits_barrier)
         await self.loop.mailbox.put(QueuedMessage([event], session, _warnings(rm, loaded)))
-        return si_pb2.RegisterResourceManagerResponse()
 
     async def update_allocation(self, request: si_pb2.AllocationRequest) -> None:
         """Receives requests, releases, confirmations and existing allocations. Raises Refused, SessionLost."""
@@ -327,8 +350,7 @@ class Scheduler:  # long: one method for each call of the interface
         async with session.application_order:
             try:
                 text = _config_text(request.policyGroup, request.config, extra)
-                # In a thread, because parsing thousands of queues would block the event loop for too long.
-                loaded = await asyncio.to_thread(_configuration, text, extra, request.policyGroup)
+                loaded = await _read_configuration(text, extra, request.policyGroup)
                 if session.has_queues:
                     _require_queues(loaded, request.policyGroup)
             except Refused as refused:

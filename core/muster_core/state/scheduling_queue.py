@@ -33,6 +33,10 @@ class NoNodeFits:
     kind: AskClass
     count: int
 
+    def __hash__(self) -> int:
+        """The hash of a class is cached."""
+        return hash(self.kind) + self.count
+
 
 @dataclass(frozen=True, slots=True)
 class MembersDoNotFit:
@@ -508,7 +512,8 @@ class SchedulingQueue:  # long: every way in which the order changes
 
         Most reasons are those of the attempt before, and the application stays in their entries.
         """
-        self._leave(app, [one for one in self.blocking_reasons.blocked.get(app.id, ()) if one not in blocking_reasons])
+        kept = set(blocking_reasons)
+        self._leave(app, [one for one in self.blocking_reasons.blocked.get(app.id, ()) if one not in kept])
         for blocking_reason in blocking_reasons:
             entry = self.blocking_reasons.entry(blocking_reason)
             self.close(entry)

@@ -4,7 +4,7 @@ import asyncio
 
 from muster_si import si_pb2
 from tests.unit.core import messages
-from tests.unit.core.conftest import Bench
+from tests.unit.core.conftest import Bench, Notebook
 
 
 def an_update(queues: int, last: str) -> si_pb2.UpdateConfigurationRequest:
@@ -50,3 +50,30 @@ async def test_an_application_sent_after_an_update_finds_the_new_queues(bench: B
     await update
     [partition] = bench.core.loop.scheduler_state.partitions.values()
     assert [app.queue.path for app in partition.applications.values()] == ["root.fresh"]
+
+
+def a_registration(queues: int, last: str) -> si_pb2.RegisterResourceManagerRequest:
+    text = an_update(queues, last).config
+    return si_pb2.RegisterResourceManagerRequest(rmID=messages.RM, version="1.0.0", config=text)
+
+
+async def test_other_tasks_run_while_the_configuration_of_a_registration_is_parsed(bench: Bench) -> None:
+    task = asyncio.create_task(bench.core.register_resource_manager(a_registration(1_000, "last"), bench.rm))
+    turns = 0
+    while not task.done():
+        turns += 1
+        await asyncio.sleep(0)
+    await task
+    await bench.wait_until_idle()
+    assert "root.last" in names(bench)
+    assert turns > 10
+
+
+async def test_the_later_of_two_registrations_is_in_force_although_it_is_shorter(bench: Bench) -> None:
+    earlier, later = Notebook(), Notebook()
+    requests = (a_registration(300, "earlier"), earlier), (a_registration(1, "later"), later)
+    await asyncio.gather(*(bench.core.register_resource_manager(*request) for request in requests))
+    await bench.wait_until_idle()
+    assert names(bench) == {"root", "root.q0", "root.later"}
+    assert earlier.ends
+    assert not later.ends
