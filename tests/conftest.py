@@ -1,6 +1,9 @@
 """What holds for all tests: end-to-end tests are marked by their folder, and random tests are repeatable."""
 
+import gc
+from collections import Counter
 from pathlib import Path
+from typing import Final
 
 import pytest
 import structlog
@@ -19,6 +22,18 @@ DOCUMENTS = "tests/e2e/documents/"
 COMPARISON = "tests/conformance/test_placement.py"
 #: Tests that parse all Python files.
 OF_THE_TREE = tuple(f"tests/unit/repo/test_{name}.py" for name in ("layout", "messages", "sizes", "words"))
+#: Files whose tests take one or more minutes each or together, longest first. They start first, so that no process is
+#: left with one of them when the others have ended.
+LONGEST: Final = (
+    "tests/e2e/gang_placement/test_placement_modes.py",
+    "tests/e2e/documents/test_transcripts.py",
+    "tests/e2e/faults/test_survival.py",
+    "tests/e2e/gang_placement/test_all_or_nothing.py",
+    "tests/e2e/test_command.py",
+    "tests/e2e/test_kills.py",
+    "tests/e2e/test_deletions.py",
+    "tests/e2e/admission/test_webhooks.py",
+)
 SECONDS_FOR_AN_E2E_TEST = 300
 
 # No deadline: a slow machine is not a failure. Repeatable: the same tree gives the same verdict.
@@ -35,37 +50,64 @@ structlog.configure(
 )
 
 
-class ByFile(LoadScopeScheduling):
-    """Each process has a cluster of its own. The tests of a file that need one run there in order, except documents,
-    which take long. So do the tests of placement, which share one comparison, and those that parse all Python files.
-    All others are distributed one by one.
+def group(nodeid: str) -> str:
+    """Return the name of the tests that run in one process, in order.
+
+    Each process has a cluster of its own. The tests of a file that need one run there in order, except documents, which
+    take long. So do the tests of placement, which share one comparison, and those that parse all Python files. All
+    others are distributed one by one.
     """
+    file, *_ = nodeid.split("::")
+    if file in OF_THE_TREE:
+        return "tests/unit/repo"
+    return file if file.startswith((*FOLDERS, COMPARISON)) and not file.startswith(DOCUMENTS) else nodeid
+
+
+class ByGroup(LoadScopeScheduling):
+    """Distributes the groups in the order in which pytest_collection_modifyitems puts them."""
+
+    def __init__(self, config: pytest.Config, log: Producer) -> None:
+        config.option.loadscopereorder = False
+        super().__init__(config, log)
 
     def _split_scope(self, nodeid: str) -> str:
-        file, *_ = nodeid.split("::")
-        if file in OF_THE_TREE:
-            return "tests/unit/repo"
-        return file if file.startswith((*FOLDERS, COMPARISON)) and not file.startswith(DOCUMENTS) else nodeid
+        return group(nodeid)
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByFile:
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByGroup:
     """What distributes the tests."""
-    return ByFile(config, log)
+    return ByGroup(config, log)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Marks the end-to-end tests, and gives each the time a cluster needs unless it says otherwise.
 
-    They come first, because they wait more than they compute and take longest.
+    They come first, because they wait more than they compute and take longest. Of these and of the others, the longest
+    groups come first.
     """
-    items.sort(key=lambda item: not any(item.path.is_relative_to(folder) for folder in ON_A_CLUSTER))
+    sizes = Counter(group(item.nodeid) for item in items)
+
+    def order(item: pytest.Item) -> tuple[bool, int, int]:
+        file, *_ = item.nodeid.split("::")
+        rank = LONGEST.index(file) if file in LONGEST else len(LONGEST)
+        return not file.startswith(FOLDERS), rank, -sizes[group(item.nodeid)]
+
+    items.sort(key=order)
     for item in items:
         if any(item.path.is_relative_to(folder) for folder in ON_A_CLUSTER):
             item.add_marker(pytest.mark.e2e)
             if item.get_closest_marker("timeout") is None:
                 # Of the test itself: a fixture may have to compile the control plane first.
                 item.add_marker(pytest.mark.timeout(SECONDS_FOR_AN_E2E_TEST, func_only=True))
+
+
+def pytest_collection_finish() -> None:
+    """Exempt what the collection created from garbage collection: it stays until the end, and each full collection
+    during the tests visits it again, which took an eighth of the time of the unit tests.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -5,6 +5,7 @@ does not run them. Called by ``make manifests``; a test fails if a file is stale
 """
 
 import subprocess
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +31,14 @@ Json = dict[str, Any]
 
 def render(values: Json, namespace: str = NAMESPACE, *flags: str) -> list[Json]:
     """Render the chart with these values. Raises CalledProcessError with Helm's error output."""
+    text = _rendered(yaml.safe_dump(values), namespace, flags)
+    return [document for document in yaml.load_all(text, yaml.CSafeLoader) if document]
+
+
+@cache
+def _rendered(values: str, namespace: str, flags: tuple[str, ...]) -> str:
     command = [str(ensure([HELM])["helm"]), "template", "muster", str(CHART), "--namespace", namespace, *flags]
-    done = subprocess.run(
-        [*command, "--values", "-"], input=yaml.safe_dump(values), capture_output=True, text=True, check=True
-    )
-    return [document for document in yaml.safe_load_all(done.stdout) if document]
+    return subprocess.run([*command, "--values", "-"], input=values, capture_output=True, text=True, check=True).stdout
 
 
 def files() -> dict[Path, str]:

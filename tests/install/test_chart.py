@@ -71,6 +71,13 @@ def test_every_value_has_a_default_and_a_meaning_and_every_group_is_closed() -> 
     assert all("description" in value for group in told for value in group["properties"].values())
 
 
+@pytest.fixture
+def plain_help(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Print help without Rich, whose boxes take ten times as long as the check of the options."""
+    monkeypatch.setattr("typer.core.HAS_RICH", False)
+
+
+@pytest.mark.usefixtures("plain_help")
 @pytest.mark.parametrize("choice", CHOICES)
 def test_every_pod_of_every_choice_is_restricted_and_knows_its_options(choice: str) -> None:
     made = pods(render(CHOICES[choice]))

@@ -18,6 +18,7 @@ def thawed() -> Iterator[None]:
     gc.unfreeze()
     yield
     gc.unfreeze()
+    gc.freeze()  # as tests/conftest.py left it
 
 
 def test_recovered_objects_are_frozen() -> None:

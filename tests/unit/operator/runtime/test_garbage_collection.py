@@ -24,6 +24,7 @@ def as_it_was() -> Iterator[None]:
     gc.unfreeze()
     yield
     gc.unfreeze()
+    gc.freeze()  # as tests/conftest.py left it
     gc.set_threshold(*before)
 
 
