@@ -214,7 +214,7 @@ _SHORT: Final = 8192
 
 
 async def _read_configuration(text: str, extra: Mapping[str, str], policy_group: str) -> Loaded:
-    """Like `_configuration`. A long text is read in a thread, because thousands of queues would block the event loop."""
+    """Like `_configuration`. Reads a long text in a thread, because thousands of queues would block the event loop."""
     if len(text) <= _SHORT:
         return _configuration(text, extra, policy_group)
     return await asyncio.to_thread(_configuration, text, extra, policy_group)
