@@ -28,7 +28,17 @@ from muster_core.scheduling.scheduler import CycleResult, cycle, step
 from muster_core.state import ordering
 from muster_core.state.scheduler_state import SchedulerState
 from muster_core.state.scheduling_queue import MembersDoNotFit
-from tests.unit.builders import PARTITION, RM, SECOND, a_configuration, a_node, a_queue, an_application, an_ask
+from tests.unit.builders import (
+    PARTITION,
+    RM,
+    SECOND,
+    a_configuration,
+    a_node,
+    a_queue,
+    an_allocation,
+    an_application,
+    an_ask,
+)
 from tests.unit.core.scheduling.scenario import Scenario, placed
 
 OTHER = partition_id(RM, "other")
@@ -301,3 +311,22 @@ def test_leaves_are_scheduled_in_the_order_of_their_sorted_keys(seed: int) -> No
         assert leaf is not None
         assert leaf.path == min(keys, key=keys.__getitem__)
         running += placed(cycle(scenario.scheduler_state, SECOND, never).effects)
+
+
+def test_after_many_changes_only_the_queues_of_two_parents_are_compared() -> None:
+    parents = [a_queue(f"p{parent}", *(a_queue(f"q{leaf}") for leaf in range(40))) for parent in range(10)]
+    scenario = Scenario(a_configuration(*parents), nodes=1, vcore=100)
+    names = [f"p{number % 10}.q{number // 10}" for number in range(400)]
+    for name in names:
+        scenario.send(ApplicationAdded(an_application(name, queue=f"root.{name}")))
+    running = (an_allocation(f"{name}-pod", "n", app=name, vcore=10) for name in names)
+    scenario.add_node("n", *running)
+    scenario.ask(*(an_ask(f"{name}-ask", app=name, vcore=10_000) for name in names))
+    [reason] = scenario.partition.blocking_reasons.entries
+    entry, queue = scenario.partition.blocking_reasons.entry(reason), scenario.partition.scheduling
+    assert queue.first_of(entry) is scenario.app("p0.q0")
+    for name in names[:299]:
+        queue.moved(scenario.app(name).queue)
+    with Counted() as counted:
+        assert queue.first_of(entry) is scenario.app("p0.q0")
+    assert counted.calls[ordering.queue_key.__code__] == 10 + 40

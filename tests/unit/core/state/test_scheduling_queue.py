@@ -8,9 +8,7 @@ import pytest
 
 from muster_core.model.events import ApplicationAdded
 from muster_core.scheduling import invariants
-from muster_core.state import ordering
 from muster_core.state.ordering import Key
-from muster_core.state.queues import Queue
 from muster_core.state.scheduling_queue import ApplicationHeap, NoNodeFits
 from tests.unit.builders import a_configuration, a_queue, an_allocation, an_application, an_ask
 from tests.unit.core.scheduling.scenario import Scenario
@@ -144,29 +142,3 @@ def test_a_queue_whose_usage_changed_while_it_was_alone_is_compared_with_the_nex
     queue.mark_unschedulable(scenario.app("more"), [reason])
     queue.mark_unschedulable(scenario.app("first"), [other])
     assert queue.first_of(entry) is scenario.app("less")
-
-
-def test_after_many_changes_only_the_queues_of_two_parents_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    parents = [a_queue(f"p{parent}", *(a_queue(f"q{leaf}") for leaf in range(40))) for parent in range(10)]
-    scenario = Scenario(a_configuration(*parents), nodes=1, vcore=100)
-    names = [f"p{number % 10}.q{number // 10}" for number in range(400)]
-    for name in names:
-        scenario.send(ApplicationAdded(an_application(name, queue=f"root.{name}")))
-    running = (an_allocation(f"{name}-pod", "n", app=name, vcore=10) for name in names)
-    scenario.add_node("n", *running)
-    scenario.ask(*(an_ask(f"{name}-ask", app=name, vcore=10_000) for name in names))
-    [reason] = scenario.partition.blocking_reasons.entries
-    entry, queue = scenario.partition.blocking_reasons.entry(reason), scenario.partition.scheduling
-    assert queue.first_of(entry) is scenario.app("p0.q0")
-    compared: list[str] = []
-    original = ordering.queue_key
-
-    def counted(partition: ordering.OrderingContext, one: Queue) -> Key:
-        compared.append(one.path)
-        return original(partition, one)
-
-    for name in names[:299]:
-        queue.moved(scenario.app(name).queue)
-    monkeypatch.setattr(ordering, "queue_key", counted)
-    assert queue.first_of(entry) is scenario.app("p0.q0")
-    assert len(compared) == 10 + 40
