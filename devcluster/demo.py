@@ -12,7 +12,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,6 +27,7 @@ from devcluster.cluster import Cluster, documents, running
 from devcluster.demo_view import Progress, recording, summary
 from devcluster.errors import ApiError, ConditionNotMet, DevclusterError
 from devcluster.flavour import Flavour
+from devcluster.fork_server import fork_server
 from devcluster.gang import GangView
 from devcluster.leftovers import leftovers
 from devcluster.muster import Muster, Setup
@@ -38,13 +39,13 @@ NAMESPACE = "muster-demo"
 NODES = [FakeNode(f"node-{index}", cpu="1", memory="4Gi") for index in range(8)]
 """Small nodes, so that the gang needs several of them."""
 
-RUN_FOR = {"devcluster.muster/run-for": "3s"}
+RUN_FOR = {"devcluster.muster/run-for": "1s"}
 """Annotation that ends fake pods. With real kubelets the pause container never ends, so the demo deletes the Jobs."""
 
 CONFIG = {
     "service.placeholderImage": "registry.k8s.io/pause:3.10.2",  # the image of the example, so one image is enough
     "service.placeholderRunAsUser": "65535",  # that image's user; kubelets reject an image that would run as root
-    "service.completingTimeout": "2s",  # the state is checked after this time; the default is 30 s
+    "service.completingTimeout": "1s",  # the state is checked after this time; the default is 30 s
 }
 
 CYCLE_S = 120.0
@@ -136,9 +137,12 @@ async def main(console: Console, *, keep: bool) -> int:
     fake = which is Flavour.LOCAL
     start = time.monotonic()
     console.print(f"cluster: {which}" + (f", {len(NODES)} fake nodes" if fake else ""))
-    async with running(NODES if fake else (), which=which, keep=keep) as cluster:
+    if not keep:
+        for module in ("muster_core", "muster_operator"):
+            fork_server(module)  # imports while the cluster starts
+    async with running(which=which, keep=keep) as cluster:
         console.print(f"cluster is up after {time.monotonic() - start:.1f} s")
-        async with _muster(cluster, console, keep=keep) as processes:
+        async with _muster(cluster, NODES if fake else [], console, keep=keep) as processes:
             demo = Demo(cluster, processes, fake, console)
             try:
                 left = await demo.run()
@@ -154,15 +158,20 @@ async def main(console: Console, *, keep: bool) -> int:
 
 
 @asynccontextmanager
-async def _muster(cluster: Cluster, console: Console, *, keep: bool) -> AsyncIterator[Muster]:
-    """Run Muster with its account and the demo's configuration. Removes both afterwards unless ``keep``."""
+async def _muster(
+    cluster: Cluster, nodes: Sequence[FakeNode], console: Console, *, keep: bool
+) -> AsyncIterator[Muster]:
+    """Run Muster with its account and the demo's configuration, and add the nodes while it starts.
+
+    Afterwards removes account and configuration unless ``keep``.
+    """
     async with muster.installed(cluster, keep=keep), _namespace(cluster, keep=keep):
         await muster.configure(cluster, CONFIG)
         account = await cluster.kubeconfig_for(muster.ACCOUNT, muster.NAMESPACE)
-        processes = Muster(Setup(account, cluster.folder, tethered=not keep))
+        processes = Muster(Setup(account, cluster.folder, tethered=not keep, preloaded=not keep))
         done = False
         try:
-            await processes.start()
+            await asyncio.gather(processes.start(), cluster.add_nodes(nodes))
             console.print(f"core and operator are running, connected by {processes.socket}", soft_wrap=True)
             yield processes
             done = True
