@@ -20,7 +20,7 @@ endif
 TYPED := proto core operator cli tools tests $(wildcard devcluster benchmarks)
 PROTOS := $(sort $(wildcard proto/muster_si/*.proto))
 # More processes than cores: end-to-end tests wait more than they compute.
-PYTEST := $(BIN)/pytest -n 4 $(ARGS)
+PYTEST := $(BIN)/pytest -n 3 $(ARGS)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup check test test-py e2e e2e-all e2e-kind e2e-frameworks attacks soak chaos bench demo image docs proto diagrams manifests chart changelog release-facts
