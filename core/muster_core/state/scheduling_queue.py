@@ -171,7 +171,7 @@ class ApplicationHeap:
         self._entries.pop(name, None)
 
     def first(self, key_of: Callable[[str], Key]) -> str:
-        """Returns the name with the lowest key, whose key is computed again. Raises an exception if it is empty."""
+        """Returns the name with the lowest key, and computes its key again. The order must have a name."""
         if not self.is_kept:
             return min(self._keyed(key_of))[1]
         while True:

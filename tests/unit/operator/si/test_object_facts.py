@@ -35,7 +35,7 @@ async def test_applications_wait_until_the_core_has_answered_the_facts_before_th
     )
     assert isinstance(application, si_pb2.ApplicationRequest)
     assert isinstance(barrier, muster_pb2.BarrierRequest)
-    assert barrier.applicationRequests == 1, "facts are answered; a barrier that waited for them would wait for ever"
+    assert barrier.applicationRequests == 1, "facts are answered; a barrier that counted them would wait permanently"
 
 
 async def test_a_fact_that_the_core_cannot_read_is_logged_with_the_reason() -> None:
