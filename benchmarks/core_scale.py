@@ -2,7 +2,8 @@
 
     .venv/bin/python -m benchmarks.core_scale [--quick | --nodes=N] [--profile]
 
-`--nodes` changes the numbers of pods, applications and queues in proportion.
+`--nodes` changes the numbers of pods, applications and queues, and the duration of the loads, in proportion: each load
+replaces the same share of the pods.
 
 A recovery as from the operator comes over gRPC: applications, drained nodes with their pods, requests, a barrier, the
 opened nodes, and the last barrier. One node in a hundred is free, the others are full. Running and waiting pods have
@@ -98,10 +99,11 @@ class Size:
 
     @classmethod
     def of(cls, nodes: int) -> Size:
-        """Return this number of nodes with pods, applications and queues in proportion."""
+        """Return this number of nodes. Pods, applications, queues and the duration of loads are in proportion."""
         full, share = cls(), nodes / cls().nodes
         applications = max(1, round(full.applications * share / _PODS)) * _PODS
-        return cls(nodes, applications, max(1, applications // 2), max(1, round(full.asks * share)))
+        asks, seconds = max(1, round(full.asks * share)), full.seconds * share
+        return cls(nodes, applications, max(1, applications // 2), asks, seconds=seconds)
 
     @property
     def free(self) -> int:

@@ -18,7 +18,7 @@ import orjson
 
 from benchmarks.peak import peak_mib
 from benchmarks.stand_in import STAMP
-from muster_operator import assembly as product
+from muster_operator import running as product
 from muster_operator.main import app
 from muster_operator.model.cluster_events import ClusterEvent
 from muster_operator.model.commands import Outcome

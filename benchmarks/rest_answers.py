@@ -107,9 +107,9 @@ async def _come_and_go(core: Scheduler) -> None:
     app, key = ApplicationId("app-0"), AllocationKey("comes-and-goes")
     ask = AskSpec(PARTITION, app, key, LARGE)
     while True:
-        core.loop.mailbox.post(QueuedMessage([AskAdded(ask)]))
+        core.loop.event_queue.post(QueuedMessage([AskAdded(ask)]))
         await asyncio.sleep(0.001)
-        core.loop.mailbox.post(QueuedMessage([AskReleased(PARTITION, app, key, Termination.STOPPED_BY_RM)]))
+        core.loop.event_queue.post(QueuedMessage([AskReleased(PARTITION, app, key, Termination.STOPPED_BY_RM)]))
         await asyncio.sleep(0.001)
 
 

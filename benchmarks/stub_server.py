@@ -247,7 +247,7 @@ class StubConnections(Connections):
         lines: Any = StubLines(server)
         self.lines = lines
 
-    async def session(self) -> aiohttp.ClientSession:
+    def session(self) -> aiohttp.ClientSession:
         """Return the stub session with the headers of the current credentials."""
         self._info = self._credentials.current()
         stub: aiohttp.ClientSession = self._stub
@@ -255,7 +255,7 @@ class StubConnections(Connections):
 
     async def for_streams(self) -> kopf.AiohttpSession:
         """Return the stub session for kopf."""
-        return kopf.AiohttpSession(server="http://stub", aiohttp_session=await self.session())
+        return kopf.AiohttpSession(server="http://stub", aiohttp_session=self.session())
 
     async def close(self) -> None:
         """Does nothing."""

@@ -43,11 +43,10 @@ from benchmarks.stub_server import Feed, StubConnections, StubCredentials, StubS
 from devcluster.errors import ProcessFailed
 from muster_core import main as core
 from muster_core.runtime.service import Administration
-from muster_operator.assembly import Options, Ways, assembled
 from muster_operator.handlers.framework import Watching
 from muster_operator.kube.leadership import NoElection
 from muster_operator.kube.session import KubeSession, LeadershipGuard
-from muster_operator.running import configured
+from muster_operator.running import CoreClients, Options, assembled, configured
 from muster_operator.runtime.metrics import Metrics
 from muster_operator.serving import Parts, serve
 from muster_si.transport.inprocess import InProcessClient
@@ -120,8 +119,8 @@ async def _measured(pods: int, nodes: int, *, profiled: bool) -> Found:
         configuration = await configured(session, "default")
         found = Found(pods)
         client = CountingClient(scheduler, found.counts) if profiled else InProcessClient(scheduler)
-        ways = Ways(client, Administration(scheduler))
-        parts = assembled(configuration, session, metrics, ways, Options())
+        clients = CoreClients(client, Administration(scheduler))
+        parts = assembled(configuration, session, metrics, clients, Options())
         serving = asyncio.create_task(serve(parts, NoElection(guard), Watching(parts.memo, session, "default"), stop))
         await _until(lambda: not parts.loop.missing, serving)
         found.counts.reset()

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 import yaml
 
-from muster_operator.webhook.context import Identity
+from muster_operator.webhook.context import MusterIdentity
 from muster_operator.webhook.registration import WebhookClientConfig, mutating, validating
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -37,7 +37,7 @@ def manifest(schedulers: frozenset[str], namespace: str, account: str) -> str:
         },
     }
     client_config = WebhookClientConfig(namespace, service=SERVICE)
-    ours = Identity(schedulers, f"system:serviceaccount:{namespace}:{account}", namespace)
+    ours = MusterIdentity(schedulers, f"system:serviceaccount:{namespace}:{account}", namespace)
     documents = [service, mutating(client_config, ours, ()), validating(client_config, ours, ())]
     return HEADER + yaml.dump_all(documents, Dumper=_Plain, sort_keys=False, width=120)
 

@@ -9,7 +9,13 @@ from benchmarks.cluster.benches import Bench, Contender
 from benchmarks.figures import Figure
 from devcluster.api import Json
 
-ADDITIONAL = {"create_s": "create, s", "first_bound_s": "first bound, s", "p50_s": "p50, s", "p99_s": "p99, s"}
+ADDITIONAL = {
+    "create_s": "create, s",
+    "first_bound_s": "first bound, s",
+    "p50_s": "p50, s",
+    "p99_s": "p99, s",
+    "placeholders": "placeholders",
+}
 """Additional values: key in a run to label."""
 FIRST_GOAL_S = 0.2
 """Goal for the time from create call to binding of the pod that is bound first."""
@@ -96,7 +102,7 @@ def _ahead(bench: Bench, times: float | None) -> dict[str, float]:
 
 
 def _additional(prefix: str, runs: Sequence[Json]) -> dict[str, list[float]]:
-    """Return times, and CPU seconds and memory by process."""
+    """Return times, the number of placeholders, and CPU seconds and memory by process."""
     found = {f"{prefix}{shown}": _values(runs, _of(key)) for key, shown in ADDITIONAL.items()} if runs else {}
     for key, unit in (("cpu_s", "CPU, s"), ("resident_mib", "MiB")):
         for process in dict.fromkeys(process for run in runs for process in run[key]):

@@ -24,8 +24,7 @@ from muster_core.config.load import ValidationResult
 from muster_core.config.load import validate as validate_queues
 from muster_core.model.errors import ConfigurationError
 from muster_operator.config.catalog import CATALOGUE, LEVELS, QUEUES, SETTINGS, setting_warnings
-from muster_operator.config.configmaps import PAIRS, merged, source
-from muster_operator.config.settings import parse
+from muster_operator.config.settings import PAIRS, merged, parse, source
 from muster_operator.model.errors import BadSetting
 from muster_operator.translate.values import Raw, mapping, text
 

@@ -34,7 +34,7 @@ def command(target: Target, *, output: Format = Output.TABLE) -> None:
 
     Checks the core, the leader, scheduler names and queues of pods, the webhook, user identity, the operator's
     permissions, and other schedulers. Exits with 1 if there is a problem, and with 3 if the cluster is unreachable.
-    A check without permission to read is reported as skipped.
+    A check without read permission is reported as unknown.
     """
     now = target.cluster.server_time()
     found = show(

@@ -54,7 +54,7 @@ def command(  # noqa: PLR0913 # long: the command line is its options
     kubeconfig: Kubeconfig = "",
     context: Context = "",
 ) -> None:
-    """List placeholders that Muster did not sign: YuniKorn's, those of an older Muster, and forged ones.
+    """List placeholders that Muster did not sign: created by YuniKorn, by an older Muster, or forged.
 
     Bound ones count as ordinary pods, and pending ones are not scheduled. Signatures are verified with the Secret
     muster-signing. Pods whose signature cannot be verified are reported on standard error and never deleted.

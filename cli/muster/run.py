@@ -16,9 +16,9 @@ from muster_core.rest.auth import AccessSettings, CompatibilityMode
 from muster_core.runtime.log_level import LogLevel as CoreLogLevel
 from muster_core.runtime.service import Administration
 from muster_operator import main as operator
-from muster_operator.assembly import Options
 from muster_operator.kube.leadership import DURATION_S, Candidacy
 from muster_operator.model.errors import LinkError
+from muster_operator.running import Options
 from muster_operator.running import run as run_operator
 from muster_operator.runtime import logs
 from muster_operator.runtime.logs import LogLevel
@@ -60,7 +60,7 @@ def command(  # noqa: PLR0913 # long: the command line is its options
     webhook_ca: operator.WebhookCa = None,
     webhook_manifest: operator.WebhookManifest = False,
     compare_every: operator.CompareEvery = PAUSE_S,
-    fast_path: operator.FastPath = True,
+    fast_path: operator.FastPathOption = True,
     tracing: operator.Tracing = False,
     health_port: Annotated[
         int, typer.Option(envvar="MUSTER_HEALTH_PORT", help="Port of probes and metrics; 0 = any free port.")
@@ -86,7 +86,7 @@ def command(  # noqa: PLR0913 # long: the command line is its options
         typer.echo("muster run needs --embedded; or run `muster core` and `muster operator` as two processes", err=True)
         raise typer.Exit(2)
     logs.configure(log_level, log_format)
-    log_lines.tell_of_crashes()
+    log_lines.log_uncaught_exceptions()
     candidacy = Candidacy(namespace, lease_name, identity or operator.own_identity(), lease_duration)
     leader = candidacy if leader_elect else None
     webhook = WebhookOptions(

@@ -84,15 +84,20 @@ class Gang:
 
 def command(  # noqa: PLR0913 # long: the command line is its options
     *,
-    image: Annotated[str, typer.Option(help="Image of the members: the image of this Muster installation.")],
+    image: Annotated[str, typer.Option(help="Container image of the members: the image of this Muster installation.")],
     namespace: Annotated[
         str,
         typer.Option(
-            "--namespace", "-n", envvar="NAMESPACE", help="Namespace of the gang (default: that of the context)."
+            "--namespace",
+            "-n",
+            envvar="NAMESPACE",
+            help="Namespace of the gang (default: the namespace of the context).",
         ),
     ] = "",
     scheduler: Annotated[str, typer.Option(help="Scheduler name that Muster serves.")] = "muster",
-    queue: Annotated[str, typer.Option(help="Queue of the gang.")] = "root.default",
+    queue: Annotated[
+        str, typer.Option(help="Queue of the gang. The default placement rule ignores it.")
+    ] = "root.default",
     members: Annotated[int, typer.Option(min=1, help="Number of pods.")] = 3,
     seconds: Annotated[int, typer.Option(min=1, help="Timeout in seconds.")] = 120,
     kubeconfig: Kubeconfig = "",
@@ -100,7 +105,7 @@ def command(  # noqa: PLR0913 # long: the command line is its options
 ) -> None:
     """Run a test gang and report the result.
 
-    Exits with 0 if all members ran, else with 1 and the reason of each member.
+    Exits with 0 if all members ran. Otherwise exits with 1 and prints the reason of each member.
     """
     app = f"muster-smoke-test-{secrets.token_hex(3)}"
 

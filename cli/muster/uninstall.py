@@ -50,10 +50,13 @@ def command(  # noqa: PLR0913 # long: the command line is its options
     only_registrations: Annotated[
         bool,
         typer.Option(
-            "--only-registrations", help="Delete only the webhook registration of a Muster that continues without it."
+            "--only-registrations",
+            help="Delete only the webhook registration, and keep Muster running without the webhook.",
         ),
     ] = False,
-    seconds: Annotated[int, typer.Option(min=0, help="Timeout for the end of Muster's pods, in seconds.")] = 120,
+    seconds: Annotated[
+        int, typer.Option(min=0, help="Maximum time to wait for Muster's pods to terminate, in seconds.")
+    ] = 120,
     kubeconfig: Kubeconfig = "",
     context: Context = "",
 ) -> None:

@@ -24,7 +24,7 @@ import uvloop
 
 from muster_core.config.settings import CoreSettings
 from muster_core.extensions import nodes, placement_constraints, predicate_callbacks
-from muster_core.placement.filters.hooks import HOOKS
+from muster_core.placement.plugins.hooks import HOOKS
 from muster_core.rest.auth import OPEN_READS, AccessSettings, CompatibilityMode, ServerTls
 from muster_core.rest.server import RestServer, RestSettings, StartFailure
 from muster_core.runtime.journal import Journal
@@ -188,7 +188,7 @@ def tls_files(certificate: Path | None, key: Path | None, authority: Path | None
     if certificate is None and key is None and authority is None:
         return None
     if certificate is None or key is None or authority is None:
-        raise StartError("TLS: --tls-cert, --tls-key and --tls-ca go together")
+        raise StartError("TLS: --tls-cert, --tls-key and --tls-ca must be set together")
     return TlsFiles(certificate, key, authority)
 
 
@@ -197,7 +197,7 @@ def rest_tls(certificate: Path | None, key: Path | None) -> ServerTls | None:
     if certificate is None and key is None:
         return None
     if certificate is None or key is None:
-        raise StartError("TLS of REST: --rest-tls-cert and --rest-tls-key go together")
+        raise StartError("TLS of REST: --rest-tls-cert and --rest-tls-key must be set together")
     return ServerTls(certificate, key)
 
 
@@ -261,7 +261,7 @@ def main(  # noqa: PLR0913 # long: the command line is its options
         Path | None, typer.Option(envvar="MUSTER_CORE_TLS_KEY", help="Key of the certificate, PEM.")
     ] = None,
     tls_ca: Annotated[
-        Path | None, typer.Option(envvar="MUSTER_CORE_TLS_CA", help="Authority of client certificates, PEM.")
+        Path | None, typer.Option(envvar="MUSTER_CORE_TLS_CA", help="CA certificate that verifies clients, PEM.")
     ] = None,
     allow_plaintext: Annotated[
         bool, typer.Option(envvar="MUSTER_CORE_ALLOW_PLAINTEXT", help="Allow TCP without TLS beyond loopback.")
@@ -284,7 +284,8 @@ def main(  # noqa: PLR0913 # long: the command line is its options
         LogFormat, typer.Option(envvar="MUSTER_CORE_LOG_FORMAT", help="Log format.")
     ] = LogFormat.JSON,
     journal: Annotated[
-        Path | None, typer.Option(envvar="MUSTER_CORE_JOURNAL", help="File that records all inputs, for a replay.")
+        Path | None,
+        typer.Option(envvar="MUSTER_CORE_JOURNAL", help="File to which all inputs are recorded for a replay."),
     ] = None,
     ldap_secret: Annotated[
         Path,
@@ -296,7 +297,7 @@ def main(  # noqa: PLR0913 # long: the command line is its options
 ) -> None:
     """Run the scheduler core."""
     levels = configure_logs(log_level, log_format)
-    log_lines.tell_of_crashes()
+    log_lines.log_uncaught_exceptions()
     try:
         options = Options(
             listen=listen,

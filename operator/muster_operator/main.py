@@ -15,10 +15,9 @@ from typing import Annotated, Final
 import typer
 import uvloop
 
-from muster_operator.assembly import Options
 from muster_operator.kube.leadership import DURATION_S, Candidacy
 from muster_operator.model.errors import LinkError, StartupRefused
-from muster_operator.running import run
+from muster_operator.running import Options, run
 from muster_operator.runtime import logs
 from muster_operator.runtime.logs import LogLevel
 from muster_operator.runtime.session import PAUSE_S
@@ -58,11 +57,11 @@ CompareEvery = Annotated[
     float,
     typer.Option(min=0.05, envvar="MUSTER_COMPARE_EVERY", help="Seconds between two parts of the state comparison."),
 ]
-FastPath = Annotated[
+FastPathOption = Annotated[
     bool,
     typer.Option(
         envvar="MUSTER_FAST_PATH",
-        help="Use the fast watch path for pods, nodes and volumes; off: up to 500 nodes and 5,000 pods.",
+        help="Use the fast watch path for pods, nodes and volumes; without it: up to 500 nodes and 5,000 pods.",
     ),
 ]
 Tracing = Annotated[
@@ -76,28 +75,37 @@ WEBHOOK_PORT: Final = 9089
 
 WebhookService = Annotated[
     str,
-    typer.Option(envvar="MUSTER_WEBHOOK_SERVICE", help="Service of the webhook in Muster's namespace; enables it."),
+    typer.Option(
+        envvar="MUSTER_WEBHOOK_SERVICE", help="Service of the webhook in Muster's namespace; enables the webhook."
+    ),
 ]
 WebhookUrl = Annotated[
     str,
     typer.Option(
         envvar="MUSTER_WEBHOOK_URL",
-        help="URL of the webhook (https://host:port), if the operator runs elsewhere; enables it.",
+        help="URL of the webhook (https://host:port) for an operator outside the cluster; enables the webhook.",
     ),
 ]
 WebhookPort = Annotated[int, typer.Option(envvar="MUSTER_WEBHOOK_PORT", help="Port of the webhook.")]
 WebhookCert = Annotated[
     Path | None,
-    typer.Option(envvar="MUSTER_WEBHOOK_CERT", help="Certificate of the webhook, PEM; default: created by Muster."),
+    typer.Option(
+        envvar="MUSTER_WEBHOOK_CERT", help="Serving certificate of the webhook, PEM (default: created by Muster)."
+    ),
 ]
 WebhookKey = Annotated[Path | None, typer.Option(envvar="MUSTER_WEBHOOK_KEY", help="Key of the certificate, PEM.")]
 WebhookCa = Annotated[
     Path | None,
-    typer.Option(envvar="MUSTER_WEBHOOK_CA", help="Authority of the certificate, PEM; empty: not written to caBundle."),
+    typer.Option(
+        envvar="MUSTER_WEBHOOK_CA", help="CA certificate of the webhook, PEM; if empty, caBundle is not written."
+    ),
 ]
 WebhookManifest = Annotated[
     bool,
-    typer.Option(envvar="MUSTER_WEBHOOK_MANIFEST", help="Update only caBundle; you apply deploy/webhooks.yaml."),
+    typer.Option(
+        envvar="MUSTER_WEBHOOK_MANIFEST",
+        help="Update only caBundle of a registration that you apply (deploy/webhooks.yaml).",
+    ),
 ]
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
@@ -112,7 +120,7 @@ def tls_files(certificate: Path | None, key: Path | None, authority: Path | None
     if certificate is None and key is None and authority is None:
         return None
     if certificate is None or key is None or authority is None:
-        raise StartupRefused("--tls-cert, --tls-key and --tls-ca go together")
+        raise StartupRefused("--tls-cert, --tls-key and --tls-ca must be set together")
     for path in (certificate, key, authority):
         if not path.is_file():
             raise StartupRefused(f"TLS: {path} does not exist")
@@ -133,7 +141,7 @@ def main(  # noqa: PLR0913 # long: the command line is its options
     tls_cert: Annotated[Path | None, typer.Option(envvar="MUSTER_TLS_CERT", help="Client certificate, PEM.")] = None,
     tls_key: Annotated[Path | None, typer.Option(envvar="MUSTER_TLS_KEY", help="Key of the certificate, PEM.")] = None,
     tls_ca: Annotated[
-        Path | None, typer.Option(envvar="MUSTER_TLS_CA", help="Authority of the core's certificate, PEM.")
+        Path | None, typer.Option(envvar="MUSTER_TLS_CA", help="CA certificate that verifies the core, PEM.")
     ] = None,
     allow_plaintext: Annotated[
         bool, typer.Option(envvar="MUSTER_ALLOW_PLAINTEXT", help="Allow TCP without TLS beyond loopback.")
@@ -155,7 +163,7 @@ def main(  # noqa: PLR0913 # long: the command line is its options
     webhook_ca: WebhookCa = None,
     webhook_manifest: WebhookManifest = False,
     compare_every: CompareEvery = PAUSE_S,
-    fast_path: FastPath = True,
+    fast_path: FastPathOption = True,
     tracing: Tracing = False,
     log_level: Annotated[
         LogLevel, typer.Option(envvar="MUSTER_LOG_LEVEL", help="Log level; the setting log.level takes precedence.")
@@ -165,7 +173,7 @@ def main(  # noqa: PLR0913 # long: the command line is its options
     """Run the operator: watch the cluster and apply the decisions of the core."""
     try:
         logs.configure(log_level, log_format)
-        log_lines.tell_of_crashes()
+        log_lines.log_uncaught_exceptions()
         tls = tls_files(tls_cert, tls_key, tls_ca)
         client = GrpcClient(core, tls=tls, allow_plaintext=allow_plaintext)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

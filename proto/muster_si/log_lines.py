@@ -109,7 +109,7 @@ def configure(
     logging.captureWarnings(capture=True)
 
 
-def tell_of_crashes() -> None:
+def log_uncaught_exceptions() -> None:
     """Logs unhandled errors of the process, of threads and of finalizers. For whole processes."""
     log = logging.getLogger("python")
 

@@ -24,9 +24,8 @@ from muster_core.model.effects import (
 from muster_core.model.events import ClusterObjectsReported, ManagerRegistered, RecoveryBarrierPassed
 from muster_core.model.ids import AllocationKey, PartitionId, RmId, partition_id
 from muster_core.placement import node_search
-from muster_core.placement.filters import node_properties
-from muster_core.placement.plugins import SCORES
-from muster_core.placement.scores import node_properties as scores_node_properties
+from muster_core.placement.plugins import node_properties
+from muster_core.placement.plugins.tables import SCORES
 from muster_core.runtime.sessions import Decoder
 from muster_core.scheduling.scheduler import step
 from muster_core.si import allocations as si_allocations
@@ -42,10 +41,10 @@ from muster_operator.controller.cluster_events import handle_event
 from muster_operator.controller.core_responses import handle_core_response
 from muster_operator.controller.recovery import begin, open_nodes, report_nodes, submit_asks
 from muster_operator.controller.state import Ledger
-from muster_operator.model.core_requests import CoreRequest
+from muster_operator.model.core_messages import CoreRequest
 from muster_operator.model.settings import Settings
 from muster_operator.runtime.loop import DELETED, key_of
-from muster_operator.si.codec import Batch, Encoder, Request, Response, decoded
+from muster_operator.si.codec import Batch, EncodedRequest, Encoder, Response, decoded
 from muster_operator.translate.objects import read_deletion, read_object
 from muster_si import keys, muster_pb2, si_pb2
 from tests.conformance.kube_scheduler import Refusal, Result
@@ -113,14 +112,14 @@ class Product:
             self._receive(self._encoder.encoded(self._unsent[0]))
             self._unsent.popleft()
 
-    def _receive(self, message: Request) -> None:
+    def _receive(self, message: EncodedRequest) -> None:
         intake = self._decoded(message)
         if intake.answers:
             raise ValueError(f"the core does not understand: {intake.answers}")
         for event in intake.events:
             self._answer(step(self._scheduler_state, event, _NOW_NS))
 
-    def _decoded(self, message: Request) -> Intake:
+    def _decoded(self, message: EncodedRequest) -> Intake:
         """Encode and decode the message, as the transport does."""
         data = message.SerializeToString()
         match message:
@@ -201,9 +200,7 @@ def _points(partition: Partition, kind: AskClass) -> dict[str, dict[str, float]]
         score = entry.make(snapshot, shape, feasible)
         found[entry.name] = None if score is None else score.points()
     if not (node_properties.allowed(shape.constraints, nodes) & ~feasible).any():
-        found[NODE_PROPERTIES] = scores_node_properties.points(
-            shape.constraints, shape.pod_on_node.facts.preferences, nodes
-        )
+        found[NODE_PROPERTIES] = node_properties.points(shape.constraints, shape.pod_on_node.facts.preferences, nodes)
     at = [int(row) for row in feasible.nonzero()[0]]
     return {
         name: {str(nodes.rows.at(row)): 0.0 if column is None else column.item(row) for row in at}

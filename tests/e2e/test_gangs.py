@@ -107,7 +107,7 @@ async def test_a_group_without_members_is_ignored_and_the_other_groups_stay_a_ga
     await scenario.all_bound(1)
     await scenario.create(a_gang("ray", groups, timeout_s=LONG_S))
     reason = "Unschedulable" if placement_of_run() in {"Direct", "Auto"} else "SchedulingSkipped"
-    await wait_for_reason(scenario, "ray-head-1", reason, "gang ray waits")
+    await wait_for_reason(scenario, "ray-head-1", reason, "gang ray is waiting")
     assert {pod["metadata"]["name"] for pod in await scenario.bound()} == {"busy"}
     await scenario.api.delete("pods", "busy", scenario.namespace)
 

@@ -157,7 +157,7 @@ async def pytorch(scenario: Scenario) -> None:
     await bound(scenario, *first)
     await apply(scenario, "11-pytorch/pods/2-resnet.yaml")
     await wait_for_reason(
-        scenario, "resnet-master-0", "SchedulingSkipped", "gang pytorch-resnet waits for its reservation"
+        scenario, "resnet-master-0", "SchedulingSkipped", "gang pytorch-resnet is waiting for its reservation"
     )
     assert (await application(scenario, "pytorch-resnet"))["queueName"] == "root.examples.training"
     await bound(scenario, *first)

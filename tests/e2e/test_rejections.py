@@ -56,7 +56,7 @@ async def test_malformed_task_groups_are_reported_by_field_and_the_pod_is_schedu
         annotations = {f"{PREFIX}task-groups": annotation, f"{PREFIX}task-group-name": "workers"}
         await scenario.create([with_annotations(a_pod(name, labels={"applicationId": name}), annotations)])
     for name, (_, field) in MALFORMED.items():
-        await wait_for_event(scenario, name, field, "without a gang")
+        await wait_for_event(scenario, name, field, "without gang scheduling")
     await scenario.all_bound(len(MALFORMED))
 
 

@@ -78,7 +78,7 @@ async def test_an_unreadable_configuration_keeps_the_old_one_active(open_scenari
     await scenario.create(a_pod(f"single-{index}", labels=labels) for index in range(3))
     await scenario.all_bound(2)
 
-    await reported_on_config_map(scenario, "quues", "stays active")
+    await reported_on_config_map(scenario, "quues", "remains active")
 
 
 async def test_a_compressed_configuration_takes_precedence_and_an_unknown_key_is_reported(
@@ -96,4 +96,4 @@ async def test_a_compressed_configuration_takes_precedence_and_an_unknown_key_is
         )
 
     await scenario.eventually("the compressed configuration is in force", is_raised, 10)
-    await reported_on_config_map(scenario, "gang.waitTimout is not a setting of Muster; is gang.waitTimeout meant?")
+    await reported_on_config_map(scenario, "gang.waitTimout is not a setting of Muster; did you mean gang.waitTimeout?")

@@ -76,7 +76,7 @@ async def has(scenario: Scenario, state: str, application: str) -> bool:
 
 async def reserves(scenario: Scenario) -> bool:
     app = await get_json(scenario, "partition/default/application/gang")
-    return len(app["allocations"]) == 2 and bool(app["requests"][0]["allocationLog"])
+    return len(app["allocations"]) == 2 and any(request["allocationLog"] for request in app["requests"])
 
 
 async def get(scenario: Scenario, path: str) -> tuple[int, Json]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import yaml
 
 from devcluster import programs
@@ -78,7 +80,9 @@ async def succeeds(scenario: Scenario, plural: str, name: str) -> None:
 async def test_a_pytorch_job_starts_as_one_and_leaves_nothing(open_framework: OpenFramework) -> None:
     config: Json = yaml.safe_load((EXAMPLES / "queues.yaml").read_text())["data"]
     scenario = await open_framework(TRAINING_OPERATOR, config=config)
-    await applied_example(scenario, "11-pytorch", "pytorchjob.yaml")
+    # The operator is ready before its webhooks answer.
+    apply = partial(applied_example, scenario, "11-pytorch", "pytorchjob.yaml")
+    await scenario.eventually("the PyTorchJob is accepted", apply)
     await is_reserved_first(scenario, "pytorch-mnist", {"master": 1, "worker": 2})
     for group in ("master", "worker"):
         await ends(scenario, "pytorch-mnist", group)  # a training script ends by itself

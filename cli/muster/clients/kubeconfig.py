@@ -49,7 +49,7 @@ class Access:
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
+class KubeContext:
     """A context with its cluster and user. `paths`: the kubeconfig files. Empty name = there is no current context."""
 
     name: str
@@ -91,7 +91,7 @@ class Context:
         )
 
 
-def read(kubeconfig: str = "", context: str = "") -> Context | None:
+def read(kubeconfig: str = "", context: str = "") -> KubeContext | None:
     """The context of that name, or the current one; None = there is no kubeconfig.
 
     Raises BadUsage if a named file or context does not exist, or a file is not a kubeconfig.
@@ -105,7 +105,7 @@ def read(kubeconfig: str = "", context: str = "") -> Context | None:
     shown = os.pathsep.join(map(str, paths))
     name = context or next((str(config["current-context"]) for _, config in found if config.get("current-context")), "")
     if not name:
-        return Context("", "", {}, {}, paths)
+        return KubeContext("", "", {}, {}, paths)
     chosen = _entry(found, "contexts", "context", name)
     if chosen is None:
         raise BadUsage(f'context "{name}" does not exist in {shown}')
@@ -116,7 +116,7 @@ def read(kubeconfig: str = "", context: str = "") -> Context | None:
         if part is None:
             raise BadUsage(f'{kind} "{wanted}" of context "{name}" does not exist in {shown}')
         parts[kind] = part
-    return Context(name, str(chosen.get("namespace") or ""), parts["cluster"], parts["user"], paths)
+    return KubeContext(name, str(chosen.get("namespace") or ""), parts["cluster"], parts["user"], paths)
 
 
 def access(kubeconfig: str = "", context: str = "") -> Access:
@@ -303,7 +303,7 @@ def _run_plugin(plugin: Json, cluster: Json) -> tuple[str, str, str]:
     return token, certificate and _written(certificate.encode()), key and _written(key.encode())
 
 
-def _from_auth_provider(context: Context) -> str:
+def _from_auth_provider(context: KubeContext) -> str:
     """The Authorization header of an `auth-provider` entry, which the official client refreshes."""
     from kubernetes import client, config  # noqa: PLC0415  # takes longer to load than most commands run
 

@@ -13,7 +13,7 @@ from muster_core.model import messages
 from muster_core.model.errors import ConfigurationError, shown
 from muster_si.keys import CPU
 
-#: Errors, and warnings, that are reported. The user will validate again after correcting these.
+#: Maximum number of reported errors, and of reported warnings. Users validate again after correcting them.
 MOST: Final = 100
 _LONGEST: Final = 500
 

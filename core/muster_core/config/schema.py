@@ -102,8 +102,10 @@ class LimitForm(Form):
     limit: Annotated[str, Meaning("comment")] = ""
     users: Annotated[list[str], Meaning('users that the limit applies to; `"*"`: each user without an entry')] = []
     groups: Annotated[list[str], Meaning('groups that the limit applies to; `"*"`: all other groups together')] = []
-    maxapplications: Annotated[Count, Meaning("number of applications that each can run at once", "unlimited")] = 0
-    maxresources: Annotated[dict[str, str] | None, Meaning("resources that each can use at once", "unlimited")] = None
+    maxapplications: Annotated[
+        Count, Meaning("maximum number of applications that each can run at the same time", "unlimited")
+    ] = 0
+    maxresources: Annotated[dict[str, str] | None, Meaning("maximum resources that each can use", "unlimited")] = None
 
 
 class TemplateForm(Form):
@@ -123,7 +125,7 @@ class QueueForm(Form):
     ] = None
     queues: Annotated[list[QueueForm], Meaning("child queues; only a leaf runs pods")] = []
     maxapplications: Annotated[
-        Count | None, Meaning("number of applications that run at once; others wait", "unlimited")
+        Count | None, Meaning("maximum number of applications that run at the same time; others wait", "unlimited")
     ] = None
     properties: Annotated[
         Properties, Meaning("ordering, priority and preemption: [below](#properties)", "inherited")

@@ -1,6 +1,6 @@
 """Filter and score of the placement constraints of the Scheduler Interface, which Muster's operator does not use.
 
-The decoder of requests (`si/pod_tags`) creates the constraint; `placement/filters/hooks` calls this module.
+The decoder of requests (`si/pod_tags`) creates the constraint; `placement/plugins/hooks` calls this module.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 
 from muster_core.model.constraints import AllocationAffinity, Target, TargetOperator, matches
 from muster_core.model.specs import PodOnNode
-from muster_core.placement.filters.hooks import TOO_MANY
+from muster_core.placement.plugins.hooks import TOO_MANY
 from muster_core.state.columns import BoolColumn, CodeColumn, FloatColumn, IntColumn
 from muster_core.state.nodes import NodeTable
 from muster_core.state.snapshot import Snapshot

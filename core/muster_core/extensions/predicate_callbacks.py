@@ -20,8 +20,8 @@ from muster_core.model.events import CallbacksDeclared, PlacementsEvaluated, Tim
 from muster_core.model.ids import AllocationKey, ApplicationId, NodeId, RmId
 from muster_core.model.records import Notice
 from muster_core.placement import node_search
-from muster_core.placement.filters.hooks import PREDICATES, CallbackEvent, Confirm
 from muster_core.placement.node_search import pod_refusal
+from muster_core.placement.plugins.hooks import PREDICATES, CallbackEvent, Confirm
 from muster_core.scheduling.commit import commit
 from muster_core.state.applications import Application
 from muster_core.state.columns import BoolColumn, IntColumn

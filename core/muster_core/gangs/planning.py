@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from muster_core.gangs import topology as gangs_topology
-from muster_core.gangs.topology import Part
+from muster_core.gangs.topology import Domain
 from muster_core.model import messages
 from muster_core.model.constraints import NO_INTER_POD_CONSTRAINTS, InterPodConstraints, PodTerm
 from muster_core.model.decisions import Decision, Placement, QuotaReservation, ReasonKind, UnschedulableReason
@@ -47,7 +47,7 @@ def place_part(
     app: Application,
     counts: dict[AskClass, int],
     allocation_plan: AllocationPlan,
-    parts: list[Part] | None,
+    parts: list[Domain] | None,
 ) -> None:
     """Plans as many members as fit. The others are reported as unschedulable, so that an autoscaler may add nodes."""
     search = _PartPlan(partition, app, snapshot_for(partition, app), parts)
@@ -84,7 +84,7 @@ class _PartPlan:
     partition: Partition
     app: Application
     snapshot: Snapshot
-    parts: list[Part] | None
+    parts: list[Domain] | None
 
     def place(self, kind: AskClass, count: int) -> list[tuple[NodeId, int]]:
         """Places up to `count` members."""
@@ -111,7 +111,7 @@ class _PartPlan:
 
 def parts_of(
     partition: Partition, app: Application, counts: dict[AskClass, int], coming: Sequence[MemberDemand]
-) -> list[Part] | None:
+) -> list[Domain] | None:
     """Returns the topology domains for a part of a packed gang, chosen so that the `coming` members fit too.
 
     None = the gang has no topology.

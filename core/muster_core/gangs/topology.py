@@ -110,25 +110,25 @@ def best_domain(snapshot: Snapshot, demands: Sequence[MemberDemand], found: Topo
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class Domain:
     """Rows of one domain, and its name. None = all rows."""
 
     rows: BoolColumn | None
     name: str = ""
 
 
-def parts(snapshot: Snapshot, demands: Sequence[MemberDemand], found: TopologyDomains) -> list[Part]:
+def parts(snapshot: Snapshot, demands: Sequence[MemberDemand], found: TopologyDomains) -> list[Domain]:
     """Returns the domains that an incomplete gang fills one after the other."""
     if found.topology.required:
         best = best_domain(snapshot, demands, found)
-        return [Part(np.zeros(snapshot.size, dtype=np.bool_)) if best is None else _part(found, best)]
+        return [Domain(np.zeros(snapshot.size, dtype=np.bool_)) if best is None else _part(found, best)]
     by_room = found.values.by_room(shares_of(snapshot, demands, found.values), most=True)
     codes = [*found.homes, *(code for code in by_room if code not in found.held)]
-    return [*(_part(found, code) for code in codes[:_TRIED]), Part(None)]
+    return [*(_part(found, code) for code in codes[:_TRIED]), Domain(None)]
 
 
-def _part(found: TopologyDomains, code: int) -> Part:
-    return Part(found.values.rows(code), found.shown(code))
+def _part(found: TopologyDomains, code: int) -> Domain:
+    return Domain(found.values.rows(code), found.shown(code))
 
 
 def missing_on_empty_domains(

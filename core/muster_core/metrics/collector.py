@@ -25,6 +25,7 @@ from muster_core.state.applications import Application, lacking
 from muster_core.state.nodes import Columns
 from muster_core.state.queues import Queue
 from muster_core.state.scheduler_state import Partition, SchedulerState
+from muster_si.keys import CPU, MEMORY
 
 #: Label values. Expired applications are not counted.
 _LABELS: Final[Mapping[ApplicationState, str]] = MappingProxyType(
@@ -179,7 +180,7 @@ def node_families(partitions: Iterable[Partition], failed: int, decommissioned: 
     )
     yield gauge(
         "muster_core_cluster_resource",
-        "Resources of all nodes: capacity, allocated, reserved on nodes, and used as far as reported.",
+        "Resources of all nodes: capacity, allocated, reserved, and reported utilization.",
         [({"resource": resource, "state": state}, amount) for (resource, state), amount in sums.items()],
     )
     for name, ranges in _by_name(usage).items():
@@ -262,10 +263,10 @@ def queue_families(partitions: Iterable[Partition]) -> Iterator[Metric]:
 
 
 def _add(amounts: _Amounts, path: QueuePath, queue: Queue, partition: Partition) -> None:
-    """Adds one queue. Usage of 0 is included for resources with a guarantee or maximum. The maximum of root is the
-    cluster size."""
+    """Adds one queue. Usage of 0 is included for CPU, memory, and resources with a guarantee or maximum, so that
+    dashboards show an idle queue as 0. The maximum of root is the cluster size."""
     bound = dict(queue.max.items() if queue.path != ROOT else partition.nodes.capacity_total.items())
-    named = dict.fromkeys([*queue.guaranteed, *bound], 0)
+    named = dict.fromkeys([CPU, MEMORY, *queue.guaranteed, *bound], 0)
     for state, found in (
         ("guaranteed", dict(queue.guaranteed.items())),
         ("max", bound),
@@ -340,7 +341,7 @@ class CollectorSources:
     """Objects that the collector reads. `scheduler_state` is a function, because a rebuild replaces the state."""
 
     scheduler_state: Callable[[], SchedulerState]
-    mailbox: Backlog
+    event_queue: Backlog
     events: EventStore
     pushes: PushFilter
     open_sessions: Callable[[], int]
@@ -388,10 +389,12 @@ class StateCollector(Collector):
 
     def _core(self) -> Iterator[Metric]:
         owners = self._owners
-        mailbox = owners.mailbox
-        yield gauge("muster_core_mailbox_depth", "Messages that wait for the scheduler task.", [({}, len(mailbox))])
+        event_queue = owners.event_queue
+        yield gauge(
+            "muster_core_event_queue_depth", "Messages that wait for the scheduler task.", [({}, len(event_queue))]
+        )
         lag = "Age of the oldest message that waits for the scheduler task."
-        yield gauge("muster_core_mailbox_lag_seconds", lag, [({}, mailbox.oldest_s())])
+        yield gauge("muster_core_event_queue_lag_seconds", lag, [({}, event_queue.oldest_s())])
         yield gauge("muster_core_sessions", "Resource managers with an open session.", [({}, owners.open_sessions())])
         if owners.metrics.healthy is not None:
             meaning = "1 = the last health checks passed."

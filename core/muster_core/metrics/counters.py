@@ -234,7 +234,7 @@ class _Times:
         meaning = "Time for which the scheduler task occupied the event loop without a pause."
         self.iteration = histogram("muster_core_loop_busy_seconds", meaning, _SECONDS)
         self.wait = histogram(
-            "muster_core_mailbox_wait_seconds", "Waiting time of messages for the scheduler task.", _SECONDS
+            "muster_core_event_queue_wait_seconds", "Waiting time of messages for the scheduler task.", _SECONDS
         )
         self.batch = histogram("muster_core_batch_size", "Allocations per decision.", _SIZES)
         self._longest_iteration = Gauge(

@@ -45,13 +45,9 @@ class UnschedulableReason:
         """Returns one line for users. Reasons of nodes are worded and sorted as in kube-scheduler."""
         if not self.counts:
             return self.message
-        found = ", ".join(sorted(_counted(reason, count) for reason, count in self.counts))
+        found = ", ".join(sorted([why if n == EVERY_NODE else f"{n} {why}" for why, n in self.counts]))
         head = f"{self.message}: " if self.message else ""
         return f"{head}0/{self.nodes} nodes are available: {found}."
-
-
-def _counted(reason: str, count: int) -> str:
-    return reason if count == EVERY_NODE else f"{count} {reason}"
 
 
 @dataclass(frozen=True, slots=True)

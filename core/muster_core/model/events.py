@@ -88,7 +88,7 @@ class GroupsResolved:
     groups: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class AskAdded:
     """Message AllocationAsk: a new request, or one that replaces the request with the same key."""
 

@@ -45,7 +45,7 @@ ENDED_COUNTS_OF_GONE_QUEUES: Final = 4096
 HISTORY_BYTES: Final = 64 * 2**20
 
 #: Estimated bytes of the applications that a partition keeps as Completing after their resource manager removed them,
-#: with their dynamic queues. The oldest ones are completed before their time above this limit.
+#: with their dynamic queues. Above this limit, the oldest ones are completed early.
 REMOVED_BYTES: Final = 16 * 2**20
 
 #: Estimated bytes of one ended application without texts of users (measured: 4 to 7 KiB with a gang of four members),
@@ -76,15 +76,15 @@ SELECTOR_LABELS_PER_READING_NAMESPACE: Final = 16_384
 #: Labels that are stored although no selector reads them any more. Removing one costs a pass over the pods with it.
 IDLE_SELECTOR_LABELS: Final = 64
 
-#: Values that selectors select and that are kept after their requests have ended, in addition to those in use.
+#: Selector values that are kept after their requests have ended, in addition to those in use.
 IDLE_SELECTOR_VALUES: Final = 1024
 
 #: Node searches in one attempt, each for one class of requests and up to 1 ms on 5,000 nodes. The next cycle continues
 #: with the other classes of the application, so that other queues get a part of each cycle.
 LOOKS_PER_ATTEMPT: Final = 8
 
-#: A plan that became invalid this often by other changes runs to its end in one cycle, whatever the time budget.
-#: Without this limit it might never end.
+#: A plan that other changes invalidated this many times is completed in one cycle, regardless of the time budget.
+#: Otherwise it might never be completed.
 MOST_RESTARTS: Final = 3
 
 #: Delay before an application whose attempt raised an exception is tried again. It doubles with each failure, so that
@@ -111,7 +111,7 @@ DEMANDS_PER_CYCLE: Final = 256
 #: Different amounts for which refused requests wait at one maximum. If its headroom grows, each amount is tried.
 DEMAND_QUEUES: Final = 256
 
-#: How long requests that got no node keep the quota of others that wait for nodes as well. Cluster Autoscaler and
+#: How long requests without a node withhold quota from other requests that also wait for nodes. Cluster Autoscaler and
 #: Karpenter give up on a new node after 15 minutes.
 NODE_DEMAND_NS: Final = 900_000_000_000
 

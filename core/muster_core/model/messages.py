@@ -102,7 +102,7 @@ def too_many_applications(subject: str, running: int, most: int) -> str:
 
     Wait until an application ends, or raise `maxapplications`.
     """
-    return f"{subject} runs {running} application{'' if running == 1 else 's'} of at most {most}"
+    return f"{subject} is running {running} of at most {most} application{'' if most == 1 else 's'}"
 
 
 def queued_behind_gang(gang: str, queue: str) -> str:
@@ -124,7 +124,7 @@ def queued_behind_takeover(gang: str) -> str:
 def waiting_for_takeover(gangs: str) -> str:
     """The gang takes over reservations of later gangs, and their placeholders are being deleted.
 
-    Wait some seconds. If it lasts, check the nodes and finalizers of the placeholders.
+    Wait a few seconds. If the message persists, check the nodes and finalizers of the placeholders.
     """
     return f"waiting for the release of reservations taken over from {gangs}"
 
@@ -143,7 +143,7 @@ def gang_exceeds_cluster(missing: int, members: int, group: str, domain: str, re
     Add nodes that have what the message names, or make the members smaller.
     """
     return (
-        f"even an empty cluster could not hold the gang: {missing} of {members} members of task group {group} would "
+        f"the gang would not fit even in an empty cluster: {missing} of {members} members of task group {group} would "
         f"not fit{domain}: {reasons or 'there are no nodes.'} It waits for nodes to be added"
     )
 
@@ -189,7 +189,7 @@ def node_reserved(node: str) -> str:
 
     Wait until pods on the node end.
     """
-    return f"node {node} is reserved for it until enough resources are free there"
+    return f"node {node} is reserved for the pod until enough resources are free"
 
 
 def waiting_for_preempted_pods() -> str:
@@ -197,7 +197,7 @@ def waiting_for_preempted_pods() -> str:
 
     Wait until the preempted pods end.
     """
-    return "waiting until preempted pods have terminated"
+    return "waiting for preempted pods to terminate"
 
 
 def quota_fits_again(reason: str) -> str:
@@ -226,7 +226,7 @@ def held_back_by_gang(reason: str) -> str:
 
 def not_evaluated() -> str:
     """The placeholders of the gang were requested, and are evaluated next."""
-    return "its placeholders are not evaluated yet"
+    return "the placeholders have not been evaluated yet"
 
 
 def members_not_requested() -> str:
@@ -234,7 +234,7 @@ def members_not_requested() -> str:
 
     Check whether the resource manager creates all placeholders.
     """
-    return "not all placeholders are requested yet"
+    return "not all placeholders have been requested yet"
 
 
 def gang_timed_out() -> str:
@@ -431,7 +431,7 @@ def namespace_quota_ignored(problem: str) -> str:
 
     Fix the annotation of the namespace.
     """
-    return f"the namespace's quota is left out: {problem}"
+    return f"the namespace quota is ignored: {problem}"
 
 
 def check_node(failures: int, minutes: int) -> str:
@@ -439,7 +439,7 @@ def check_node(failures: int, minutes: int) -> str:
 
     Check the node.
     """
-    return f"{failures} pods could not be bound to it within {minutes} minutes: check the node"
+    return f"{failures} pods could not be bound to this node within {minutes} minutes: check the node"
 
 
 def node_can_be_emptied(allocations: int) -> str:
@@ -447,7 +447,7 @@ def node_can_be_emptied(allocations: int) -> str:
 
     Drain the node if you want to remove it.
     """
-    return f"it could be emptied: its {allocations} allocations would fit on the other nodes"
+    return f"the node could be emptied: its {allocations} allocations would fit on the other nodes"
 
 
 # -- queues and partitions --------------------------------------------------------------------------------------------
@@ -497,7 +497,7 @@ def partition_unknown(partition: str) -> str:
 
     Add the partition, or use another one.
     """
-    return f"partition {partition} is not configured any more"
+    return f"partition {partition} is no longer configured"
 
 
 # -- event records: as in YuniKorn -------------------------------------------------------------------------------------
@@ -605,7 +605,7 @@ def on_another_node(key: str, node: str, reported: str) -> str:
 
 
 def too_many_selector_labels(namespace: str, used: int, more: int, most: int) -> str:
-    """The label selectors of the pods of a namespace read too many different labels. This is no bug.
+    """The label selectors of the pods of a namespace read too many different labels. This is not a bug.
 
     Use fewer labels in selectors.
     """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, assert_never
 
@@ -80,7 +79,7 @@ class Detail(StrEnum):
     UG_GROUP_RESOURCE = "UG_GROUP_RESOURCE"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class EventRecorded:
     """One event record.
 

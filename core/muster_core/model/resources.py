@@ -114,8 +114,15 @@ class Limit:
         return hash(frozenset(self._bounds.items()))
 
     def room(self, used: Resources) -> Limit:
-        """Returns what is left of this limit after `used`. May be negative."""
-        return Limit({n: b - used[n] for n, b in self._bounds.items()})
+        """Returns what is left of this limit after `used`. May be negative. Called very often."""
+        if not used:
+            return self
+        left = Limit(self._bounds)
+        bounds = left._bounds
+        for name, amount in used.items():
+            if name in bounds:
+                bounds[name] -= amount
+        return left
 
     def narrowed(self, other: Limit) -> Limit:
         """Returns the minimum of both limits by resource."""
@@ -133,10 +140,12 @@ class Limit:
 
         A resource that `amount` does not have is never in excess, even with a negative bound.
         """
-        bounds = self._bounds
-        if not bounds:
-            return NOTHING
-        return _of({n: a - bounds[n] for n, a in amount.items() if bounds.get(n, a) < a})
+        bounds, over = self._bounds, {}
+        for name, wanted in amount.items() if bounds else ():
+            bound = bounds.get(name)
+            if bound is not None and bound < wanted:
+                over[name] = wanted - bound
+        return _of(over) if over else NOTHING
 
     def count(self, each: Resources, at_most: int) -> int:
         """Returns how many of `each` are within this limit, at most `at_most`."""

@@ -241,7 +241,7 @@ class ApplicationSpec:
     @property
     def is_gang(self) -> bool:
         """Whether resources are reserved before it runs."""
-        return bool(self.placeholder_ask)
+        return self.placeholder_ask is not NOTHING and bool(self.placeholder_ask)
 
     @property
     def is_all_or_nothing(self) -> bool:

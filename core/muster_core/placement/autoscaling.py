@@ -13,7 +13,7 @@ from muster_core.model.constraints import Target, TargetOperator
 from muster_core.model.decisions import ReasonKind, UnschedulableReason
 from muster_core.model.ids import ApplicationId, PartitionId
 from muster_core.model.resources import Resources
-from muster_core.placement.filters import resources
+from muster_core.placement.plugins import resources
 from muster_core.state.applications import Application
 from muster_core.state.request_classes import AskClass
 from muster_core.state.scheduler_state import Partition
@@ -51,7 +51,7 @@ def outstanding_by_leaf(partition: Partition) -> Iterator[list[Outstanding] | No
 
     The caller may process other events after each None, so the state may change in between.
     """
-    found: dict[_Key, _Sum] = {}
+    found: dict[_DemandKey, _Sum] = {}
     # Equal classes of many applications share one reason object, so each is classified once. The value refers to the
     # reason, because otherwise another reason could get the same `id()`.
     known: dict[tuple[AskClass, int], tuple[_Sum, UnschedulableReason]] = {}
@@ -81,7 +81,7 @@ def outstanding_by_leaf(partition: Partition) -> Iterator[list[Outstanding] | No
     )
 
 
-_Key = tuple[Resources, str]
+_DemandKey = tuple[Resources, str]
 
 
 @dataclass(slots=True)
@@ -96,7 +96,7 @@ class _Sum:
 _EXCLUDED: Final = _Sum()
 
 
-def _sum_of(found: dict[_Key, _Sum], kind: AskClass, why: UnschedulableReason) -> _Sum:
+def _sum_of(found: dict[_DemandKey, _Sum], kind: AskClass, why: UnschedulableReason) -> _Sum:
     """Returns the sum that the class is added to, or `_EXCLUDED`."""
     if not _is_about_resources(kind, why):
         return _EXCLUDED

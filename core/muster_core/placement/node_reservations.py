@@ -22,7 +22,7 @@ from muster_core.placement import node_search
 from muster_core.queues import quota
 from muster_core.state.applications import Application, Ask
 from muster_core.state.columns import BoolColumn, IntColumn
-from muster_core.state.ordering import Key, application_key
+from muster_core.state.ordering import SortKey, application_key
 from muster_core.state.queues import Queue
 from muster_core.state.request_classes import AskClass
 from muster_core.state.reservations import AskId, NodeReservation
@@ -150,7 +150,7 @@ def candidates(partition: Partition, leaf: Queue) -> list[Ask]:
     their applications, for example after a restart.
     """
     at_most = allowed(partition) - leaf.node_reservations
-    found: list[tuple[Key, int, int, Ask]] = []
+    found: list[tuple[SortKey, int, int, Ask]] = []
     for kind, names in islice(leaf.classes.items(), _CLASSES if at_most > 0 else 0):
         left = at_most
         apps = (partition.applications[name] for name in islice(names, _APPLICATIONS))
@@ -165,7 +165,7 @@ def candidates(partition: Partition, leaf: Queue) -> list[Ask]:
     return [ask for *_, ask in sorted(found, key=itemgetter(0, 1, 2))]
 
 
-def _first(partition: Partition, apps: Iterable[Application], count: int) -> list[tuple[Key, Application]]:
+def _first(partition: Partition, apps: Iterable[Application], count: int) -> list[tuple[SortKey, Application]]:
     """Returns the `count` applications that are scheduled first, with their ordering keys."""
     return nsmallest(count, ((application_key(partition, app), app) for app in apps), key=itemgetter(0))
 

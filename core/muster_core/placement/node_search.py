@@ -24,11 +24,10 @@ from muster_core.model.config import NodeOrder, NodeSort
 from muster_core.model.decisions import EVERY_NODE, ReasonKind, UnschedulableReason
 from muster_core.model.ids import NodeId
 from muster_core.model.specs import Preferences
-from muster_core.placement.filters import node_properties, resources
-from muster_core.placement.filters.hooks import Refused, Score, StatefulFilter, matches_targets
-from muster_core.placement.plugins import POD_FILTERS, SCORES, STATEFUL_FILTERS, FilterEntry, is_resolvable
-from muster_core.placement.scores import node_properties as scores_node_properties
-from muster_core.placement.scores.node_properties import Amount, BalancedAllocation
+from muster_core.placement.plugins import node_properties, resources
+from muster_core.placement.plugins.hooks import Refused, Score, StatefulFilter, matches_targets
+from muster_core.placement.plugins.node_properties import Amount, BalancedAllocation
+from muster_core.placement.plugins.tables import POD_FILTERS, SCORES, STATEFUL_FILTERS, FilterEntry, is_resolvable
 from muster_core.placement.volumes import binding
 from muster_core.state.columns import BoolColumn, FloatColumn, IntColumn, most_kept
 from muster_core.state.nodes import CachedNodeScores, NodeScoreCache
@@ -96,7 +95,7 @@ class NodeRanking:
                 whole = _whole(snapshot, name, capacity, sort)
                 self._parts.append((factor, asked[name], whole, available, _reciprocal(snapshot, name, capacity)))
         preferences = _that_count(shape.pod_on_node.facts.preferences, sort)
-        liked = scores_node_properties.points(shape.constraints, preferences, snapshot.nodes)
+        liked = node_properties.points(shape.constraints, preferences, snapshot.nodes)
         self._liked: FloatColumn | None = liked
         self._balance = _balance(snapshot, shape) if sort.balanced else None
         self._score_cache = snapshot.nodes.score_cache if snapshot.is_bare else None

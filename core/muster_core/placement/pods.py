@@ -39,7 +39,7 @@ from muster_core.state.snapshot import (
 
 
 def claim_independent_class(snapshot: Snapshot, wanted: AskClass) -> Hashable | None:
-    """Returns a key of everything that nodes read of the class except the names of its claims.
+    """Returns a key of all data of the class that decides about nodes, except the names of its claims.
 
     Classes with equal keys are refused by the same nodes for the same reasons. None = the class must be evaluated by
     itself.
@@ -69,7 +69,7 @@ def claim_independent_class(snapshot: Snapshot, wanted: AskClass) -> Hashable | 
 
 
 def _claim(snapshot: Snapshot, attachments: Attachments, name: str) -> Hashable | None:
-    """Returns what nodes read of a claim. None = other pods, volumes or plans refer to this claim by name."""
+    """Returns the data of a claim that decides about nodes. None = other pods, volumes or plans use its name."""
     storage = attachments.storage
     claim = storage.claims[name]
     if name in attachments.claims or snapshot.assumptions.of(name) is not None:

@@ -280,7 +280,7 @@ def in_the_way(
     return away if helps else None
 
 
-def that_may_go(candidates: list[Candidate], balance: GuaranteeBalance) -> list[Candidate]:
+def permitted_by_guarantees(candidates: list[Candidate], balance: GuaranteeBalance) -> list[Candidate]:
     """Returns the candidates that guarantees allow to preempt together, in their order."""
     found: list[Candidate] = []
     for one in candidates:

@@ -49,7 +49,9 @@ def is_under_guarantee(leaf: Queue) -> bool:
     """Whether a request in the leaf may be entitled to preempt. A quick check that may be true too often."""
     known: set[str] = set()
     for queue in leaf.path_up:
-        used = usage(queue) if queue.guaranteed else NOTHING
+        if not queue.guaranteed:
+            continue
+        used = usage(queue)
         for name, amount in queue.guaranteed.items():
             if name not in known and (used[name] < amount or (used[name] == amount and queue is not leaf)):
                 return True

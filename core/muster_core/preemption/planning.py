@@ -38,8 +38,8 @@ from muster_core.preemption.candidates import (
     is_eligible,
     may_run_without,
     move,
+    permitted_by_guarantees,
     releasing_on,
-    that_may_go,
     victim_leaves,
     youngest_first,
 )
@@ -61,7 +61,7 @@ EXHAUSTED: Final = messages.preemption_exhausted()
 _MOST_NODES: Final = 24
 _LEAST_NODES: Final = 4
 
-#: Of these, nodes where victims are needed for filters and not only for resources.
+#: The subset of them where victims are needed for filters and not only for resources.
 _MOST_CLEARED: Final = 4
 
 
@@ -213,7 +213,7 @@ class _VictimSearch:
 
     def _solve(self, node: NodeId, shape: RequestShape) -> _Solution | None:
         candidates = [one for one in self.pool.on(node) if one.id not in self.chosen]
-        victims = in_the_way(self.snapshot, shape, node, that_may_go(candidates, self.balance))
+        victims = in_the_way(self.snapshot, shape, node, permitted_by_guarantees(candidates, self.balance))
         if victims is None:
             return None
         left = [one for one in candidates if one not in victims]

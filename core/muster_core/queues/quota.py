@@ -51,7 +51,7 @@ def bounds(partition: Partition, app: Application) -> Iterator[QuotaBound]:
         if limit.max:
             yield QuotaBound(holder, limit.max, account)
     for queue in app.queue.path_up:
-        if queue.max:
+        if queue.max is not UNLIMITED and queue.max:
             yield QuotaBound(LimitSubject(LimitSubjectKind.QUEUE, "", queue.path), queue.max, queue)
 
 
@@ -84,7 +84,8 @@ def quota_refusal(
     """
     back = app.node_reserved if app.is_reserving else NOTHING
     for bound in bounds(partition, app):
-        left = left_of(bound, app, back).room(planned if isinstance(bound.taken, Queue) else planned + given)
+        is_counted = given is NOTHING or isinstance(bound.taken, Queue)
+        left = left_of(bound, app, back).room(planned if is_counted else planned + given)
         excess = left.excess(wanted)
         if excess:
             owner = app.id if app.gang.quota_reservation or app.node_reserved else None

@@ -392,7 +392,7 @@ class EventResource(Shape):
     resources: dict[str, Quantity]
 
 
-class Event(Shape):
+class EventRecord(Shape):
     """An event record."""
 
     type: int
@@ -411,7 +411,7 @@ class EventBatch(Shape):
     InstanceUUID: str
     LowestID: int
     HighestID: int = Field(description="-1 = no events yet")
-    EventRecords: list[Event] | None
+    EventRecords: list[EventRecord] | None
 
 
 class ApplicationCount(Shape):

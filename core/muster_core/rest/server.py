@@ -76,13 +76,13 @@ _DESCRIPTIONS: Final = {
     503: "temporarily unavailable",
 }
 
-Json = dict[str, Any]
+JsonObject = dict[str, Any]
 
 
 @cache
-def document() -> Json:
+def document() -> JsonObject:
     """Returns the OpenAPI 3.1 document. It is cached and must not be changed."""
-    paths: dict[str, Json] = {}
+    paths: dict[str, JsonObject] = {}
     for route in ROUTES:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
     for path, target in MOVED.items():
@@ -104,8 +104,8 @@ def document() -> Json:
     }
 
 
-def _operation(route: Route) -> Json:
-    found: Json = {
+def _operation(route: Route) -> JsonObject:
+    found: JsonObject = {
         "summary": route.about,
         "parameters": [
             *(
@@ -127,14 +127,14 @@ def _operation(route: Route) -> Json:
     return found
 
 
-def _answer(route: Route) -> Json:
+def _answer(route: Route) -> JsonObject:
     content = _content(route.shape)
     if route.path.endswith("/config"):
         content |= _content(Media.YAML)
     return {"description": "success", "content": content}
 
 
-def _content(shape: object) -> Json:
+def _content(shape: object) -> JsonObject:
     if isinstance(shape, Media):
         schema = {"schema": {"type": "string"}} if shape is Media.TEXT else {}
         return {shape.value: schema}
@@ -143,14 +143,14 @@ def _content(shape: object) -> Json:
     return {"application/json": {"schema": {"type": "array", "items": ref} if get_args(shape) else ref}}
 
 
-def _part(name: str) -> Json:
+def _part(name: str) -> JsonObject:
     if name == "state":
         return {"type": "string", "enum": ["active", "rejected", "completed"]}
     return {"type": "string", "minLength": 1}
 
 
-def _parameter(query: Query) -> Json:
-    schema: Json = {"type": query.form}
+def _parameter(query: Query) -> JsonObject:
+    schema: JsonObject = {"type": query.form}
     if query.form == "integer":
         schema |= {"minimum": query.least, "maximum": 10**18 - 1}
     if query.choices:
@@ -158,7 +158,7 @@ def _parameter(query: Query) -> Json:
     return {"name": query.name, "in": "query", "description": query.about, "schema": schema}
 
 
-def _schemas() -> Json:
+def _schemas() -> JsonObject:
     shapes: dict[str, type[BaseModel]] = {"Failure": FailureInfo}
     for route in ROUTES:
         for item in (route.shape, route.takes):

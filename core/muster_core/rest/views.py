@@ -572,7 +572,7 @@ def foreign(item: AllocationSpec) -> schemas.ForeignAllocation:
 
 
 def by_use(partition: Partition) -> Iterator[schemas.ClusterUtilization | None]:
-    """Yields None after each node, and at last the nodes of the partition by usage in steps of 10 %, per resource.
+    """Yields None after each node, and finally the nodes of the partition by usage in steps of 10 %, per resource.
 
     The caller may run other work after each None.
     """

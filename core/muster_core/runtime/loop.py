@@ -1,6 +1,6 @@
 """The scheduler task: the only task that owns the scheduler state.
 
-It reads events from its mailbox, fires timers, runs cycles and passes the effects to `sessions`. Cycles are spaced by
+It takes events from its queue, fires timers, runs cycles and passes the effects to `sessions`. Cycles are spaced by
 `CyclePacing`. It is not thread-safe, and no other task changes the state. An exception in one event or application is
 logged and counted, and the task continues. Long-lived objects are frozen so that garbage collection does not pause the
 task.
@@ -268,7 +268,7 @@ class LoopSettings:
     budget_s: longest time for events, and for a cycle, before other tasks run. A higher value makes large batches a
     little faster and delays everything else.
 
-    mailbox: number of waiting messages above which senders are blocked (back-pressure).
+    event_queue_length: number of waiting messages above which senders are blocked (back-pressure).
 
     checks: check the invariants after every iteration; slow, for development.
 
@@ -277,7 +277,7 @@ class LoopSettings:
     """
 
     budget_s: float = 0.010
-    mailbox: int = 1024
+    event_queue_length: int = 1024
     checks: bool = False
     freeze: bool = False
 
@@ -305,15 +305,15 @@ class Loop:  # long: one method for each part of an iteration
         self._settings = settings
         self._now_ns = now_ns = now_ns or SteadyClock()
         self._journal = journal
-        self.mailbox = EventQueue(settings.mailbox)
-        self._wake_up_timer = WakeUpTimer(now_ns, self.mailbox.wake_up.set)
+        self.event_queue = EventQueue(settings.event_queue_length)
+        self._wake_up_timer = WakeUpTimer(now_ns, self.event_queue.wake_up.set)
         self._freezer = GarbageCollectorFreezer(is_on=settings.freeze)
         self._unfinished = False  # the last cycle did not finish, or something has changed since
         self._received = 0  # events of this iteration
         self._decided = 0  # effects and allocations of this iteration
         self._is_unfinished = False  # the last cycle did not finish
         self._waiting_since_s: float | None = None  # arrival of the first event since the last cycle
-        self._pauses = CyclePacing(self.mailbox.wake_up.set)
+        self._pauses = CyclePacing(self.event_queue.wake_up.set)
         self._closed = False
         self.is_running = False
         self.on_end: Callable[[], None] = _nothing
@@ -322,7 +322,7 @@ class Loop:  # long: one method for each part of an iteration
     def close(self) -> None:
         """Ends `run` after the current iteration. Waiting messages are not read."""
         self._closed = True
-        self.mailbox.wake_up.set()
+        self.event_queue.wake_up.set()
 
     async def run(self) -> None:
         """Runs until `close`. Only this task may change the state."""
@@ -330,8 +330,8 @@ class Loop:  # long: one method for each part of an iteration
         self._freezer.started()
         try:
             while not self._closed:
-                await self.mailbox.wake_up.wait()
-                self.mailbox.wake_up.clear()
+                await self.event_queue.wake_up.wait()
+                self.event_queue.wake_up.clear()
                 more = True
                 while more:
                     more = self._supervised_iteration()
@@ -351,9 +351,9 @@ class Loop:  # long: one method for each part of an iteration
         """
         until, quiet = self._completed_s + self._settings.budget_s, 0
         while quiet < _QUIET_PASSES:
-            known = len(self.mailbox)
+            known = len(self.event_queue)
             await asyncio.sleep(0)
-            quiet = 0 if len(self.mailbox) > known else quiet + 1
+            quiet = 0 if len(self.event_queue) > known else quiet + 1
             if time.perf_counter() >= until:
                 return
 
@@ -361,9 +361,9 @@ class Loop:  # long: one method for each part of an iteration
         """Returns the seconds since the last completed iteration while there is work; 0 = idle or not busy for long."""
         next_ns = self._dispatcher.deadlines.next_ns()
         is_due = next_ns is not None and next_ns <= self._now_ns()
-        if not is_due and not len(self.mailbox) and not (self._unfinished and not self._pauses.is_on):
+        if not is_due and not len(self.event_queue) and not (self._unfinished and not self._pauses.is_on):
             return 0.0
-        waited_s = self.mailbox.oldest_s() if not is_due else (self._now_ns() - (next_ns or 0)) / 1e9
+        waited_s = self.event_queue.oldest_s() if not is_due else (self._now_ns() - (next_ns or 0)) / 1e9
         return min(waited_s, time.perf_counter() - self._completed_s)
 
     def _supervised_iteration(self) -> bool:
@@ -390,7 +390,7 @@ class Loop:  # long: one method for each part of an iteration
         self._wake_up_timer.set(self._dispatcher.deadlines.next_ns())
         self._freezer.count(self._received + self._decided)
         self._metrics.iterated(time.perf_counter() - started)
-        return not self._closed and (len(self.mailbox) > 0 or (self._unfinished and not self._pauses.is_on))
+        return not self._closed and (len(self.event_queue) > 0 or (self._unfinished and not self._pauses.is_on))
 
     def _is_time(self, now_s: float) -> bool:
         """Whether to run a cycle now.
@@ -399,7 +399,7 @@ class Loop:  # long: one method for each part of an iteration
         pause. A burst is then planned in few cycles, and a single request does not wait for others. An unfinished cycle
         continues at once unless messages wait.
         """
-        if self._is_unfinished and not len(self.mailbox):
+        if self._is_unfinished and not len(self.event_queue):
             return True
         if self._waiting_since_s is None:
             self._waiting_since_s = now_s
@@ -408,8 +408,8 @@ class Loop:  # long: one method for each part of an iteration
         return not self._received or now_s - self._waiting_since_s >= self._settings.budget_s
 
     def _read_events(self, until: float) -> None:
-        while (queued := self.mailbox.take()) is not None:
-            self._metrics.waited(self.mailbox.clock() - queued.posted_s)
+        while (queued := self.event_queue.take()) is not None:
+            self._metrics.waited(self.event_queue.clock() - queued.posted_s)
             if queued.session is None or queued.session.is_open:
                 self._read(queued)
             else:
@@ -542,7 +542,7 @@ class Loop:  # long: one method for each part of an iteration
             session = self._dispatcher.broken.pop()
             if session.is_open:
                 session.end("the resource manager's callback failed")
-                self.mailbox.post(QueuedMessage([ConnectionLost(session.rm)]))
+                self.event_queue.post(QueuedMessage([ConnectionLost(session.rm)]))
 
 
 def _nothing() -> None:

@@ -1,7 +1,7 @@
 """The Scheduler Interface and the administration service of the core.
 
-It checks registration and session of each message, converts messages with `si`, and puts events into the mailbox of the
-scheduler task. The same class serves gRPC and the in-process transport. Only the scheduler task changes the state.
+It checks registration and session of each message, converts messages with `si`, and puts events into the event queue of
+the scheduler task. The same class serves gRPC and the in-process transport. Only the scheduler task changes the state.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from muster_core.model.ids import (
 from muster_core.model.records import EventRecorded, Notice
 from muster_core.model.states import NodeState
 from muster_core.placement.autoscaling import outstanding
-from muster_core.placement.filters.hooks import HOOKS
+from muster_core.placement.plugins.hooks import HOOKS
 from muster_core.runtime.journal import Journal
 from muster_core.runtime.loop import Loop, LoopSettings, QueuedMessage
 from muster_core.runtime.sessions import Decoder, Dispatcher, MessageKind, RecoveryBarrier, Session, Supervisor
@@ -254,7 +254,7 @@ def _warnings(rm: RmId, loaded: Loaded) -> list[EventRecorded]:
 class Scheduler:  # long: one method for each call of the interface
     """One core: its scheduler task and its sessions. Nothing is processed before `run`.
 
-    `instance` identifies this start of the process for readers of events, because event numbers start again with each.
+    `instance` identifies this start of the process for readers of events, because event numbers restart with it.
     """
 
     def __init__(
@@ -272,11 +272,11 @@ class Scheduler:  # long: one method for each call of the interface
         self.events = EventStore(instance)
         self.dispatcher = Dispatcher(self.metrics, supervisor, self.events)
         self.loop = Loop(self.dispatcher, self.metrics, supervisor, settings or LoopSettings(), now_ns, journal)
-        self.group_retries = GroupRetries(self.groups, self.loop.mailbox, lambda: self.loop.scheduler_state)
+        self.group_retries = GroupRetries(self.groups, self.loop.event_queue, lambda: self.loop.scheduler_state)
         dispatcher, loop = self.dispatcher, self.loop
         owners = CollectorSources(
             scheduler_state=lambda: loop.scheduler_state,
-            mailbox=loop.mailbox,
+            event_queue=loop.event_queue,
             events=self.events,
             pushes=dispatcher.pushes,
             open_sessions=lambda: sum(session.is_open for session in dispatcher.sessions.values()),
@@ -317,7 +317,7 @@ class Scheduler:  # long: one method for each call of the interface
         _log.info("resource manager registered", rm=rm, version=request.version, build=dict(request.buildInfo))
         awaits_barrier = extra.get(keys.EXTRA_BARRIER, "").lower() == "true"
         event = ManagerRegistered(rm, loaded.configuration, awaits_barrier=awaits_barrier)
-        await self.loop.mailbox.put(QueuedMessage([event], session, _warnings(rm, loaded)))
+        await self.loop.event_queue.put(QueuedMessage([event], session, _warnings(rm, loaded)))
 
     async def update_allocation(self, request: si_pb2.AllocationRequest) -> None:
         """Receives requests, releases, confirmations and existing allocations. Raises Refused, SessionLost."""
@@ -363,7 +363,7 @@ class Scheduler:  # long: one method for each call of the interface
             session.decoder.partitions.know(_partition_names(loaded))
             self.dispatcher.configure(loaded.settings)
             event = ConfigurationReplaced(session.rm, loaded.configuration)
-            await self.loop.mailbox.put(QueuedMessage([event], session, _warnings(session.rm, loaded)))
+            await self.loop.event_queue.put(QueuedMessage([event], session, _warnings(session.rm, loaded)))
             self.group_retries.watch(session)
         _log.info("configuration replaced", rm=session.rm, checksum=loaded.configuration.checksum)
 
@@ -374,7 +374,7 @@ class Scheduler:  # long: one method for each call of the interface
             raise _unsupported("utilization reports")
         taken, rejected = read_utilization(request.reports, session.decoder.partitions)
         for start in range(0, len(taken), _REPORTS_AT_ONCE):
-            await self.loop.mailbox.put(QueuedMessage(taken[start : start + _REPORTS_AT_ONCE], session))
+            await self.loop.event_queue.put(QueuedMessage(taken[start : start + _REPORTS_AT_ONCE], session))
         return muster_pb2.UtilizationResponse(rejected=rejected)
 
     async def update_facts(self, request: muster_pb2.FactsRequest) -> muster_pb2.FactsResponse:
@@ -384,7 +384,7 @@ class Scheduler:  # long: one method for each call of the interface
         taken, rejected = storage.read_cluster_object(request.facts)
         for start in range(0, len(taken), _REPORTS_AT_ONCE):
             message = ClusterObjectsReported(partition.id, taken[start : start + _REPORTS_AT_ONCE])
-            await self.loop.mailbox.put(QueuedMessage([message], session))
+            await self.loop.event_queue.put(QueuedMessage([message], session))
         return muster_pb2.FactsResponse(rejected=rejected)
 
     async def answer(self, rm_id: str, answer: muster_pb2.Answer) -> None:
@@ -399,13 +399,13 @@ class Scheduler:  # long: one method for each call of the interface
                 session.attendance = answer.attendance
                 wanted = answer.attendance
                 event = CallbacksDeclared(session.rm, wanted.predicates, wanted.preemptionPredicates)
-                self.loop.mailbox.post(QueuedMessage([event], session))
+                self.loop.event_queue.post(QueuedMessage([event], session))
             case "predicates" if session.attendance.predicates:
                 evaluated = PlacementsEvaluated(session.rm, answer.predicates.id, tuple(answer.predicates.refusals))
-                self.loop.mailbox.post(QueuedMessage([evaluated], session))
+                self.loop.event_queue.post(QueuedMessage([evaluated], session))
             case "preemptionPredicates" if session.attendance.preemptionPredicates:
                 found = answer.preemptionPredicates
-                self.loop.mailbox.post(
+                self.loop.event_queue.post(
                     QueuedMessage([VictimsEvaluated(session.rm, found.id, found.response.success)], session)
                 )
             case "stateDump" if answer.stateDump.id in session.questions:
@@ -438,7 +438,7 @@ class Scheduler:  # long: one method for each call of the interface
         session = self._session(request.rmID)
         session.end("unregistered")
         _log.info("resource manager unregistered", rm=session.rm)
-        self.loop.mailbox.post(QueuedMessage([ManagerLeft(session.rm)]))
+        self.loop.event_queue.post(QueuedMessage([ManagerLeft(session.rm)]))
 
     async def connection_lost(self, rm_id: str, callback: ResourceManagerCallback) -> None:
         """Pauses the resource manager until it registers again or its timeout expires."""
@@ -447,7 +447,7 @@ class Scheduler:  # long: one method for each call of the interface
             return
         session.end("the connection was lost")
         _log.warning("connection to the resource manager lost", rm=session.rm)
-        self.loop.mailbox.post(QueuedMessage([ConnectionLost(session.rm)]))
+        self.loop.event_queue.post(QueuedMessage([ConnectionLost(session.rm)]))
 
     # -- life cycle ---------------------------------------------------------------
 
@@ -496,18 +496,18 @@ async def _pass(loop: Loop, session: Session, request: muster_pb2.BarrierRequest
     if min(counts.values()) < 0:
         raise Refused(RefusalCode.INVALID_ARGUMENT, "the counts of a barrier must be 0 or more")
     barrier = RecoveryBarrier(counts, asyncio.get_running_loop().create_future(), recovers)
-    await loop.mailbox.put(QueuedMessage([], session, barrier=barrier))
+    await loop.event_queue.put(QueuedMessage([], session, barrier=barrier))
     await barrier.passed
 
 
 async def _keep_configuration(loop: Loop, session: Session, refused: Refused) -> None:
-    _log.warning("configuration rejected, the previous one stays active", rm=session.rm, reason=refused.reason)
-    text = f"the new configuration is rejected, the previous one stays active: {refused.reason}"
-    await loop.mailbox.put(QueuedMessage([], session, [EventRecorded(session.rm, Notice.QUEUE, ROOT, text)]))
+    _log.warning("configuration rejected, the previous one remains active", rm=session.rm, reason=refused.reason)
+    text = f"the new configuration is rejected, the previous one remains active: {refused.reason}"
+    await loop.event_queue.put(QueuedMessage([], session, [EventRecorded(session.rm, Notice.QUEUE, ROOT, text)]))
 
 
 async def _take(loop: Loop, session: Session, intake: Intake, kind: MessageKind) -> None:
-    await loop.mailbox.put(QueuedMessage(intake.events, session, intake.answers, kind))
+    await loop.event_queue.put(QueuedMessage(intake.events, session, intake.answers, kind))
     await asyncio.sleep(0)  # lets the scheduler task run if an in-process sender never waits
     session.require_open()
 

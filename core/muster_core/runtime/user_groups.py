@@ -47,20 +47,20 @@ PROBLEM_S: Final = 30.0
 
 #: Maximum of cached users. Above it, the oldest entry is dropped.
 _MOST: Final = 10_000
-Key = tuple[GroupResolver, str]
+CacheKey = tuple[GroupResolver, str]
 
 
 class Cache:
     """Cache of results by resolver and user. Times are seconds of any monotonic clock."""
 
     def __init__(self, most: int = _MOST) -> None:
-        self._answers: OrderedDict[Key, tuple[float, GroupsAnswer]] = OrderedDict()
+        self._answers: OrderedDict[CacheKey, tuple[float, GroupsAnswer]] = OrderedDict()
         self._most = most
 
     def __len__(self) -> int:
         return len(self._answers)
 
-    def get(self, key: Key, now_s: float) -> GroupsAnswer | None:
+    def get(self, key: CacheKey, now_s: float) -> GroupsAnswer | None:
         """Returns the cached result; None = there is none, or it has expired."""
         known = self._answers.get(key)
         if known is None:
@@ -71,7 +71,7 @@ class Cache:
             return None
         return answer
 
-    def put(self, key: Key, answer: GroupsAnswer, now_s: float) -> None:
+    def put(self, key: CacheKey, answer: GroupsAnswer, now_s: float) -> None:
         """Stores a result."""
         self._answers.pop(key, None)
         self._answers[key] = (now_s + (PROBLEM_S if answer.problem else GROUPS_S), answer)
@@ -200,7 +200,7 @@ class Groups:
         self._is_closed = True
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    async def _load(self, wanted: Iterable[Key]) -> None:
+    async def _load(self, wanted: Iterable[CacheKey]) -> None:
         """Loads the LDAP client before its first lookup, because loading may take longer than the lookup's timeout."""
         ldap = self._directories.get(GroupResolver.LDAP)
         if self._is_loaded or not isinstance(ldap, LdapDirectory):
@@ -209,11 +209,11 @@ class Groups:
             await asyncio.to_thread(ldap.load)
             self._is_loaded = True
 
-    async def _answers(self, wanted: Collection[Key]) -> dict[Key, GroupsAnswer]:
+    async def _answers(self, wanted: Collection[CacheKey]) -> dict[CacheKey, GroupsAnswer]:
         await self._load(wanted)
         now_s = self._now_s()
-        found: dict[Key, GroupsAnswer] = {}
-        asked: dict[Key, asyncio.Future[GroupsAnswer]] = {}
+        found: dict[CacheKey, GroupsAnswer] = {}
+        asked: dict[CacheKey, asyncio.Future[GroupsAnswer]] = {}
         loop = asyncio.get_running_loop()
         for key in sorted(wanted):
             known = self.cache.get(key, now_s) or self._cached_problem(key[0], now_s)
@@ -244,7 +244,7 @@ class Groups:
             if not done or any(future.result().is_silent for future in done if future.exception() is None):
                 return
 
-    def _take(self, key: Key, future: asyncio.Future[GroupsAnswer]) -> GroupsAnswer:
+    def _take(self, key: CacheKey, future: asyncio.Future[GroupsAnswer]) -> GroupsAnswer:
         resolver, _ = key
         now_s = self._now_s()
         if not future.done():
@@ -262,7 +262,7 @@ class Groups:
         return answer
 
 
-def _key(event: ApplicationAdded, resolvers: Mapping[PartitionId, GroupResolver]) -> Key | None:
+def _key(event: ApplicationAdded, resolvers: Mapping[PartitionId, GroupResolver]) -> CacheKey | None:
     """Returns resolver and user of the lookup.
 
     None = the groups are given, or the group is the user's own name, as in YuniKorn.
@@ -282,9 +282,9 @@ def _problem(rm: RmId, event: ApplicationAdded, problem: str) -> EventRecorded:
 class GroupRetries:
     """Repeats failed lookups per session, every `groups.retry_s` seconds."""
 
-    def __init__(self, groups: Groups, mailbox: EventQueue, scheduler_state: Callable[[], SchedulerState]) -> None:
+    def __init__(self, groups: Groups, event_queue: EventQueue, scheduler_state: Callable[[], SchedulerState]) -> None:
         self._groups = groups
-        self._mailbox = mailbox
+        self._event_queue = event_queue
         self._scheduler_state = scheduler_state
         self._tasks: dict[Session, asyncio.Task[None]] = {}
         #: Sessions with events that the scheduler task may not have processed when the last round started.
@@ -332,5 +332,5 @@ class GroupRetries:
             found = {user: answer.groups for user, answer in answers.items() if not answer.problem}
         events = [GroupsResolved(partition.id, user, groups) for user, groups in sorted(found.items())]
         if events:
-            await self._mailbox.put(QueuedMessage([*events], session))
+            await self._event_queue.put(QueuedMessage([*events], session))
         return asked[-1]

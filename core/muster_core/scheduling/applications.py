@@ -21,7 +21,7 @@ from muster_core.model.ids import ApplicationId, QueuePath, Termination, is_virt
 from muster_core.model.records import Detail, Notice
 from muster_core.model.specs import ApplicationSpec, AskSpec, NamespaceQuota
 from muster_core.model.states import APPLICATION, ApplicationEvent, ApplicationState, follow
-from muster_core.placement.filters.hooks import HOOKS
+from muster_core.placement.plugins.hooks import HOOKS
 from muster_core.queues.placement_rules import Chosen, GroupsNeeded, choose_queue, recovery_queue
 from muster_core.queues.quota import configured_bounds, gang_blocking_reason
 from muster_core.scheduling import (
@@ -129,7 +129,7 @@ def release_ask(scheduler_state: SchedulerState, partition: Partition, event: As
         # The last missing member may have been cancelled (docs/internals/semantics.md, rule 9).
         gangs.after_placing(partition, app, now_ns)
     if app.is_reserving:
-        gangs.stop_claiming(partition, app)
+        gangs.release_unneeded(partition, app)
         if any(ask.spec.placeholder for ask in gone):
             gangs.wait_again(partition, app, now_ns)
         gangs.await_first_ask(partition, app, now_ns)
@@ -273,7 +273,7 @@ def _enter(partition: Partition, leaf: Queue, spec: ApplicationSpec, now_ns: int
     lifecycle.note_unresolved(partition, spec)
     lifecycle.withhold_recovered(partition, app)
     selectors.announce(partition, spec.members, spec.namespace)
-    records.app_came(partition, app)
+    records.application_added(partition, app)
     if spec.is_gang:
         lifecycle.set_wait_timer(partition, app, app.submitted_ns)
     if not spec.uses_virtual_placeholders:
@@ -419,5 +419,5 @@ def _reject_application(partition: Partition, spec: ApplicationSpec, now_ns: int
     app.state_log.append((now_ns, app.state))
     app.rejected_message = reason
     partition.outbox.put(ApplicationRejected(partition.rm, spec.id, reason))
-    records.app_moved(partition, app, reason)
+    records.application_state_changed(partition, app, reason)
     lifecycle.remember_application(partition, app, now_ns)

@@ -29,7 +29,7 @@ from muster_core.model.resources import NOTHING, Resources
 from muster_core.model.specs import NO_PROPERTIES, AskSpec
 from muster_core.model.states import ApplicationState
 from muster_core.model.storage import NO_CHOICE, Choice
-from muster_core.placement.filters import node_properties
+from muster_core.placement.plugins import node_properties
 from muster_core.scheduling import gangs, ledger, lifecycle, requeue, reservations, victims
 from muster_core.state.applications import Allocation, Application, Ask, lacking
 from muster_core.state.scheduler_state import Partition, ResponseBuilder

@@ -359,15 +359,15 @@ def lost_placeholder(partition: Partition, app: Application, was: Termination | 
     if app.is_reserving:
         if app.state in _EARLY and was is Termination.PREEMPTED_BY_SCHEDULER:
             pause_timer(app, now_ns)
-        stop_claiming(partition, app)
+        release_unneeded(partition, app)
         await_asks(partition, app, now_ns)
         await_first_ask(partition, app, now_ns)
     elif was is Termination.TIMEOUT:
         lifecycle.complete_if_done(partition, app, now_ns)
 
 
-def stop_claiming(partition: Partition, app: Application) -> None:
-    """Releases what a reserving gang needs no more.
+def release_unneeded(partition: Partition, app: Application) -> None:
+    """Releases what a reserving gang no longer needs.
 
     Without placeholder requests, it needs no takeover. Without allocations either, it needs no quota reservation.
     """

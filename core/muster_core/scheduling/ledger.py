@@ -47,7 +47,7 @@ def reserve(partition: Partition, app: Application, ask: Ask, reservation: NodeR
 def unreserve(partition: Partition, name: AskId, *, used: bool = False) -> None:
     """Removes the node reservation of a request, if it has one.
 
-    `used`: the request takes the resources now, so no other request gains by it.
+    `used`: the request takes the resources now, so no other request benefits.
     """
     reservation = partition.reservations.by_ask.get(name)
     if reservation is None:
@@ -365,7 +365,7 @@ def _leave_place(
     selectors.part(partition, allocation.spec)
     if allocation.preemption:
         end_preemption(partition, app, allocation)
-    records.place_left(partition, app, allocation, node_removed=node_removed)
+    records.allocation_removed(partition, app, allocation, node_removed=node_removed)
     _keep(partition, allocation, allocation.spec.resources, -1)
     on_node = partition.placed[allocation.node]
     del on_node[app.id, allocation.id]
@@ -376,7 +376,7 @@ def _leave_place(
 
 
 def hand_over(partition: Partition, app: Application, old: Allocation, new: Allocation, now_ns: int) -> None:
-    """Replaces an allocation by a booked one, and releases the difference between them.
+    """Replaces an allocation with one that is already counted on its node, and releases the difference.
 
     If both have the same resources, no usage changes, so no other application is woken up.
     """

@@ -128,7 +128,7 @@ def expire_history(partition: Partition, timer: Timer, now_ns: int) -> None:
         app = _pop_oldest(partition)
         if (app.state, ApplicationEvent.EXPIRE) in APPLICATION:
             app.state = follow(APPLICATION, app.state, ApplicationEvent.EXPIRE)
-            records.app_moved(partition, app)
+            records.application_state_changed(partition, app)
     partition.expiring = 0
     if partition.history:
         _set_expiry_timer(partition)
@@ -226,7 +226,7 @@ def change_state(
     app.state_log.append((now_ns, app.state))
     ledger.count_running(partition, app)
     partition.requeue_one(app)
-    records.app_moved(partition, app, message)
+    records.application_state_changed(partition, app, message)
 
 
 def set_timer(
@@ -342,7 +342,7 @@ def end_application(
 def retire(partition: Partition, app: Application, now_ns: int) -> None:
     """Ends an application without allocations that its resource manager removed.
 
-    It is readable as Completing in its queue until the completing timer fires, or until its ID is used again. An
+    It is shown as Completing in its queue until the completing timer fires, or until its ID is used again. An
     application that failed, or that has been Completing for this time, ends at once.
     """
     app.removed = True
@@ -396,7 +396,7 @@ def _leave(partition: Partition, app: Application) -> None:
     del partition.applications[app.id]
     if partition.removed.pop(app.id, None) is not None:
         partition.removed_bytes -= app.kept_bytes
-    records.app_left(partition, app)
+    records.application_removed(partition, app)
     queues.settle(partition, app.queue)
 
 
@@ -449,10 +449,10 @@ def _move(partition: Partition, app: Application, leaf: Queue) -> None:
     ledger.count_pending(partition, app, wanted, -1)
     ledger.charge(partition, app, held, -1)
     ledger.set_counted(partition, app, counts=False)
-    records.queue_left(partition, app)
+    records.queue_application_removed(partition, app)
     partition.node_demand.suspend(app)
     enter_queue(app, leaf)
-    records.queue_entered(partition, app)
+    records.queue_application_added(partition, app)
     ledger.count_pending(partition, app, wanted, 1)
     ledger.charge(partition, app, held, 1)
     ledger.tolerate(app, held)

@@ -25,7 +25,7 @@ from muster_core.model.ids import ApplicationId, QueuePath
 from muster_core.model.limits import MEMBERS_PER_PREEMPTION, PREEMPTION_SEARCHES_IN_VAIN
 from muster_core.model.records import Notice
 from muster_core.model.resources import Limit
-from muster_core.placement.filters.hooks import HOOKS
+from muster_core.placement.plugins.hooks import HOOKS
 from muster_core.preemption import guarantees, planning
 from muster_core.preemption.guarantees import is_under_guarantee, leaves_below, usage
 from muster_core.queues import quota
@@ -271,7 +271,7 @@ def _search(partition: Partition, leaf: Queue, now_ns: int) -> None:
 def _begin(leaf: Queue) -> None:
     """Starts a search over all waiting classes of the leaf, highest priority first.
 
-    Removes the recorded failures of classes that wait no more.
+    Removes the recorded failures of classes that no longer wait.
     """
     search = leaf.preemption
     kinds = sorted(leaf.classes, key=lambda kind: -kind.priority)
@@ -403,7 +403,7 @@ def _due(partition: Partition, app: Application, asks: list[Ask], leaf: Queue) -
 def _since(app: Application, ask: Ask) -> tuple[int, int]:
     """Returns since when the request waits, and since when it fits on no node.
 
-    The requests of an Auto gang are replaced as its members appear, so that the times of the gang count.
+    The requests of an Auto gang are replaced as its members appear, so the times of the gang are used.
     """
     if app.spec.is_auto and ask.spec.placeholder:
         return min(app.submitted_ns, ask.asked_ns), app.gang.unschedulable_ns or ask.unschedulable_ns

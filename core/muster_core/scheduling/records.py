@@ -61,38 +61,38 @@ _GOING: Final[Mapping[Termination | None, Detail]] = MappingProxyType(
 )
 
 
-def app_came(partition: Partition, app: Application) -> None:
+def application_added(partition: Partition, app: Application) -> None:
     """Records a new application and its queue."""
     partition.note(Notice.APPLICATION, app.id, change=Change.ADD, detail=Detail.APP_NEW)
-    queue_entered(partition, app)
+    queue_application_added(partition, app)
 
 
-def queue_entered(partition: Partition, app: Application) -> None:
+def queue_application_added(partition: Partition, app: Application) -> None:
     """Records that an application was added to its queue."""
     partition.note(Notice.QUEUE, app.queue.path, change=Change.ADD, detail=Detail.QUEUE_APP, reference=app.id)
 
 
-def app_moved(partition: Partition, app: Application, message: str = "") -> None:
+def application_state_changed(partition: Partition, app: Application, message: str = "") -> None:
     """Records the new state of an application."""
     detail, name = _STATES[app.state], app.spec.shown_as
     partition.note(Notice.APPLICATION, app.id, change=Change.SET, detail=detail, message=message, app_name=name)
 
 
-def app_left(partition: Partition, app: Application) -> None:
+def application_removed(partition: Partition, app: Application) -> None:
     """Records that an application was removed from its queue and partition."""
     if app.linked:
         partition.note_group(app, Change.REMOVE)
     partition.note(Notice.APPLICATION, app.id, change=Change.REMOVE, app_name=app.spec.shown_as)
-    queue_left(partition, app)
+    queue_application_removed(partition, app)
 
 
-def queue_left(partition: Partition, app: Application) -> None:
+def queue_application_removed(partition: Partition, app: Application) -> None:
     """Records that an application was removed from its queue."""
     queue, gone, name = app.queue.path, Change.REMOVE, app.spec.shown_as
     partition.note(Notice.QUEUE, queue, change=gone, detail=Detail.QUEUE_APP, reference=app.id, app_name=name)
 
 
-def place_left(partition: Partition, app: Application, place: Allocation, *, node_removed: bool) -> None:
+def allocation_removed(partition: Partition, app: Application, place: Allocation, *, node_removed: bool) -> None:
     """Records the end of an allocation, with the termination type or the removal of its node."""
     why = Detail.ALLOC_NODEREMOVED if node_removed else _GOING[place.releasing]
     if why is Detail.ALLOC_TIMEOUT and app.gang.given_up:

@@ -101,7 +101,7 @@ def report_unschedulable(partition: Partition, app: Application, unplaced: list[
 
 def _note_gang(partition: Partition, app: Application, kind: AskClass, reason: ReasonKind) -> None:
     """Records since when the members of an Auto gang fit on no node. Their requests change while members appear."""
-    if not app.spec.is_auto or not kind.placeholder:
+    if not kind.placeholder or not app.spec.is_auto:
         return
     if SCHEDULING_STATES[reason] is SchedulingState.FAILED:
         app.gang.unschedulable_ns = app.gang.unschedulable_ns or partition.node_demand.now_ns
@@ -143,8 +143,8 @@ def _send(  # long: the fields of a report
     fits_again: bool,
 ) -> None:
     """Sends the reason for these requests of a class, newest first. `fits_again`: they waited for quota before."""
-    _record(partition, asks, why, fits_again=fits_again)
     text, state = why.text(), SCHEDULING_STATES[why.kind]
+    _record(partition, asks, why.kind, text, fits_again=fits_again)
     for one in _shown(app, kind, asks):
         partition.outbox.state(SchedulingStateChanged(partition.rm, app.id, one.spec.report_key, state, text, why.kind))
 
@@ -157,16 +157,15 @@ def _shown(app: Application, kind: AskClass, asks: Sequence[Ask]) -> Sequence[As
     return [*pods, *islice((ask for ask in asks if ask.spec.is_virtual), 1)]
 
 
-def _record(partition: Partition, asks: Sequence[Ask], why: UnschedulableReason, *, fits_again: bool) -> None:
+def _record(partition: Partition, asks: Sequence[Ask], kind: ReasonKind, message: str, *, fits_again: bool) -> None:
     """Records a changed failure reason of requests of one class, with the oldest request last.
 
     The queue order is not recorded, because users cannot act on it. Placeholders are not recorded, because the gang
     reports its own reason.
     """
     oldest = asks[-1]
-    if why.kind is ReasonKind.QUEUE_ORDER or oldest.spec.placeholder:
+    if kind is ReasonKind.QUEUE_ORDER or oldest.spec.placeholder:
         return
-    message = why.text()
     if fits_again:
         message = messages.quota_fits_again(message)
     if len(asks) > 1:
@@ -242,18 +241,20 @@ def _decide(partition: Partition, demand: Demand) -> None:
         demand.refused.clear()
     elif demand.refused:
         is_known = demand.kind is None and demand.admitted  # members of an admitted gang that arrive later
-        count, refusal = (1, None) if is_known else _headroom(partition, demand, _needed(demand))
+        count, refusal = (1, None) if is_known else _headroom(partition, demand)
         admitted = _admit(known, demand, count)
-    again = {key: None for key in demand.unreported if key in demand.admitted}
+    again = [key for key in demand.unreported if key in demand.admitted]
     promoted = [key for key in admitted if key not in demand.unreported]
     if refusal is not None and demand.refused:
         bound, demand.why = refusal
         known.refuse(demand, bound.holder, bound.max, bound.taken, _needed(demand))
-    _report(partition, demand, promoted, fits_again=True)
-    _report(partition, demand, again, fits_again=demand.fits_again)
-    refused = [key for key in demand.unreported if key in demand.refused]
+    if promoted:
+        _report(partition, demand, promoted, fits_again=True)
+    if again:
+        _report(partition, demand, again, fits_again=demand.fits_again)
+    refused = [key for key in demand.unreported if key in demand.refused] if demand.refused else ()
     if refused and demand.why is not None:
-        for kind, asks in _by_class(app, refused):
+        for kind, asks in _by_class(demand, refused):
             _send(partition, app, kind, asks, demand.why, fits_again=False)
     demand.unreported.clear()
     demand.fits_again = False
@@ -267,23 +268,24 @@ def _needed(demand: Demand) -> Resources:
     return first.spec.resources.times(first.left)
 
 
-def _by_class(app: Application, keys: Iterable[AllocationKey]) -> list[tuple[AskClass, list[Ask]]]:
-    """Returns the requests by class, newest first."""
+def _by_class(demand: Demand, keys: Iterable[AllocationKey]) -> list[tuple[AskClass, list[Ask]]]:
+    """Returns requests of the demand by class, newest first."""
+    known = demand.app.asks
+    if demand.kind is not None:
+        return [(demand.kind, [known[key] for key in keys][::-1])]
     found: dict[AskClass, list[Ask]] = {}
     for key in keys:
-        ask = app.asks[key]
+        ask = known[key]
         found.setdefault(ask.kind, []).append(ask)
     return [(kind, asks[::-1]) for kind, asks in found.items()]
 
 
-def _headroom(
-    partition: Partition, demand: Demand, each: Resources
-) -> tuple[int, tuple[QuotaBound, UnschedulableReason] | None]:
-    """Returns how many allocations of `each` may be admitted, and the maximum that does not allow more of them."""
+def _headroom(partition: Partition, demand: Demand) -> tuple[int, tuple[QuotaBound, UnschedulableReason] | None]:
+    """Returns how many allocations, or gangs, may be admitted, and the maximum that does not allow more of them."""
     app, counted = demand.app, partition.node_demand.counted
     back = app.node_reserved if app.is_reserving else NOTHING
     if demand.kind is None:
-        most = 1
+        each, most = _needed(demand), 1
     else:
         each = demand.kind.resources
         most = sys.maxsize if app.has_multiple else len(demand.refused)
@@ -301,7 +303,7 @@ def _headroom(
 
 def _admit(known: NodeDemand, demand: Demand, count: int) -> list[AllocationKey]:
     """Admits the oldest requests of the demand that need no more than `count` allocations, or the gang."""
-    asks, total = demand.app.asks, NOTHING
+    asks, total = demand.app.asks, 0
     admitted: list[AllocationKey] = []
     for key in demand.refused if count else ():
         left = asks[key].left
@@ -311,18 +313,23 @@ def _admit(known: NodeDemand, demand: Demand, count: int) -> list[AllocationKey]
                 break
         demand.admitted[key] = left
         admitted.append(key)
-    for kind, members in _by_class(demand.app, admitted):
-        total = total.plus(kind.resources, sum(ask.left for ask in members))
+        total += left
     for key in admitted:
         del demand.refused[key]
-    known.count(demand, total, 1)
+    if demand.kind is None:
+        amount = NOTHING
+        for kind, members in _by_class(demand, admitted):
+            amount = amount.plus(kind.resources, sum(ask.left for ask in members))
+        known.count(demand, amount, 1)
+    elif total:
+        known.count(demand, demand.kind.resources, total)
     return admitted
 
 
 def _report(partition: Partition, demand: Demand, keys: Iterable[AllocationKey], *, fits_again: bool) -> None:
     """Reports admitted requests as waiting for nodes."""
     app = demand.app
-    for kind, asks in _by_class(app, keys):
+    for kind, asks in _by_class(demand, keys):
         waiting = [ask for ask in asks if ask.reported_kind is not ReasonKind.RESERVED]
         why = app.refusals.get(kind)
         if waiting and why is not None:

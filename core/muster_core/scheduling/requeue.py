@@ -17,7 +17,7 @@ from muster_core.model.constraints import Constraints
 from muster_core.model.ids import ApplicationId, NodeId
 from muster_core.model.resources import NOTHING, Limit, Resources
 from muster_core.placement import node_search
-from muster_core.placement.filters import node_properties, resources
+from muster_core.placement.plugins import node_properties, resources
 from muster_core.state import ordering
 from muster_core.state.applications import Application, lacking
 from muster_core.state.columns import BoolColumn, IntColumn

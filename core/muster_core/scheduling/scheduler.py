@@ -53,7 +53,7 @@ from muster_core.model.limits import LOOKS_PER_ATTEMPT, MOST_RESTARTS
 from muster_core.model.records import Detail, Notice
 from muster_core.model.states import ApplicationState, ManagerState
 from muster_core.placement import node_reservations, pods, replacement
-from muster_core.placement.filters.hooks import HOOKS
+from muster_core.placement.plugins.hooks import HOOKS
 from muster_core.queues import quota
 from muster_core.queues.quota import FREELY, CompetingQueue, FairnessQuantum, quantum_of
 from muster_core.scheduling import (

@@ -73,7 +73,7 @@ def tidy(partition: Partition) -> None:
         _recount(partition, tags.labels.idle_places(), tags.labels.sweep)
     if tags.wants_many():
         asks = (ask.spec for app in partition.applications.values() for ask in app.asks.values())
-        tags.want_only(targets for spec in asks for targets in _wanted(spec))
+        tags.replace_wanted(targets for spec in asks for targets in _wanted(spec))
 
 
 def _begin(partition: Partition, reads: tuple[Read, ...], payer: str) -> None:

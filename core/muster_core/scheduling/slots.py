@@ -22,7 +22,7 @@ from muster_core.model.ids import (
 from muster_core.model.records import Change, Detail
 from muster_core.model.specs import AskSpec
 from muster_core.model.states import ApplicationState
-from muster_core.placement.filters import node_properties
+from muster_core.placement.plugins import node_properties
 from muster_core.scheduling import gangs, ledger, lifecycle, reservations, selectors, victims
 from muster_core.scheduling.commit import commit
 from muster_core.state.applications import Allocation, Application, Ask

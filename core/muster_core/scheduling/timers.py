@@ -16,7 +16,7 @@ from muster_core.model.ids import AllocationId, Termination
 from muster_core.model.records import Notice
 from muster_core.model.states import ApplicationState
 from muster_core.placement import node_reservations
-from muster_core.placement.filters.hooks import HOOKS
+from muster_core.placement.plugins.hooks import HOOKS
 from muster_core.scheduling import (
     gangs,
     ledger,

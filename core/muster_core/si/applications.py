@@ -189,7 +189,7 @@ def _style_warning(rm: RmId, new: si_pb2.AddApplicationRequest) -> EventRecorded
     found = new.gangSchedulingStyle[:32]
     problem = f"gangSchedulingStyle {found!r} is not known" if found else "gangSchedulingStyle is not given"
     known = " or ".join(_STYLES)
-    message = f"{problem}; {GangStyle.SOFT} is used, write {known}"
+    message = f"{problem}; {GangStyle.SOFT} is used. Valid values: {known}"
     return EventRecorded(rm, Notice.APPLICATION, new.applicationID, message, app_name=_name(new))
 
 

@@ -12,7 +12,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Final
 
 from muster_core.model.ids import RmId
 from muster_core.model.records import Change, Detail, EventRecorded, Notice, Recorded, count_of, records_of
@@ -29,12 +29,9 @@ class Record:
     noted: EventRecorded
 
 
-class _Entry(NamedTuple):
-    """A note that stands for the records from `first_id` to the next entry."""
-
-    first_id: int
-    at_ns: int
-    noted: Recorded
+#: Number of the first record, time, and the note that stands for the records up to those of the next entry.
+#: A plain tuple takes a tenth of the time of a NamedTuple.
+_Entry = tuple[int, int, Recorded]
 
 
 class Ring:
@@ -53,7 +50,7 @@ class Ring:
         count = count_of(noted)
         if not count:
             return 0
-        self._entries.append(_Entry(self._next, at_ns, noted))
+        self._entries.append((self._next, at_ns, noted))
         self._next += count
         if self._next > self._capacity:
             self._shed()
@@ -67,7 +64,7 @@ class Ring:
     @property
     def lowest_id(self) -> int:
         """Number of the oldest stored record; the next number if there is none."""
-        oldest = self._entries[0].first_id if self._entries else self._next
+        oldest = self._entries[0][0] if self._entries else self._next
         return max(oldest, self._next - self._capacity)
 
     @property
@@ -92,12 +89,12 @@ class Ring:
         """Drops entries that are entirely older than the oldest record to keep."""
         keep = self._next - self._capacity
         entries = self._entries
-        while len(entries) > 1 and entries[1].first_id <= keep:
+        while len(entries) > 1 and entries[1][0] <= keep:
             entries.popleft()
 
 
 def _first_id(entry: _Entry) -> int:
-    return entry.first_id
+    return entry[0]
 
 
 #: Longer messages are truncated.
@@ -265,10 +262,10 @@ class EventStore:
     def subscribe(self, host: str, count: int = 0, now_ns: int = 0) -> Stream:
         """Opens a stream that starts `count` records ago. The reader closes it. Raises TooManyStreams."""
         if len(self._streams) >= self._most:
-            raise TooManyStreams(f"{self._most} streams of events are open, which is the most (event.maxStreams)")
+            raise TooManyStreams(f"{self._most} streams of events are open, which is the maximum (event.maxStreams)")
         if self._hosts[host] >= self._most_per_host:
             most = f"{self._most_per_host} streams of events of host {host!r} are open"
-            raise TooManyStreams(f"{most}, which is the most (event.maxStreamsPerHost)")
+            raise TooManyStreams(f"{most}, which is the maximum (event.maxStreamsPerHost)")
         first = max(self._ring.next_id - count, self._ring.lowest_id)
         # Requested past records do not count as lag.
         stream = Stream(self._ring, first, self._forget, self._lag + self._ring.next_id - first)

@@ -45,7 +45,7 @@ from muster_core.model.specs import (
     Volumes,
 )
 from muster_core.model.storage import VolumeHandle
-from muster_core.placement.filters.hooks import HOOKS
+from muster_core.placement.plugins.hooks import HOOKS
 from muster_core.si import values
 from muster_core.si.values import (
     NAME_LIMIT,
@@ -485,12 +485,13 @@ class Partitions:
 
 class AmountReader:
     """Reads amounts; equal ones become one shared value, which a class of pods has in common. `most` of each resource
-    is taken; `counts`: what is more is left out, and not refused (facts.py).
+    is taken; `counts`: larger amounts are omitted instead of refused.
     """
 
     def __init__(self, most: int = values.QUANTITY_LIMIT, *, counts: bool = False) -> None:
         self._most, self._counts = most, counts
-        #: By the message's bytes, which are got at once; the same amounts in another order are other bytes.
+        #: Keyed by the serialized message, which is read in one call. Equal amounts in another order have another
+        #: key.
         self._read: dict[bytes, Resources] = {}
         self._shared: dict[Resources, Resources] = {}
 

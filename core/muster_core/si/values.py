@@ -50,18 +50,18 @@ NAME_LIMIT: Final = 256
 CACHED_VALUES: Final = 1024
 Item = TypeVar("Item")
 Value = TypeVar("Value")
-Texts = TypeVarTuple("Texts")
+Arguments = TypeVarTuple("Arguments")
 Object = Mapping[str, object]
 
 
-def memoized(read: Callable[[Unpack[Texts]], Value]) -> Callable[[Unpack[Texts]], Value]:
+def memoized(read: Callable[[Unpack[Arguments]], Value]) -> Callable[[Unpack[Arguments]], Value]:
     """Cache the results for short texts, so that equal texts share one value. Longer texts are decoded each time and
     never cached, so that users cannot fill the memory.
     """
     short = lru_cache(maxsize=CACHED_VALUES)(read)
 
     @wraps(read)
-    def reading(*texts: *Texts) -> Value:
+    def reading(*texts: *Arguments) -> Value:
         return read(*texts) if _characters(texts) > limits.CACHED_CHARACTERS else short(*texts)
 
     return reading

@@ -309,10 +309,10 @@ class TagCounts:
         self.wants_any = True
 
     def wants_many(self) -> bool:
-        """Whether a call of `want_only` is worth a pass over all requests."""
+        """Whether a call of `replace_wanted` is worth a pass over all requests."""
         return self.wants_any or len(self._wanted_pairs) > self._most_wanted
 
-    def want_only(self, wanted: Iterable[tuple[Target, ...]]) -> None:
+    def replace_wanted(self, wanted: Iterable[tuple[Target, ...]]) -> None:
         """Replaces all recorded targets by these."""
         self.wants_any = False
         self._wanted_pairs.clear()
@@ -384,7 +384,7 @@ class AffinityTerms(Generic[Key]):
                 if not self._by_pair[pair]:
                     del self._by_pair[pair]
 
-    def that_may_mean(self, tags: Mapping[str, str]) -> Iterator[tuple[Key, Counted]]:
+    def that_may_select(self, tags: Mapping[str, str]) -> Iterator[tuple[Key, Counted]]:
         """Yields all terms that select a pod with these tags, and possibly some that do not."""
         for pair in (_ANY, *tags.items()):
             for key in self._by_pair.get(pair, ()):

@@ -76,12 +76,12 @@ class Gang:
     asked_virtual: dict[TaskGroup, dict[AllocationKey, None]] = field(default_factory=dict)
     #: Requests of placeholder pods by task group, whose slots were taken by members that another client had bound.
     surplus: dict[TaskGroup, int] = field(default_factory=dict)
-    #: Of an Auto gang: placeholders whose replacement was given up, with the request that is scheduled individually.
+    #: For an Auto gang: placeholders whose replacement was given up, with the request that is scheduled individually.
     given_up_replacements: dict[AllocationId, AllocationKey] = field(default_factory=dict)
-    #: Of an Auto gang: the last search for a slot without a result (`slots.has_slot`), as task group, constraints and
+    #: For an Auto gang: the last search for a slot without a result (`slots.has_slot`), as task group, constraints and
     #: resources of the pod, and `facts_epoch` of the nodes. None = a slot was added since.
     search_without_slot: tuple[TaskGroup, Constraints, Resources, int] | None = None
-    #: Of an Auto gang: time since when its members fit on no node; 0 = they wait for something else.
+    #: For an Auto gang: time since when its members fit on no node; 0 = they wait for something else.
     unschedulable_ns: int = 0
     groups: dict[TaskGroup, GroupCount] = field(default_factory=dict)
     over: bool = False
@@ -200,7 +200,7 @@ class Application:  # long: every write to an application goes through here
     #: Waiting requests by class: the class with the oldest request first, and in each class the oldest request first.
     #: `sort_waiting` restores this order.
     waiting: dict[AskClass, dict[AllocationKey, None]] = field(default_factory=dict)
-    #: Classes to which a request was added that is older than others of them.
+    #: Classes that received a request older than some of their other requests.
     unsorted: dict[AskClass, None] = field(default_factory=dict)
     #: The order of the classes may have changed.
     are_classes_unsorted: bool = False
@@ -285,7 +285,7 @@ class Application:  # long: every write to an application goes through here
     @property
     def is_reserving(self) -> bool:
         """Whether real pods wait until the gang is reserved."""
-        return self.spec.is_gang and not self.gang.over
+        return not self.gang.over and self.spec.is_gang
 
     def has_placeholder(self, kind: AskClass) -> bool:
         """Whether requests of this class wait for a placeholder instead of free resources."""

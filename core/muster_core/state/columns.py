@@ -1,6 +1,6 @@
-"""Columns: one value per node row as NumPy arrays. Amounts, labels, taints and attributes of nodes.
+"""Columns: one value per node row as NumPy arrays. Resources, labels, taints and attributes of nodes.
 
-A question about all nodes is one pass over a column instead of a loop over nodes. Rows are reused after a node is
+A query over all nodes is one pass over a column instead of a loop over nodes. Rows are reused after a node is
 removed; a row without a node holds zeros. Each distinct label value has a small integer code, -1 if the node does not
 have the label. `nodes` writes the columns, plans only read them.
 """
@@ -152,7 +152,7 @@ class Flags:
         return self._values[:size]
 
 
-class Amounts:
+class ResourceColumns:
     """One int64 column per resource name.
 
     A column is created for the first row with an amount of the resource, and removed when all its values are 0.

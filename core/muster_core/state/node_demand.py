@@ -44,19 +44,19 @@ class Demand:
     fits_again: bool = False
     #: Total that counts for the maximums.
     total: Resources = NOTHING
-    #: When it began to count, or when one of its requests was last placed.
+    #: When it was first counted, or when one of its requests was last placed.
     since_ns: int = 0
-    #: It did not get a node in time. It does not count any more, and its other requests are admitted after those of
+    #: It did not get a node in time. It is no longer counted, and its other requests are admitted after those of
     #: other demands.
     is_late: bool = False
-    #: Where it waits for a decision, or for a maximum.
+    #: The queue in which it waits for a decision, or for a maximum.
     queue: DemandQueue | None = None
-    #: Why the refused requests are refused.
+    #: The reason why the refused requests are refused.
     why: UnschedulableReason | None = None
 
 
 class DemandQueueKey(NamedTuple):
-    """What the demands of a queue have in common. `app`: an application with reservations, which has other headroom."""
+    """Properties that all demands of a queue share. `app`: an application with reservations, so other headroom."""
 
     is_late: bool
     amount: Resources
@@ -130,7 +130,7 @@ class NodeDemand:  # long: every way in which the demand changes
         self.grown: OrderedDict[LimitSubject, None] = OrderedDict()
         #: Queues of maximums with more headroom that are still to be tried.
         self.to_try: deque[DemandQueue] = deque()
-        #: Demands that count, by `since_ns`.
+        #: Counted demands, ordered by `since_ns`.
         self.by_age: OrderedDict[Demand, None] = OrderedDict()
         #: Number of the timer that ends the wait of the first of them; 0 = none.
         self.timer = 0

@@ -280,7 +280,7 @@ class NodePods:
             self._resolved[term] = self._resolve(term)
         return self._resolved[term]
 
-    def means(self, term: PodTerm, tags: Mapping[str, str]) -> bool:
+    def selects(self, term: PodTerm, tags: Mapping[str, str]) -> bool:
         """Whether a term of an existing pod selects a pod with these tags."""
         if term.selector is None or not matches(term.selector, tags):
             return False
@@ -289,7 +289,7 @@ class NodePods:
 
     def is_meant(self, term: PodTerm, pod_on_node: PodOnNode) -> bool:
         """Like `means`, for an allocation."""
-        return self.means(term, dict(pod_on_node.tags))
+        return self.selects(term, dict(pod_on_node.tags))
 
     def _resolve(self, term: PodTerm) -> tuple[Target, ...] | None:
         if term.selector is None:

@@ -22,7 +22,6 @@ from muster_core.model.resources import NOTHING, Resources
 from muster_core.model.specs import NodeSpec, Preferences
 from muster_core.model.states import NodeState
 from muster_core.state.columns import (
-    Amounts,
     Attributes,
     BoolColumn,
     CodeColumn,
@@ -32,6 +31,7 @@ from muster_core.state.columns import (
     LabelColumn,
     Labels,
     Marks,
+    ResourceColumns,
     Rows,
 )
 from muster_core.state.node_pods import NodePods
@@ -65,7 +65,7 @@ class WakeUpNodes:
         self._noted += 1
 
     def note_claim(self, claim: str) -> None:
-        """Records that the epoch of the table grows by 1 because of a claim."""
+        """Records a change of a claim, which increases the epoch of the table by 1."""
         self.claims[claim] = None
         self._noted += 1
 
@@ -287,11 +287,11 @@ class Columns:
     """
 
     size: int
-    capacities: Amounts
-    availables: Amounts
-    occupied: Amounts
-    node_reserved: Amounts
-    permanent: Amounts
+    capacities: ResourceColumns
+    availables: ResourceColumns
+    occupied: ResourceColumns
+    node_reserved: ResourceColumns
+    permanent: ResourceColumns
     open: BoolColumn
     cordoned: BoolColumn
 
@@ -346,11 +346,11 @@ class NodeTable:  # long: every write to a node goes through here
         self.taints: Marks[Taint] = Marks()
         self.features: Marks[str] = Marks()
         self.images = Images()
-        #: Cache of placement/filters/node_properties: one column per filter. Cleared when `facts_epoch` grows.
+        #: Cache of the filters of placement/plugins/node_properties, a column each. Cleared when `facts_epoch` grows.
         self.answers: dict[Constraints, tuple[BoolColumn, ...]] = {}
         #: Cache of extensions/placement_constraints, cleared in the same way.
         self.targeted: dict[tuple[Target, ...], BoolColumn] = {}
-        #: Cache of placement/scores/node_properties. Cleared when `facts_epoch` grows or images change.
+        #: Cache of the scores in placement/plugins/node_properties. Cleared when `facts_epoch` grows or images change.
         self.points: dict[tuple[Constraints, Preferences], FloatColumn | None] = {}
         #: Cache of topology domains, cleared when `facts_epoch` grows.
         self.domains: dict[str, Domains] = {}
@@ -367,15 +367,15 @@ class NodeTable:  # long: every write to a node goes through here
         #: Nodes that the predicate callback refused, with its reason, per request shape.
         self.refused: dict[Hashable, dict[NodeId, str]] = {}
         self._records: dict[NodeId, NodeRecord] = {}
-        self._capacity = Amounts()
-        self._available = Amounts()
-        self._occupied = Amounts()
+        self._capacity = ResourceColumns()
+        self._available = ResourceColumns()
+        self._occupied = ResourceColumns()
         #: Resources of node reservations (state/reservations.py).
-        self._node_reserved = Amounts()
+        self._node_reserved = ResourceColumns()
         #: Resources of foreign allocations and of pods that require this node.
-        self._permanent = Amounts()
+        self._permanent = ResourceColumns()
         #: Last reported usage minus what was allocated at that time; 0 without a report.
-        self._measured = Amounts()
+        self._measured = ResourceColumns()
         self._open = Flags()
 
     def __contains__(self, node: object) -> bool:
@@ -596,7 +596,7 @@ class NodeTable:  # long: every write to a node goes through here
             self._cordoned.view(size),
         )
 
-    def _amounts(self) -> tuple[Amounts, ...]:
+    def _amounts(self) -> tuple[ResourceColumns, ...]:
         """All sets of amount columns."""
         return self._capacity, self._available, self._occupied, self._node_reserved, self._permanent, self._measured
 

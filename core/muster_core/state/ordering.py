@@ -15,7 +15,7 @@ from muster_core.state.queues import Queue
 from muster_core.state.request_classes import AskClass
 
 #: Ordering key: compared element by element, lowest first.
-Key = tuple[float, ...]
+SortKey = tuple[float, ...]
 
 
 class OrderingContext(Protocol):
@@ -26,7 +26,7 @@ class OrderingContext(Protocol):
     applications: dict[ApplicationId, Application]
 
 
-def queue_key(partition: OrderingContext, queue: Queue) -> Key:
+def queue_key(partition: OrderingContext, queue: Queue) -> SortKey:
     """Ordering key of a queue among the children of its parent: priority, share, then the larger pending amount."""
     memo, total, config = queue.shares, partition.nodes.capacity_total, partition.config
     if (
@@ -100,7 +100,7 @@ def dominant(amounts: Resources, whole: Resources) -> float:
     return max((amount / (whole[name] or amount) for name, amount in amounts.items()), default=0.0)
 
 
-def application_key(partition: OrderingContext, app: Application) -> Key:
+def application_key(partition: OrderingContext, app: Application) -> SortKey:
     """Ordering key of an application in its leaf."""
     return _ORDERS[app.queue.policies.order](partition, app)
 
@@ -130,14 +130,14 @@ def application_share(partition: OrderingContext, app: Application) -> float:
     return dominant(app.allocated + app.gang.allocated, partition.nodes.capacity_total)
 
 
-def _fifo(partition: OrderingContext, app: Application) -> Key:
+def _fifo(partition: OrderingContext, app: Application) -> SortKey:
     priority = -(app.shown or 0)
     if app.queue.policies.sorts_by_priority:
         return priority, app.oldest_ns, app.sequence
     return app.oldest_ns, priority, app.sequence
 
 
-def _fair(partition: OrderingContext, app: Application) -> Key:
+def _fair(partition: OrderingContext, app: Application) -> SortKey:
     priority = -(app.shown or 0)
     used = application_share(partition, app)
     if app.queue.policies.sorts_by_priority:
@@ -145,7 +145,7 @@ def _fair(partition: OrderingContext, app: Application) -> Key:
     return used, priority, app.sequence
 
 
-_ORDERS: Final[Mapping[ApplicationOrder, Callable[[OrderingContext, Application], Key]]] = MappingProxyType(
+_ORDERS: Final[Mapping[ApplicationOrder, Callable[[OrderingContext, Application], SortKey]]] = MappingProxyType(
     {ApplicationOrder.FIFO: _fifo, ApplicationOrder.FAIR: _fair}
 )
 

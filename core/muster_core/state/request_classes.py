@@ -17,7 +17,7 @@ from muster_core.model.decisions import UnschedulableReason
 from muster_core.model.ids import NO_NODE, NodeId, TaskGroup
 from muster_core.model.resources import Resources
 from muster_core.model.specs import NO_POD, NO_PROPERTIES, AskSpec, PodOnNode, PodProperties
-from muster_core.state.columns import Amounts, Flags, IntColumn
+from muster_core.state.columns import Flags, IntColumn, ResourceColumns
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ class UnschedulableClasses:
         self._rows: dict[AskClass, int] = {}
         self._kinds: list[AskClass | None] = []
         self._free: list[int] = []
-        self._amounts = Amounts()
+        self._amounts = ResourceColumns()
         self._used = Flags()
         #: Number of the last gain of each row; 0 = none.
         self._gained: IntColumn = np.zeros(0, dtype=np.int64)

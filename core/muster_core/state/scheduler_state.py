@@ -196,9 +196,9 @@ class Partition:
     waiting: dict[QueuePath, None] = field(default_factory=dict)
     #: Cached classes that do not fit on the nodes (docs/internals/semantics.md, rule 22).
     unschedulable_classes: UnschedulableClasses = field(default_factory=UnschedulableClasses)
-    #: Which application is tried next, and why the others wait.
+    #: Selects the next application, and records why the others wait.
     scheduling: SchedulingQueue = field(init=False)
-    #: Requests that wait for nodes, as far as they are reported as such.
+    #: Requests that are reported as waiting for nodes.
     node_demand: NodeDemand = field(init=False)
     #: Time of the last search for a node to empty.
     searched_ns: int = 0

@@ -158,6 +158,8 @@ class UserLedger:
             if limit is not None:
                 account = self.users.get(user, {}).get(queue.path, _IDLE)
                 yield LimitSubject(LimitSubjectKind.USER, user, queue.path), limit, account
+            if not index.groups:
+                continue
             group = self.group_of(app)
             limit = index.groups.get(group)
             if limit is not None:

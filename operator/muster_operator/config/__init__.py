@@ -1,4 +1,4 @@
 """The ConfigMaps: reading, merging and validation of settings.
 
-Read ``catalog`` (every setting), ``configmaps``, ``settings``.
+Read ``catalog`` (every setting), then ``settings``.
 """

@@ -176,8 +176,8 @@ ALIKE: Final = 0.75
 class Takes(StrEnum):
     """When a changed value takes effect."""
 
-    AT_ONCE = "at once"
-    AT_START = "at start"
+    AT_ONCE = "immediately"
+    AT_START = "at startup"
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,12 +233,15 @@ TIMEOUTS: Final = (
     _at_start(
         settings.MEMBER_QUIET_PERIOD,
         "500ms",
-        "`Auto`: absent members get placeholder pods when no member has appeared or ended for this time",
+        "`Auto`: until a gang has all its nodes, absent members get placeholder pods when no member has been created "
+        "or has ended for this time",
     ),
     _at_start(
         settings.MEMBER_WAIT,
         "5s",
-        "`Auto`: absent members get placeholder pods after this time even if members still appear or end",
+        "`Auto`: until a gang has all its nodes, the maximum wait before absent members get placeholder pods. If the "
+        "gang has all its nodes, absent members get placeholder pods when no member has been created or has ended for "
+        "this time; the maximum wait is then twelve times this value",
     ),
     _at_start(
         settings.PROVISIONING_REQUEST,
@@ -274,7 +277,7 @@ TIMEOUTS: Final = (
     _at_once(
         keys.EXTRA_CONFIRM_TIMEOUT,
         "2m",
-        "how long a release can stay unconfirmed before the placeholder replacement is cancelled",
+        "how long a deletion can stay unconfirmed before the placeholder replacement or preemption is cancelled",
     ),
     _at_once(
         keys.EXTRA_MANAGER_TIMEOUT, "5m", "how long the core keeps the state of an operator that has disconnected"
@@ -337,7 +340,7 @@ OPERATOR: Final = (
         "how long a pod with a chosen node waits until its claims are bound, before another node is chosen",
     ),
     _at_start(settings.QPS, "0", "maximum writes to the API server per second; 0 = unlimited"),
-    _at_start(settings.BURST, "0", "how many of them can be sent at once after an idle time"),
+    _at_start(settings.BURST, "0", "number of writes that can be sent in a burst after an idle period"),
     _at_start(settings.WRITERS, "64", "maximum concurrent requests to the API server"),
 )
 
@@ -462,7 +465,7 @@ def _meant(key: str) -> str:
     """A suggestion of the most similar known key."""
     lower = {known.lower(): known for known in SETTINGS}
     found = difflib.get_close_matches(key.lower(), lower, n=1, cutoff=ALIKE)
-    return f"; is {lower[found[0]]} meant?" if found else ""
+    return f"; did you mean {lower[found[0]]}?" if found else ""
 
 
 def _without_effect(entries: Iterable[str]) -> list[Finding]:

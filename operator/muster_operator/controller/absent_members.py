@@ -1,9 +1,9 @@
 """Placeholder pods for the absent members of an Auto gang.
 
 The core reserves a slot for each member. Controllers create pods in bursts, so the operator first waits until no member
-has appeared or ended for ``gang.memberQuietPeriod``, at most ``gang.memberWait`` after the first such change. Members
-that are still absent then get placeholder pods. A gang has one timer for this, and another
-one after a creation was refused.
+has appeared or ended for ``gang.memberQuietPeriod``, at most ``gang.memberWait`` after the first such change. Then it
+compares members and slots, and creates placeholder pods for absent members. If all slots have nodes, it waits longer
+before it creates them, see `_creation_time`.
 
 `applications` and `cluster_events` call it. See docs/internals/semantics.md, 16.
 """
@@ -11,6 +11,7 @@ one after a creation was refused.
 from __future__ import annotations
 
 from collections import Counter
+from typing import Final
 
 from muster_operator.controller import placeholders, reporting, state, tasks
 from muster_operator.controller.state import (
@@ -25,8 +26,7 @@ from muster_operator.controller.state import (
 )
 from muster_operator.model import messages, problems
 from muster_operator.model.commands import Outcome
-from muster_operator.model.core_requests import TerminationType
-from muster_operator.model.core_responses import SchedulingStateChanged
+from muster_operator.model.core_messages import SchedulingStateChanged, TerminationType
 from muster_operator.model.ids import AppId
 from muster_operator.model.pods import GangDefinition
 from muster_operator.model.states import AppState, TaskState
@@ -35,6 +35,9 @@ _FILLING = frozenset({AppState.RESERVING, AppState.RUNNING})
 
 #: Seconds until placeholder pods are tried again that could not be created, doubled with each failure up to a maximum.
 _AGAIN_S, _LONGEST_PAUSE_S, _MOST_DOUBLED = 60.0, 600.0, 4
+
+#: Maximum wait for members of a gang whose slots all have nodes, as a multiple of ``gang.memberWait``.
+_LONGEST_WAIT: Final = 12
 
 #: A placeholder pod in one of these states has no node.
 _UNASSIGNED = frozenset({TaskState.PENDING, TaskState.SCHEDULING, TaskState.REJECTED})
@@ -67,12 +70,24 @@ def changed(ledger: Ledger, app: Application, now: float) -> None:
     gang = gang_of(ledger, app)
     if gang is None or all(app.used_slots.get(group.name, 0) >= group.min_member for group in gang.groups):
         return
-    if app.member_wait is not None:
-        app.member_wait.last = now
+    settings, wait = ledger.settings, app.member_wait
+    if wait is None:
+        _set_due(ledger, app, MemberWait(now, now, now + min(settings.member_quiet_s, settings.member_wait_s)))
         return
-    settings = ledger.settings
-    app.member_wait = MemberWait(now, now, now + min(settings.member_quiet_s, settings.member_wait_s))
-    set_timer(ledger, Deadline(app.member_wait.due, TimerKind.MEMBERS, app.id))
+    wait.last = now
+    if _has_pods(app) and now + settings.member_quiet_s < wait.due:
+        wait.due = now + settings.member_quiet_s  # one of these pods may be surplus
+        _set_due(ledger, app, wait)
+
+
+def _set_due(ledger: Ledger, app: Application, wait: MemberWait) -> None:
+    app.member_wait = wait
+    set_timer(ledger, Deadline(wait.due, TimerKind.MEMBERS, app.id))
+
+
+def _has_pods(app: Application) -> bool:
+    """Whether slots have placeholder pods, or will have them."""
+    return bool(app.slots or app.creations.missing)
 
 
 def on_timer(ledger: Ledger, out: Outcome, app_id: AppId, now: float) -> None:
@@ -81,23 +96,45 @@ def on_timer(ledger: Ledger, out: Outcome, app_id: AppId, now: float) -> None:
     if app is not None and app.has_virtual_slots_only and now >= app.pods_again_at:
         app.has_virtual_slots_only = False
         changed(ledger, app, now)
-    current = app.member_wait if app is not None else None
-    if app is None or current is None or now < current.due:
-        return  # it is the timer of an earlier application with this ID
+    wait = app.member_wait if app is not None else None
+    if app is None or wait is None or now < wait.due:
+        return  # it is the timer of an earlier application with this ID, or of an earlier end of this wait
     settings = ledger.settings
-    due = min(current.last + settings.member_quiet_s, current.first + settings.member_wait_s)
-    if now < due:
-        current.due = due
-        set_timer(ledger, Deadline(due, TimerKind.MEMBERS, app.id))
-        return
-    app.member_wait = None
-    gang = gang_of(ledger, app)
-    if gang is not None and app.members and not state.is_namespace_terminating(ledger, app.namespace):
-        _compare(ledger, out, app, gang, now)
+    due = min(wait.last + settings.member_quiet_s, wait.first + settings.member_wait_s)
+    if now >= due:
+        app.member_wait = None
+        gang = gang_of(ledger, app)
+        if gang is None or not app.members or state.is_namespace_terminating(ledger, app.namespace):
+            return
+        due = max(due, _creation_time(ledger, app, wait))
+        if not _compare(ledger, out, app, gang, now, may_create=now >= due) or now >= due:
+            return
+    wait.due = due
+    _set_due(ledger, app, wait)
 
 
-def _compare(ledger: Ledger, out: Outcome, app: Application, gang: GangDefinition, now: float) -> None:
-    """Creates placeholder pods for absent members, and deletes unassigned ones whose members appeared."""
+def _creation_time(ledger: Ledger, app: Application, wait: MemberWait) -> float:
+    """When absent members get placeholder pods.
+
+    A gang that waits for nodes needs these pods so that an autoscaler adds nodes. If all slots have nodes, the pods
+    only show other schedulers and autoscalers what is reserved, and members may appear slowly: a controller with many
+    gangs, or with a limited request rate, creates a pod of each gang only every few seconds. Nodes can be
+    missing for a running gang after a restart.
+    """
+    has_all_nodes = app.core_is_running and not app.shortages
+    if not has_all_nodes:
+        return wait.last
+    member_wait_s = ledger.settings.member_wait_s
+    return min(wait.last + member_wait_s, wait.first + _LONGEST_WAIT * member_wait_s)
+
+
+def _compare(
+    ledger: Ledger, out: Outcome, app: Application, gang: GangDefinition, now: float, *, may_create: bool
+) -> bool:
+    """Creates placeholder pods for absent members, and deletes unassigned ones whose members appeared.
+
+    ``may_create``: whether pods are created now. Returns whether members are absent.
+    """
     waiting = Counter(task.pod.membership.task_group for task in app.members.values() if _waits(task))
     with_pods = Counter(slot.group for slot in app.slots.values())
     missing: dict[str, int] = {}
@@ -109,10 +146,12 @@ def _compare(ledger: Ledger, out: Outcome, app: Application, gang: GangDefinitio
             missing[group.name] = absent
         elif pods:
             _delete_surplus(ledger, out, app, group.name, -absent, now)
-    if missing and not app.has_virtual_slots_only:
-        reporting.progress(out, app, messages.creating_placeholders(sum(missing.values()), gang.size))
+    if missing and may_create and not app.has_virtual_slots_only:
+        if not app.core_is_running:  # otherwise it would replace the event that the gang is reserved
+            reporting.progress(out, app, messages.creating_placeholders(sum(missing.values()), gang.size))
         placeholders.add_creations(ledger, out, app, missing)
         placeholders.watch_creations(ledger, app, now)
+    return bool(missing)
 
 
 def _waits(task: Task) -> bool:

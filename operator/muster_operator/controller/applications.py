@@ -17,7 +17,7 @@ from muster_operator.controller.tasks import application_spec, can_announce, giv
 from muster_operator.model import messages, names, problems
 from muster_operator.model.cluster_events import Namespace
 from muster_operator.model.commands import MarkResumed, Outcome, SetCondition
-from muster_operator.model.core_requests import ApplicationRemoved, ApplicationSubmitted, AskReleased, TerminationType
+from muster_operator.model.core_messages import ApplicationRemoved, ApplicationSubmitted, AskReleased, TerminationType
 from muster_operator.model.event_texts import Note
 from muster_operator.model.ids import AppId, PodUid
 from muster_operator.model.pods import Condition, GangDefinition, GangProblem, Placement, Pod, UserInfo
@@ -230,7 +230,6 @@ def submit(ledger: Ledger, out: Outcome, app: Application) -> None:
 def attach(ledger: Ledger, app: Application, pod: Pod) -> Task:
     """Creates the task of a pod and adds it to the application. Sends nothing."""
     task = Task(pod, app.id, counts=app.member_counts)
-    ledger.tasks_by_node.add(task.uid, pod.node)
     ledger.tasks[task.uid] = task
     if pod.membership.placeholder:
         app.placeholders[task.uid] = task
@@ -244,6 +243,7 @@ def attach(ledger: Ledger, app: Application, pod: Pod) -> Task:
             app.ages = sorted(age for age in app.ages if age[2] in app.members)
     tasks.step(task, TaskEvent.WAIT)
     if pod.node is not None:
+        ledger.tasks_by_node.add(task.uid, pod.node)
         task.node = pod.node
         tasks.step(task, TaskEvent.BIND)
         tasks.count_node(ledger, task, 1)
@@ -283,7 +283,8 @@ def join(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> None:
     elif app.state not in ANSWERED:
         tasks.count_on_node(ledger, out, task)
     elif ledger.phase is Phase.LIVE:
-        tasks.report_bound(ledger, out, task)
+        if task.node is not None:
+            tasks.report_bound(ledger, out, task)
         if may_ask(app) and task.state is TaskState.PENDING:
             _ask(ledger, out, app, task, now)
             if app.gang is not None:

@@ -34,6 +34,7 @@ from muster_operator.model.cluster_events import (
     NodeGone,
     NodeSeen,
     ObjectSeen,
+    OtherEvent,
     PlacementChosen,
     PodGone,
     PodSeen,
@@ -42,9 +43,13 @@ from muster_operator.model.cluster_events import (
 from muster_operator.model.commands import Outcome, SetCondition
 from muster_operator.model.event_texts import Note
 from muster_operator.model.ids import PodUid, application_name
-from muster_operator.model.pods import Condition, ForeignPod, Membership, Pod
+from muster_operator.model.pods import ENDED_PHASES, Condition, ForeignPod, Membership, Pod
 from muster_operator.model.states import AppState, TaskState
 from muster_operator.model.storage import ClusterObject, ObjectKind
+
+#: Read for each event. Reading them from their classes takes 60 ns in Python 3.11.
+_LIVE: Final = Phase.LIVE
+_BOUND: Final = TaskState.BOUND
 
 
 def handle_event(ledger: Ledger, fact: ClusterEvent, now: float) -> Outcome:
@@ -56,8 +61,11 @@ def handle_event(ledger: Ledger, fact: ClusterEvent, now: float) -> Outcome:
 
 def apply_event(ledger: Ledger, out: Outcome, fact: ClusterEvent, now: float) -> None:
     """Handles an event according to the phase of the session, and adds the results to ``out``."""
-    if ledger.phase is Phase.LIVE:
-        _react(ledger, out, fact, now)
+    if ledger.phase is _LIVE:
+        if isinstance(fact, PodSeen):  # nearly all events
+            _pod_seen(ledger, out, fact.pod, now)
+        else:
+            _react(ledger, out, fact, now)
     elif ledger.phase is Phase.RECOVERING:
         ledger.postponed.append(fact)
     else:
@@ -126,10 +134,11 @@ def _record_pod(ledger: Ledger, pod: Pod | ForeignPod) -> Pod | ForeignPod:
     """
     uid = pod.ref.uid
     if isinstance(pod, Pod):
-        _forget_foreign(ledger, uid)  # an earlier version of the pod could not be translated
+        if uid in ledger.foreign:  # an earlier version of the pod could not be translated
+            _forget_foreign(ledger, uid)
         if pod.membership.may_claim:
             pod = trust.settled(ledger, pod)
-        if pod.has_ended and not pod.membership.placeholder and uid not in ledger.unverified:
+        if pod.phase in ENDED_PHASES and not pod.membership.placeholder and uid not in ledger.unverified:
             ledger.pods.pop(uid, None)
             placeholders.remember_completed(ledger, pod)
         else:
@@ -152,10 +161,8 @@ def _forget_foreign(ledger: Ledger, uid: PodUid) -> None:
         ledger.foreign_by_node.remove(uid, pod_on_node.pod.node)
 
 
-def _react(ledger: Ledger, out: Outcome, fact: ClusterEvent, now: float) -> None:
+def _react(ledger: Ledger, out: Outcome, fact: OtherEvent, now: float) -> None:
     match fact:
-        case PodSeen(pod):
-            _pod_seen(ledger, out, pod, now)
         case PodGone(uid):
             _pod_gone(ledger, out, uid, now)
         case NodeSeen(node):
@@ -277,7 +284,8 @@ def changed(ledger: Ledger, out: Outcome, task: Task, pod: Pod, now: float) -> N
     app = ledger.applications.get(task.app)
     if app is not None and app.originator.ref.uid == task.uid:
         app.originator = pod
-    _warn_ignored_labels(out, app, task, old.membership)
+    if pod.membership is not old.membership:  # unchanged pods of a class share it
+        _warn_ignored_labels(out, app, task, old.membership)
     if pod.node is None and pod.terminating and task.state in _UNBOUND | {TaskState.KILLING}:
         applications.task_ended(ledger, out, task, now)
         return
@@ -285,7 +293,7 @@ def changed(ledger: Ledger, out: Outcome, task: Task, pod: Pod, now: float) -> N
         tasks.resend(ledger, out, task)
     if task.uid in ledger.untracked_pods:
         tasks.track_foreign(ledger, out, pod)
-    if pod.node is not None:
+    if pod.node is not None and task.state is not _BOUND:
         _has_node(ledger, out, app, task, now)
 
 
@@ -318,7 +326,7 @@ def _warn_ignored_labels(out: Outcome, app: Application | None, task: Task, old:
 def _has_node(ledger: Ledger, out: Outcome, app: Application | None, task: Task, now: float) -> None:
     """Handles a pod with a node, bound by the operator or by another client."""
     node = task.pod.node
-    if task.state is TaskState.BOUND or task.state not in _UNBOUND or node is None:
+    if task.state not in _UNBOUND or node is None:
         return
     if task.state is TaskState.ALLOCATED and task.node == node:
         tasks.mark_bound(ledger, out, task)
@@ -344,9 +352,9 @@ def own_pod_seen(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> None:
     task = ledger.tasks.get(uid)
     if task is not None:
         pod = of_the_same_kind(task, pod)
-    if pod.has_ended:
+    if pod.phase in ENDED_PHASES:
         _ended(ledger, out, pod, now)
-    elif task is not None and (is_anothers(task, pod) or is_refused(task, pod)):
+    elif task is not None and pod.node is None and (is_anothers(task, pod) or is_refused(task, pod)):
         applications.task_ended(ledger, out, task, now)
         _appeared(ledger, out, pod, now)
     elif task is not None:

@@ -41,21 +41,23 @@ from muster_operator.model.commands import (
     SelectNode,
     SetCondition,
 )
-from muster_operator.model.core_requests import AllocationReleased, AskReleased, TerminationType
-from muster_operator.model.core_responses import (
+from muster_operator.model.core_messages import (
     Allocated,
     AllocationRejected,
+    AllocationReleased,
     AllocationResponse,
     ApplicationResponse,
     ApplicationUpdated,
     AskCancelled,
     AskRejected,
+    AskReleased,
     CoreEvents,
     CoreResponse,
     NodeResponse,
     Recommendations,
     Released,
     SchedulingStates,
+    TerminationType,
 )
 from muster_operator.model.event_texts import Note
 from muster_operator.model.ids import AppId, PodUid
@@ -314,6 +316,10 @@ def _reason(order: AskCancelled | Released) -> str:
     return order.message or problems.released_by_core()
 
 
+#: States of pods that wait for a node.
+_ALLOCATABLE: Final = frozenset({TaskState.SCHEDULING, TaskState.REJECTED})
+
+
 def _allocated(ledger: Ledger, out: Outcome, response: Allocated, now: float) -> None:
     """Binds the pod. If the pod no longer needs a node, releases the allocation.
 
@@ -329,7 +335,7 @@ def _allocated(ledger: Ledger, out: Outcome, response: Allocated, now: float) ->
         return
     if task is not None and task.state is TaskState.BOUND and task.held:
         return  # another client bound the pod in the meantime, and all allocations of its key were released
-    if task is None or task.state not in {TaskState.SCHEDULING, TaskState.REJECTED}:
+    if task is None or task.state not in _ALLOCATABLE:
         reason = "the pod no longer needs a node"
         stopped = TerminationType.STOPPED_BY_RM
         out.requests.append(AllocationReleased(response.app, response.key, stopped, response.allocation_id, reason))

@@ -12,7 +12,7 @@ from muster_operator.controller.tasks import allocation_of
 from muster_operator.controller.volume_binding import as_reported
 from muster_operator.model import messages, problems
 from muster_operator.model.commands import Outcome
-from muster_operator.model.core_requests import (
+from muster_operator.model.core_messages import (
     AllocationReported,
     AllocationSpec,
     Node,

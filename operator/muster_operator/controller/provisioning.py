@@ -1,4 +1,4 @@
-"""ProvisioningRequests: Cluster Autoscaler is asked for all nodes of a gang in one object.
+"""ProvisioningRequests: request all nodes of a gang from Cluster Autoscaler in one object.
 
 Only for gangs with the placement Reserve or Atomic, because the pods that wait for the nodes are then placeholders,
 which have the annotations of the request from the start. Members would need a patch before each condition.

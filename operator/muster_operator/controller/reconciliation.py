@@ -15,33 +15,31 @@ from muster_operator.controller.core_responses import handle_core_response
 from muster_operator.controller.state import ForeignAllocation, Ledger, Task
 from muster_operator.controller.tasks import allocation_of, ask_of
 from muster_operator.model.commands import Outcome
-from muster_operator.model.core_requests import (
+from muster_operator.model.core_messages import (
     AllocationReleased,
     AllocationReported,
+    AllocationResponse,
+    ApplicationInCore,
     ApplicationRemoved,
+    ApplicationResponse,
     ApplicationSubmitted,
     AskReleased,
     AskSubmitted,
     ClusterObjectReported,
     CoreRequest,
-    NodeCreated,
-    NodeDecommissioned,
-    NodeDrained,
-    NodeOpened,
-    NodeUpdated,
-    TerminationType,
-)
-from muster_operator.model.core_responses import (
-    AllocationResponse,
-    ApplicationInCore,
-    ApplicationResponse,
     CoreResponse,
     HeldInCore,
     Inventory,
+    InventoryPart,
+    NodeCreated,
+    NodeDecommissioned,
+    NodeDrained,
     NodeInCore,
+    NodeOpened,
     NodeResponse,
-    Part,
+    NodeUpdated,
     Released,
+    TerminationType,
 )
 from muster_operator.model.ids import AppId, NodeName, PodUid
 
@@ -106,7 +104,8 @@ class Difference:
 class Comparison:
     """Differences and the requests that repair them.
 
-    ``touched``: names in recent messages, which are not compared. ``unsound``: why a new session is needed, or empty.
+    ``recent_names``: names in recent messages, which are not compared. ``inconsistency``: why a new session is
+    needed, or empty.
     """
 
     ledger: Ledger
@@ -116,7 +115,7 @@ class Comparison:
     before: Container[Difference] = frozenset()
     out: Outcome = field(default_factory=Outcome)
     found: list[Difference] = field(default_factory=list)
-    unsound: str = ""
+    inconsistency: str = ""
 
     def note(self, what: str, subject: str) -> bool:
         """Records a difference. Returns whether it is to be repaired."""
@@ -139,7 +138,7 @@ def compare(
 ) -> Comparison:
     """Compares one part of the core's inventory: applications or nodes."""
     comparison = Comparison(ledger, recent_names, now, before)
-    if inventory.part is Part.APPLICATIONS:
+    if inventory.part is InventoryPart.APPLICATIONS:
         _applications(comparison, inventory)
     else:
         _nodes(comparison, inventory)
@@ -163,7 +162,7 @@ def _applications(comparison: Comparison, inventory: Inventory) -> None:
     for app in sorted((asked.keys() | held.keys()) - there):
         keys = [key for key in (*asked[app], *held[app]) if _is_settled(comparison, key, held[app].get(key))]
         if keys and app not in comparison.recent_names and comparison.note("application missing", app):
-            comparison.unsound = f"the core has no application {app}"
+            comparison.inconsistency = f"the core has no application {app}"
 
 
 def _expected(
@@ -272,7 +271,7 @@ def _nodes(comparison: Comparison, inventory: Inventory) -> None:
     there = {found.name for found in inventory.nodes}
     for name in sorted(name for name in ledger.nodes if inventory.covers(name) and name not in there):
         if name not in comparison.recent_names and comparison.note("node missing", name):
-            comparison.unsound = f"the core has no node {name}"
+            comparison.inconsistency = f"the core has no node {name}"
 
 
 def _foreign_by_node(ledger: Ledger, inventory: Inventory) -> dict[NodeName, dict[PodUid, ForeignAllocation]]:

@@ -2,6 +2,9 @@
 
 Builds the requests with which a new session of the core receives the complete state: applications, nodes with their
 pods, waiting requests. The order is that of docs/internals/semantics.md, 19. Called by runtime/session.
+
+A failure affects one pod, application, node or input: `attempt` returns the exception, the caller reports it and leaves
+out the object, and the recovery continues.
 """
 
 from __future__ import annotations
@@ -9,14 +12,16 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import Final
+from typing import Final, ParamSpec, TypeVar
+
+from msgspec import structs
 
 from muster_operator.controller import (
     applications,
     cluster_events,
-    isolation,
     rejections,
     reporting,
+    state,
     tasks,
     trust,
     volume_binding,
@@ -25,23 +30,27 @@ from muster_operator.controller import placeholders as controller_placeholders
 from muster_operator.controller.cluster_events import handle_event, record_event
 from muster_operator.controller.core_responses import handle_core_response, was_answered
 from muster_operator.controller.nodes import existing_allocation, existing_places
-from muster_operator.controller.state import Application, Ledger, Phase
+from muster_operator.controller.state import Application, ForeignAllocation, Ledger, Phase
 from muster_operator.controller.volume_binding import as_reported
 from muster_operator.model import messages, problems
 from muster_operator.model.cluster_events import ClusterEvent, PodSeen
 from muster_operator.model.commands import Failure, Outcome, Result
-from muster_operator.model.core_requests import AllocationSpec, AskSubmitted, CoreRequest, NodeCreated, NodeOpened
-from muster_operator.model.core_responses import (
+from muster_operator.model.core_messages import (
     AllocationResponse,
+    AllocationSpec,
     ApplicationResponse,
+    AskSubmitted,
     CoreEvents,
+    CoreRequest,
     CoreResponse,
+    NodeCreated,
+    NodeOpened,
     NodeResponse,
     Recommendations,
     SchedulingStates,
 )
 from muster_operator.model.ids import AppId, NodeName, PodUid
-from muster_operator.model.pods import Placement, Pod
+from muster_operator.model.pods import ForeignPod, Placement, Pod
 from muster_operator.model.states import AppState
 
 #: Pods that are processed before other tasks can run: about 10 ms.
@@ -154,18 +163,18 @@ def _isolated(
 ) -> None:
     """Calls ``work`` for a pod. If it fails, the pod is removed and the requests and commands are dropped."""
     requests, commands = len(out.requests), len(out.commands)
-    error = isolation.attempt(work, ledger, out, pod, now)
+    error = attempt(work, ledger, out, pod, now)
     if error is not None:
         del out.requests[requests:], out.commands[commands:]
-        isolation.leave_out(ledger, out, pod, error)
+        leave_out(ledger, out, pod, error)
 
 
 def _submit(ledger: Ledger, out: Outcome, app: Application) -> None:
     requests, commands = len(out.requests), len(out.commands)
-    error = isolation.attempt(applications.submit, ledger, out, app)
+    error = attempt(applications.submit, ledger, out, app)
     if error is not None:
         del out.requests[requests:], out.commands[commands:]
-        isolation.leave_out_application(ledger, out, app, error)
+        leave_out_application(ledger, out, app, error)
 
 
 def _rejoin(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> None:
@@ -220,7 +229,7 @@ def report_nodes(ledger: Ledger, now: float) -> Iterator[Outcome]:
         uids = sorted(on_node.pop(node.name, []))
         existing = (_existing(ledger, out, uid, node.name) for uid in uids)
         existing_specs = [spec for spec in existing if spec is not None] + places[node.name]
-        reported = isolation.attempt(as_reported, ledger, node)
+        reported = attempt(as_reported, ledger, node)
         if isinstance(reported, Exception):
             out.failures.append(Failure("Node", node.name, reported))
             reporting.post_node(out, node.name, node.uid, messages.node_left_out())
@@ -238,18 +247,18 @@ def report_nodes(ledger: Ledger, now: float) -> Iterator[Outcome]:
 
 def _existing(ledger: Ledger, out: Outcome, uid: PodUid, node: NodeName) -> AllocationSpec | None:
     """The allocation of a pod to report with its node. If that fails, only its resources are reported."""
-    found = isolation.attempt(existing_allocation, ledger, uid, node)
+    found = attempt(existing_allocation, ledger, uid, node)
     if not isinstance(found, Exception):
         return found
     task = ledger.tasks.get(uid)
     if task is not None:
-        isolation.leave_out(ledger, out, task.pod, found)
+        leave_out(ledger, out, task.pod, found)
     else:
         out.failures.append(Failure("Pod", uid, found))
     pod_on_node = tasks.find_foreign(ledger, uid)
     if pod_on_node is None or pod_on_node.pod.node != node:
         return None
-    pod_on_node.pod = isolation.bare(pod_on_node.pod)
+    pod_on_node.pod = bare(pod_on_node.pod)
     return tasks.as_reported(pod_on_node, node)
 
 
@@ -261,7 +270,7 @@ def submit_asks(ledger: Ledger, now: float) -> Iterator[Outcome]:
     out, done = Outcome(), 0
     for app in list(ledger.applications.values()):
         if app.state is AppState.ACCEPTED and not applications.has_untracked(ledger, app):
-            error = isolation.attempt(applications.proceed, ledger, out, app, now)
+            error = attempt(applications.proceed, ledger, out, app, now)
             if error is not None:
                 # Requests from before the failure are kept: each of them matches a change of the state.
                 out.failures.append(Failure("Application", app.id, error))
@@ -288,11 +297,11 @@ def open_nodes(ledger: Ledger, now: float) -> Outcome:
     ledger.phase = Phase.LIVE
     for app in list(ledger.applications.values()):
         if app.state is AppState.ACCEPTED:  # it was accepted after the nodes or the requests had been sent
-            error = isolation.attempt(applications.begin, ledger, out, app, now)
+            error = attempt(applications.begin, ledger, out, app, now)
             if error is not None:
                 out.failures.append(Failure("Application", app.id, error))
     for item in ledger.postponed:
-        follows = isolation.attempt(_handle, ledger, item, now)
+        follows = attempt(_handle, ledger, item, now)
         if isinstance(follows, Exception):  # as in a live session, a failure affects this input only
             name = f"{item.pod.ref.namespace}/{item.pod.ref.name}" if isinstance(item, PodSeen) else ""
             out.failures.append(Failure(type(item).__name__, name, follows))
@@ -306,3 +315,67 @@ def _handle(ledger: Ledger, item: ClusterEvent | CoreResponse | Result, now: flo
     if isinstance(item, Result):
         return was_answered(ledger, item, now)
     return handle_core_response(ledger, item, now) if isinstance(item, _RESPONSES) else handle_event(ledger, item, now)
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def attempt(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | Exception:
+    """Returns the result, or the exception. Only this function of the controller catches all exceptions."""
+    try:
+        return work(*args, **kwargs)
+    except Exception as error:  # noqa: BLE001 - the caller reports it
+        return error
+
+
+def leave_out(ledger: Ledger, out: Outcome, pod: Pod, error: Exception) -> None:
+    """Reports the failure of a pod and removes the pod from its application."""
+    out.failures.append(Failure("Pod", f"{pod.ref.namespace}/{pod.ref.name}", error))
+    forget(ledger, pod)
+    if not pod.membership.placeholder or pod.node is not None:
+        note = messages.bound_pod_left_out() if pod.node is not None else messages.waiting_pod_left_out()
+        reporting.post(out, pod.ref, note)
+
+
+def leave_out_application(ledger: Ledger, out: Outcome, app: Application, error: Exception) -> None:
+    """Reports the failure of an application on its first pod and removes it. Its bound pods count on their nodes."""
+    out.failures.append(Failure("Application", app.id, error))
+    reporting.post(out, app.originator.ref, messages.application_left_out(app.name))
+    for task in [*app.members.values(), *app.placeholders.values()]:
+        forget(ledger, task.pod)
+    ledger.applications.pop(app.id, None)
+
+
+def forget(ledger: Ledger, pod: Pod) -> None:
+    """Removes the pod's task without sending anything. A bound pod counts on its node only."""
+    uid = pod.ref.uid
+    task = ledger.tasks.pop(uid, None)
+    if task is not None:
+        task.held = False
+        state.recount(task)
+        ledger.tasks_by_node.remove(uid, task.node, pod.node)
+        app = ledger.applications.get(task.app)
+        if app is not None:
+            app.members.pop(uid, None)
+            if app.placeholders.pop(uid, None) is not None:
+                app.placeholder_names.discard(pod.ref.name)
+    app = ledger.applications.get(pod.membership.app)
+    if app is not None and not app.members and not app.placeholders:
+        del ledger.applications[app.id]
+    if pod.node is not None and not pod.has_ended:
+        _count_on_node(ledger, pod)
+
+
+def _count_on_node(ledger: Ledger, pod: Pod) -> None:
+    uid: PodUid = pod.ref.uid
+    if not isinstance(attempt(tasks.untracked_of, ledger, pod), Exception):
+        return
+    counted = ForeignPod(pod.ref, pod.node, pod.phase, pod.resources, "default", pod.priority, {})
+    ledger.untracked_by_node.add(uid, pod.node)
+    ledger.untracked_pods[uid] = ForeignAllocation(counted)
+
+
+def bare(pod: ForeignPod) -> ForeignPod:
+    """The pod without tags, so that only its resources count."""
+    return structs.replace(pod, tags={})

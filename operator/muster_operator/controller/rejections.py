@@ -32,7 +32,7 @@ from muster_operator.model.commands import (
     Result,
     SetCondition,
 )
-from muster_operator.model.core_requests import AllocationReleased, AllocationReported, AllocationSpec
+from muster_operator.model.core_messages import AllocationReleased, AllocationReported, AllocationSpec
 from muster_operator.model.ids import NodeName, PodUid
 from muster_operator.model.states import AppState
 from muster_si import keys

@@ -16,7 +16,7 @@ from muster_operator.controller import state
 from muster_operator.controller.state import Application, Deadline, Ledger, SlotState, Task, TimerKind, set_timer
 from muster_operator.model import messages
 from muster_operator.model.commands import Outcome, SetCondition
-from muster_operator.model.core_responses import CoreEvent, EventKind, SchedulingState, SchedulingStateChanged
+from muster_operator.model.core_messages import CoreEvent, EventKind, SchedulingState, SchedulingStateChanged
 from muster_operator.model.event_texts import Note
 from muster_operator.model.ids import AppId, NodeName, PodUid
 from muster_operator.model.pods import Condition, Placement, PodRef

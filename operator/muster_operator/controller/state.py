@@ -16,8 +16,7 @@ from msgspec import Struct
 
 from muster_operator.model.cluster_events import ClusterEvent, Namespace
 from muster_operator.model.commands import FailPod, MarkResumed, Result, StorageCommand
-from muster_operator.model.core_requests import AllocationSpec, Node, TerminationType
-from muster_operator.model.core_responses import CoreResponse
+from muster_operator.model.core_messages import AllocationSpec, CoreResponse, Node, TerminationType
 from muster_operator.model.event_texts import Note
 from muster_operator.model.ids import NO_ALLOCATION_ID, AllocationId, AppId, NodeName, PodUid, application_name
 from muster_operator.model.pods import (
@@ -287,8 +286,8 @@ class Application:
     open_slots: set[str] = field(default_factory=set)
     creations: Creations = field(default_factory=Creations)
     placeholder_names: set[str] = field(default_factory=set)
-    #: Of an Auto gang (`absent_members`): by task group, the slots that members or timeouts have used; the current wait
-    #: for members; whether placeholder pods cannot be created.
+    #: For an Auto gang (`absent_members`): by task group, the slots that members or timeouts have used; the current
+    #: wait for members; whether placeholder pods cannot be created.
     used_slots: dict[str, int] = field(default_factory=dict)
     member_wait: MemberWait | None = None
     has_virtual_slots_only: bool = False
@@ -482,6 +481,10 @@ def due(ledger: Ledger, now: float) -> Deadline | None:
     return heapq.heappop(ledger.deadlines)[2]
 
 
+_KILLING: Final = TaskState.KILLING
+_REPLACED: Final = TerminationType.PLACEHOLDER_REPLACED
+
+
 def recount(task: Task) -> None:
     """Updates the member counts. Call it after `held`, `release`, the state or the task group of a task changes."""
     group = task.pod.membership.task_group if holds_slot(task) else None
@@ -496,8 +499,9 @@ def recount(task: Task) -> None:
 
 def holds_slot(task: Task) -> bool:
     """Whether the task holds a member's slot. True also for a placeholder that is being replaced by its member."""
-    is_swapped = task.release is TerminationType.PLACEHOLDER_REPLACED
-    return task.held and (is_swapped or (task.release is None and task.state is not TaskState.KILLING))
+    if task.held and task.release is None:
+        return task.state is not _KILLING
+    return task.held and task.release is _REPLACED
 
 
 #: Seconds after which an application is submitted although its namespace has not been seen. Watches are normally

@@ -38,7 +38,7 @@ from muster_operator.model.commands import (
     SelectNode,
     StorageCommand,
 )
-from muster_operator.model.core_requests import (
+from muster_operator.model.core_messages import (
     AllocationReleased,
     AllocationReported,
     AllocationSpec,
@@ -73,16 +73,16 @@ def ask_of(ledger: Ledger, task: Task) -> AskSpec:
     pod = task.pod
     tags = {**pod.tags, keys.TAG_AVOID_NODES: ",".join(task.avoid)} if task.avoid else pod.tags
     app = ledger.applications.get(task.app)
-    uid, member = pod.ref.uid, pod.membership
+    uid, member, unverified = pod.ref.uid, pod.membership, is_unverified(pod)
     return AskSpec(  # positional: keyword arguments of a msgspec Struct are slower
         uid,
         task.app,
         pod.resources,
         pod.priority,
         tags,
-        "" if is_unverified(pod) else member.task_group,
+        "" if unverified else member.task_group,
         member.placeholder,
-        app is not None and app.originator.ref.uid == uid and not is_unverified(pod),
+        app is not None and app.originator.ref.uid == uid and not unverified,
         _allow_preempt_self(ledger, pod),
         pod.preempts_others,
         pod.common,
@@ -297,7 +297,8 @@ _MAX_AVOIDED: Final = 8
 
 def step(task: Task, event: TaskEvent) -> None:
     """Applies the event to the task's state table (model/states.py)."""
-    task.state = after(TASK, task.state, event)
+    state = TASK.get((task.state, event))
+    task.state = after(TASK, task.state, event) if state is None else state
 
 
 def submit(ledger: Ledger, out: Outcome, task: Task, now: float) -> None:
@@ -319,7 +320,8 @@ def count_used_slot(ledger: Ledger, task: Task, number: int) -> None:
 
 def count_node(ledger: Ledger, task: Task, number: int) -> None:
     """Counts the slot of a member that got a node, or (negative) lost its node before it was bound."""
-    if not task.pod.membership.placeholder and not is_unverified(task.pod):
+    member = task.pod.membership
+    if member.task_group and not member.placeholder and not is_unverified(task.pod):
         count_used_slot(ledger, task, number)
 
 
@@ -343,7 +345,8 @@ def order_bind(ledger: Ledger, out: Outcome, task: Task) -> None:
 
 def mark_bound(ledger: Ledger, out: Outcome, task: Task) -> None:
     """The operator's bind has succeeded. Posts the Scheduled event for a pod that is not a placeholder."""
-    stop_waiting_for_volumes(ledger, task)
+    if task.volume_wait is not None:
+        stop_waiting_for_volumes(ledger, task)
     step(task, TaskEvent.BIND)
     ref = task.pod.ref
     if not task.pod.membership.placeholder:

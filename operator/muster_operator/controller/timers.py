@@ -17,7 +17,7 @@ from muster_operator.controller.state import Deadline, Deletion, Ledger, Phase, 
 from muster_operator.controller.tasks import ask_of
 from muster_operator.model import messages, problems
 from muster_operator.model.commands import DeletePod, Outcome
-from muster_operator.model.core_requests import AskSubmitted
+from muster_operator.model.core_messages import AskSubmitted
 from muster_operator.model.ids import AppId, PodUid
 from muster_operator.model.states import AppState, TaskState
 

@@ -37,7 +37,7 @@ from muster_operator.model.commands import (
     Result,
     StorageCommand,
 )
-from muster_operator.model.core_requests import ClusterObjectReported, CoreRequest, Node, NodeUpdated
+from muster_operator.model.core_messages import ClusterObjectReported, CoreRequest, Node, NodeUpdated
 from muster_operator.model.ids import NodeName, PodUid
 from muster_operator.model.storage import (
     Attachment,

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from muster_operator.config.configmaps import NAMES
+from muster_operator.config.settings import CONFIG_MAP_NAMES
 from muster_operator.kube.kopf_modules import kopf
 from muster_operator.kube.session import KubeSession
 from muster_operator.kube.watch import SILENT_S
@@ -84,5 +84,5 @@ register(CONFIGMAP_REGISTRY)
 async def observe_configmap(event: Any, memo: HandlerMemo, **_: Any) -> None:
     """Reports a changed ConfigMap of Muster."""
     name = event["object"]["metadata"]["name"]
-    if name in NAMES:
+    if name in CONFIG_MAP_NAMES:
         await memo.reconfigure(name)

@@ -21,7 +21,7 @@ import structlog
 
 from muster_operator.kube import provisioning
 from muster_operator.kube.http import RETRY_AFTER_LIMIT_S, THROTTLED, UNAVAILABLE, Policies, Retry
-from muster_operator.kube.session import MERGE_PATCH, STRATEGIC_PATCH, KubeSession, Reply, Request
+from muster_operator.kube.session import JSON, MERGE_PATCH, STRATEGIC_PATCH, KubeSession, Reply, Request
 from muster_operator.kube.write_queue import Cancellation, Throttle, WritePriority, named_command, write_priority_of
 from muster_operator.model import limits
 from muster_operator.model.commands import (
@@ -115,6 +115,8 @@ def _key(command: PostEvent) -> tuple[str, str, str]:
 #: Timeout of a bind in seconds. It is short, because a new session waits for the last binds of the previous one.
 BIND_S: Final = 5.0
 
+_BINDING: Final = f"/binding?fieldManager={FIELD_MANAGER}"
+
 #: Longest note of an event, bytes (events.k8s.io/v1 validation).
 NOTE_LIMIT: Final = 1024
 
@@ -134,8 +136,7 @@ def bind(command: BindPod) -> Request:
         "metadata": metadata,
         "target": {"apiVersion": "v1", "kind": "Node", "name": command.node},
     }
-    path = f"{_pod_path(pod)}/binding?fieldManager={FIELD_MANAGER}"
-    return Request("POST", path, orjson.dumps(body), within_s=BIND_S, resource="pods/binding")
+    return Request("POST", _pod_path(pod) + _BINDING, orjson.dumps(body), JSON, True, BIND_S, "pods/binding")
 
 
 def delete(command: DeletePod) -> Request:
@@ -414,7 +415,8 @@ class Kube:
 
     async def execute(self, command: Command) -> None:
         """Executes the command and passes its result to the handler."""
-        result = await self._carry_out(command)
+        # A bind, the most frequent command, is not passed on through a further coroutine.
+        result = await (self._bind(command) if isinstance(command, BindPod) else self._carry_out(command))
         match result:
             case CommandSucceeded():
                 self._attempts.ended(type(command).__name__, 200)
@@ -429,6 +431,8 @@ class Kube:
 
     async def _carry_out(self, command: Command) -> Result:
         match command:
+            case PostEvent():  # the most frequent one here
+                return await self._post_event(command)
             case BindPod():
                 return await self._bind(command)
             case DeletePod():
@@ -451,8 +455,6 @@ class Kube:
             case WithdrawNodes():
                 reply = await provisioning.withdraw(command, self._with_retries, self._policies)
                 return CommandSucceeded(command) if reply.ok or reply.status == 404 else _failed(command, reply)
-            case PostEvent():
-                return await self._post_event(command)
 
     async def _bind(self, command: BindPod) -> Result:
         """Binds the pod. If it is unknown whether the bind succeeded, reads the pod."""

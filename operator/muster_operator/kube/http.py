@@ -15,6 +15,7 @@ from typing import Final, cast
 from urllib.parse import quote, urlsplit
 
 import httptools
+from msgspec import Struct
 
 #: Called for each request with verb, resource, status (0 = no answer) and seconds until the answer or its headers.
 Measure = Callable[[str, str, int, float], None]
@@ -159,8 +160,7 @@ _RETRY_AFTER: Final = b"retry-after"
 _IDEMPOTENT: Final = frozenset({"DELETE", "PUT"})
 
 
-@dataclass(slots=True)
-class HttpResponse:
+class HttpResponse(Struct, gc=False):
     """A response. `retry_after` is the header as received."""
 
     status: int

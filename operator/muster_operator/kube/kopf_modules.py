@@ -1,4 +1,4 @@
-"""The parts of kopf that the operator uses, loaded without the official Kubernetes client.
+"""The parts of kopf that the operator uses, imported without the official Kubernetes client.
 
 kopf imports the client only to recognize its classes, which the operator never passes to kopf. The client takes two
 fifths of the time of all imports. Code that needs it, for credentials of a plug-in, imports it then.

@@ -209,7 +209,7 @@ class Leadership:
 
     async def _read_lease(self) -> None:
         before, seen = self.holder, await self._store.get()
-        self._observation = self._observation.seeing(seen, self._clock())
+        self._observation = self._observation.updated(seen, self._clock())
         if self._own_lease is None and self.holder not in {before, NO_HOLDER}:
             log.info("standing by", leader=self.holder)
 
@@ -218,7 +218,7 @@ class Leadership:
         written = await self._store.put(wanted)
         if written is None:
             return False
-        self._observation = self._observation.seeing(written, self._clock())
+        self._observation = self._observation.updated(written, self._clock())
         return True
 
     def _on_acquired(self, sent_s: float) -> None:

@@ -72,7 +72,7 @@ class LeaseObservation:
     lease: Lease = NEVER_HELD
     since_s: float = float("-inf")
 
-    def seeing(self, lease: Lease | None, now_s: float) -> LeaseObservation:
+    def updated(self, lease: Lease | None, now_s: float) -> LeaseObservation:
         """The observation after another read. None = the object does not exist.
 
         Deleting the Lease of a running holder does not make it free. The last state stays valid until it expires.

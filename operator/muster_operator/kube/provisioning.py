@@ -30,7 +30,7 @@ _PLURAL: Final = "provisioningrequests"
 _NOT_FOUND: Final = 404
 _EXISTS: Final = 409
 
-Send = Callable[[ProvisioningCommand, Request, Retry], Awaitable[Reply]]
+SendProvisioning = Callable[[ProvisioningCommand, Request, Retry], Awaitable[Reply]]
 
 
 async def served_class(session: KubeSession, wanted: str) -> str:
@@ -59,7 +59,7 @@ async def served_class(session: KubeSession, wanted: str) -> str:
 
 
 async def request(
-    command: RequestNodes, manifest: Callable[[PlaceholderSpec], Raw], send: Send, policies: Policies
+    command: RequestNodes, manifest: Callable[[PlaceholderSpec], Raw], send: SendProvisioning, policies: Policies
 ) -> Reply:
     """Creates the PodTemplates and the ProvisioningRequest, or reads it. Returns the last reply.
 
@@ -84,7 +84,7 @@ async def request(
     return reply
 
 
-async def withdraw(command: WithdrawNodes, send: Send, policies: Policies) -> Reply:
+async def withdraw(command: WithdrawNodes, send: SendProvisioning, policies: Policies) -> Reply:
     """Deletes the ProvisioningRequest, and if there was one, its PodTemplates. Returns the first reply that failed."""
     namespace = command.originator.namespace
     reply = await send(command, Request("DELETE", f"{_requests(namespace)}/{command.name}"), policies.delete)

@@ -13,7 +13,7 @@ import random
 import socket
 import ssl
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
@@ -185,7 +185,7 @@ class Connections:
         self._retiring: set[asyncio.Task[None]] = set()
         self._watches: dict[str, aiohttp.ClientResponse] = {}
 
-    async def session(self) -> aiohttp.ClientSession:
+    def session(self) -> aiohttp.ClientSession:
         """The aiohttp session for requests of the operator.
 
         Raises:
@@ -236,7 +236,7 @@ class Connections:
         Raises:
             NoCredentials: there are none.
         """
-        ours = await self.session()
+        ours = self.session()
         session = aiohttp.ClientSession(
             connector=ours.connector,
             connector_owner=False,
@@ -439,6 +439,8 @@ class Named(Protocol):
 class GuardedWrite:
     """Context manager around a write and its response, used by the task that writes.
 
+    It raises NotLeading if the guard is closed or closes before the response, TimeoutError after `within_s`.
+
     It has no timer of its own: the guard has one for all writes. Two timers per write, for the guard and for the
     timeout, would cost 5 us.
     """
@@ -451,11 +453,12 @@ class GuardedWrite:
         self.end: type[NotLeading | TimeoutError] | None = None
 
     def __enter__(self) -> None:
-        task = asyncio.current_task()
+        loop = asyncio.get_running_loop()
+        task = asyncio.current_task(loop)
         if task is None:
             raise RuntimeError("a write belongs to a task")
         self._task, self._cancelling = task, task.cancelling()
-        self._guard.begin(self)
+        self._guard.begin(self, loop.time())
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -509,15 +512,8 @@ class LeadershipGuard:
             self._empty.clear()
             await self._empty.wait()
 
-    def passed(self, what: Named, within_s: float) -> GuardedWrite:
-        """Returns the context manager for a write.
-
-        It raises NotLeading if the guard is closed or closes before the response, TimeoutError after `within_s`.
-        """
-        return GuardedWrite(self, what, within_s)
-
-    def begin(self, write: GuardedWrite) -> None:
-        """Registers a write that is about to be sent.
+    def begin(self, write: GuardedWrite, now: float) -> None:
+        """Registers a write that is about to be sent. `now`: time of the event loop.
 
         Raises:
             NotLeading: the guard is closed.
@@ -526,10 +522,9 @@ class LeadershipGuard:
         if left_s <= 0:
             self._refused()
             raise write.refused()
-        now = asyncio.get_running_loop().time()
         write.late_at = now + write.within_s
         self._in_flight.add(write)
-        if (due := min(write.late_at, now + left_s)) < self._due:
+        if (due := now + min(left_s, write.within_s)) < self._due:
             self._set_timer(due)
 
     def end(self, write: GuardedWrite) -> None:
@@ -578,7 +573,7 @@ class KubeSession:
         self._timeouts: dict[float, aiohttp.ClientTimeout] = {}
         self._connections = Connections(credentials, measure, instance)
 
-    async def send(self, request: Request) -> Reply:
+    def send(self, request: Request) -> Coroutine[Any, Any, Reply]:
         """Sends one request and reads the complete response. After a 401 reads the credentials again and retries once.
 
         Raises:
@@ -586,10 +581,31 @@ class KubeSession:
             NotLeading: this replica may not write, or stopped being the leader before the response.
             AnswerTooLarge: the response has more than `most_bytes`.
         """
-        reply = await self._send(request)
-        if reply.status == 401:
+        return self._send(request, is_retry=False)
+
+    async def _send(self, request: Request, *, is_retry: bool) -> Reply:
+        session = self._connections.session()
+        within_s = self._request_s if request.within_s is None else min(self._request_s, request.within_s)
+        began, status = time.perf_counter(), 0
+        try:
+            if self._guard is None or not request.needs_leadership or request.method == "GET":
+                async with asyncio.timeout(within_s):
+                    reply = await self._exchange(session, request, within_s)
+            else:
+                with GuardedWrite(self._guard, request, within_s):
+                    reply = await self._exchange(session, request, within_s)
+            status = reply.status
+        except TimeoutError as error:
+            raise Unreachable(request.name, f"no answer in {within_s:g} s") from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise Unreachable(request.name, f"{type(error).__name__}: {error}") from error
+        finally:
+            resource = request.resource
+            verb, resource = (request.method, resource) if resource else named(request.method, request.path)
+            self._measure(verb, resource, status, time.perf_counter() - began)
+        if status == 401 and not is_retry:
             self._credentials.reread()
-            reply = await self._send(request)
+            return await self._send(request, is_retry=True)
         return reply
 
     async def get(self, path: str) -> dict[str, Any]:
@@ -620,36 +636,20 @@ class KubeSession:
         """Bytes received by the newest watch of each resource."""
         return self._connections.watched_bytes()
 
-    async def _send(self, request: Request) -> Reply:
-        session = await self._connections.session()
-        within_s = min(self._request_s, request.within_s or self._request_s)
-        began, status = time.perf_counter(), 0
-        try:
-            if self._guard is None or not request.needs_leadership or request.method == "GET":
-                async with asyncio.timeout(within_s):
-                    reply = await self._exchange(session, request, within_s)
-            else:
-                with self._guard.passed(request, within_s):
-                    reply = await self._exchange(session, request, within_s)
-            status = reply.status
-            return reply
-        except TimeoutError as error:
-            raise Unreachable(request.name, f"no answer in {within_s:g} s") from error
-        except (aiohttp.ClientError, OSError) as error:
-            raise Unreachable(request.name, f"{type(error).__name__}: {error}") from error
-        finally:
-            resource = request.resource
-            verb, resource = (request.method, resource) if resource else named(request.method, request.path)
-            self._measure(verb, resource, status, time.perf_counter() - began)
-
-    async def _exchange(self, session: aiohttp.ClientSession, request: Request, within_s: float) -> Reply:
+    def _exchange(
+        self, session: aiohttp.ClientSession, request: Request, within_s: float
+    ) -> Coroutine[Any, Any, Reply]:
         """Sends writes with the connection pool, which is faster. Reads, and all requests with a proxy, use aiohttp."""
         lines = self._connections.lines
         if lines is None or request.method == "GET":
-            return await self._exchange_by_aiohttp(session, request, within_s)
+            return self._exchange_by_aiohttp(session, request, within_s)
+        return self._exchange_by_pool(lines, request)
+
+    async def _exchange_by_pool(self, lines: HttpConnectionPool, request: Request) -> Reply:
         head = self._connections.head(lines, request.content_type)
         answer = await lines.exchange(request.method, request.path, head, request.body)
-        return Reply(answer.status, answer.body, retry_after_seconds(answer.retry_after, time.time()))
+        after = answer.retry_after
+        return Reply(answer.status, answer.body, None if after is None else retry_after_seconds(after, time.time()))
 
     async def _exchange_by_aiohttp(self, session: aiohttp.ClientSession, request: Request, within_s: float) -> Reply:
         """Sends a request with aiohttp: reads, and everything if there is a proxy."""

@@ -14,6 +14,7 @@ import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
+from io import BytesIO
 from typing import Any, Final, Protocol, TypedDict
 from urllib.parse import quote
 
@@ -27,6 +28,7 @@ from muster_operator.kube.kopf_modules import api, errors, kopf
 from muster_operator.kube.session import KubeSession, Reply, Request, running_s
 from muster_operator.model.errors import ApiRefused, Unreachable
 from muster_operator.translate.pod_classes import PartialPod, partial_pod, partial_pod_event
+from muster_operator.translate.values import Raw
 
 watch_log = logging.getLogger("muster.watch")
 log = structlog.get_logger("muster.stream")
@@ -247,6 +249,8 @@ async def lines(
 ) -> AsyncGenerator[list[bytes], None]:
     """Yields the lines of a watch, one event each, until it ends or has no data for too long. A batch can be empty.
 
+    Each line ends in a newline, which the decoders ignore.
+
     Raises:
         APIError: the API server answered with an error.
     """
@@ -268,7 +272,8 @@ async def lines(
             while not response.content.at_eof():
                 async with asyncio.timeout(since.silent_s):
                     piece = await response.content.readany()
-                *some, rest = (rest + piece if rest else piece).split(b"\n")
+                some = BytesIO(rest + piece if rest else piece).readlines()  # ten times faster than bytes.split
+                rest = some.pop() if some and not some[-1].endswith(b"\n") else b""
                 yield some
     except _INTERRUPTIONS as error:
         watch_log.debug("a watch of %s was interrupted: %r", resource.plural, error)
@@ -492,13 +497,16 @@ class WatchStream:
         async with aclosing(self._batches(From(self._version, SILENT_S))) as stream:
             async for some in stream:
                 for line in some:
-                    if line and self._take(self._decoded(line)):
+                    if not line.isspace() and self._take(line):
                         await asyncio.sleep(0)
 
-    def _take(self, event: Any) -> bool:
+    def _take(self, line: bytes) -> bool:
         """Passes a watch event to the listener. Returns whether other tasks should run now."""
+        event = self._decode_event(line)
         kind, raw = event["type"], event["object"]
-        version = raw.metadata.resource_version if isinstance(raw, PartialPod) else raw["metadata"]["resourceVersion"]
+        if kind == "ERROR":
+            raise _error(raw)
+        version: str = raw.metadata.resource_version if type(raw) is PartialPod else raw["metadata"]["resourceVersion"]
         if kind != "BOOKMARK":
             self._topic.listener.changed(self._plural, kind, raw)
         elif is_older(version, self._version):
@@ -515,11 +523,11 @@ class WatchStream:
         async with aclosing(self._batches(since)) as stream:
             async for some in stream:
                 for line in some:
-                    if line:
+                    if not line.isspace():
                         yield line
 
     async def _batches(self, since: From) -> AsyncGenerator[list[bytes], None]:
-        """Yields the received lines of a watch in batches until it ends. A line can be empty."""
+        """Yields the received lines of a watch in batches until it ends. A line can be empty except for its newline."""
         topic = self._topic
         async with aclosing(lines(topic.resource, topic.namespace, since, self._settings)) as stream:
             async for some in stream:
@@ -534,12 +542,9 @@ class WatchStream:
             Refused: the stream reports an error.
         """
         event = self._decode_event(line)
-        if event["type"] != "ERROR":
-            return event
-        raw = event["object"]
-        if raw.get("code") == _GONE:
-            raise Expired(raw.get("message", ""))
-        raise Refused(f"the watch reports {raw}")
+        if event["type"] == "ERROR":
+            raise _error(event["object"])
+        return event
 
     async def _listed(self, kind: str | None, raw: Any) -> None:
         """Passes an object of a list to the listener, and lets other tasks run from time to time."""
@@ -571,6 +576,11 @@ class WatchStream:
         await asyncio.sleep(delay_s)
 
 
+def _error(raw: Raw) -> Expired | Refused:
+    """The exception for an error event of the API server."""
+    return Expired(raw.get("message", "")) if raw.get("code") == _GONE else Refused(f"the watch reports {raw}")
+
+
 def _with_jitter(seconds: float) -> float:
     """The time plus jitter."""
     return seconds * (1 + JITTER * random.random())  # noqa: S311 - not security relevant
@@ -597,6 +607,7 @@ class WatchFreshness:
         self._clock = clock
         self._delivered: dict[str, float] = {}
         self._delivery = asyncio.Event()
+        self._fresh_until = float("-inf")  # no decisive stream is stale before
 
     def note(self, plural: str) -> None:
         """Records that the stream delivered data."""
@@ -611,11 +622,11 @@ class WatchFreshness:
 
     def may_decide(self) -> bool:
         """Whether no decisive stream is stale. Called before each write, so it must be fast."""
-        before, delivered = self._clock() - STALE_S, self._delivered
-        for plural in DECISIVE:  # noqa: SIM110 - faster than a generator
-            if delivered.get(plural, before) < before:
-                return False
-        return True
+        now = self._clock()
+        if now > self._fresh_until:
+            delivered = [self._delivered[plural] for plural in DECISIVE & self._delivered.keys()]
+            self._fresh_until = min(delivered, default=now) + STALE_S
+        return now <= self._fresh_until
 
     async def all_fresh(self) -> None:
         """Waits until no stream is stale."""
@@ -629,8 +640,8 @@ class WatchFreshness:
     async def until_stale(self) -> None:
         """Waits until a decisive stream is stale. Sleeps while none can be."""
         while self.may_decide():
-            delivered = [self._delivered[plural] for plural in DECISIVE & self._delivered.keys()]
-            await asyncio.sleep(max(0.0, min(delivered, default=self._clock()) + STALE_S - self._clock()) + 0.01)
+            left_s = self._fresh_until - self._clock()
+            await asyncio.sleep(max(0.0, left_s) + 0.01)
 
     async def until_fresh(self) -> None:
         """Waits until no decisive stream is stale."""

@@ -8,7 +8,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from muster_operator.model.core_requests import Node
+from muster_operator.model.core_messages import Node
 from muster_operator.model.ids import NodeName, PodUid
 from muster_operator.model.pods import ForeignPod, Placement, Pod
 from muster_operator.model.signing import SigningKeys
@@ -134,7 +134,8 @@ class PlacementChosen(Struct, frozen=True, gc=False):
 
 StorageEvent = VolumeSeen | VolumeGone | ClaimSeen | ClaimGone | DriversSeen | AttachmentSeen | AttachmentGone
 ObjectEvent = NamespaceSeen | NamespaceGone | PriorityClassSeen | ObjectSeen
-ClusterEvent = PodSeen | PodGone | NodeSeen | NodeGone | ObjectEvent | StorageEvent | PlacementChosen | KeysSeen
+OtherEvent = PodGone | NodeSeen | NodeGone | ObjectEvent | StorageEvent | PlacementChosen | KeysSeen
+ClusterEvent = PodSeen | OtherEvent
 
 #: Events after which the object does not exist.
 DELETIONS: Final = (PodGone, NodeGone, NamespaceGone, VolumeGone, ClaimGone, AttachmentGone)

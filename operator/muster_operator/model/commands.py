@@ -7,7 +7,7 @@ from enum import StrEnum
 from msgspec import Struct, field
 from msgspec.structs import astuple
 
-from muster_operator.model.core_requests import CoreRequest
+from muster_operator.model.core_messages import CoreRequest
 from muster_operator.model.ids import NO_NODE, AppId, NodeName, NumberEnum
 from muster_operator.model.pods import PlaceholderSpec, PodRef
 from muster_operator.model.storage import ClaimRef

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, Generic, ParamSpec
 
+from msgspec import Struct
+
 from muster_operator.model.commands import EventType, Importance, PostEvent, Subject
 
 P = ParamSpec("P")
@@ -27,8 +29,7 @@ class EventTemplate:
     pod_reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Note:
+class Note(Struct, frozen=True, gc=False):
     """An event without its object."""
 
     kind: EventTemplate

@@ -143,9 +143,9 @@ class Shares:
         self._holders: defaultdict[int, dict[str, None]] = defaultdict(dict)
         self._most = 0
 
-    def add(self, holder: str) -> None:
-        """Increments the count of the holder."""
-        self._move(holder, self._counts.get(holder, 0) + 1)
+    def add(self, holder: str, number: int = 1) -> None:
+        """Increases the count of the holder."""
+        self._move(holder, self._counts.get(holder, 0) + number)
 
     def remove(self, holder: str) -> None:
         """Decrements the count of the holder."""

@@ -45,7 +45,7 @@ CONDITIONS: Final = (
     ConditionReason(
         _NOT_SCHEDULED,
         UNSCHEDULABLE,
-        "Queues have capacity, but no node fits. The message counts nodes by reason",
+        "The queues have quota for the pod, but no node fits. The message counts nodes by reason",
         "Free resources or add nodes. Autoscalers act on this reason",
     ),
     ConditionReason(
@@ -58,7 +58,7 @@ CONDITIONS: Final = (
     ConditionReason(
         _NOT_SCHEDULED,
         UNSUPPORTED_CLAIMS,
-        "The pod has resource claims (DRA), which Muster does not schedule",
+        "The pod has resource claims (DRA), which Muster does not support",
         "Use kube-scheduler for the pod",
     ),
     ConditionReason(
@@ -70,12 +70,12 @@ CONDITIONS: Final = (
     ConditionReason(
         "DisruptionTarget=True",
         PREEMPTION,
-        "The pod is preempted, and is deleted next",
-        "Nothing. The podFailurePolicy of a Job can ignore such failures",
+        "The pod was preempted and is about to be deleted",
+        "No action is needed. The podFailurePolicy of a Job can ignore such failures",
     ),
 )
 
-#: What pods of an application that failed have as status.reason: the reason, its meaning, and what to do.
+#: `status.reason` of the pods of a failed application: the reason, its meaning, and what to do.
 FAILURES: Final = (
     (
         APPLICATION_REJECTED,
@@ -101,7 +101,7 @@ RESERVED: Final = " Waiting: "
 
 #: Short form of the reason why a gang waits, for members other than the originator: no node, or by kind.
 NO_NODES: Final = "not enough suitable nodes"
-NO_NODES_EMPTY: Final = "it does not fit even on the empty nodes"
+NO_NODES_EMPTY: Final = "it does not fit even on empty nodes"
 SHORT_REASONS: Final = {
     keys.REASON_QUOTA: "queue quota exceeded",
     keys.REASON_USER_QUOTA: "user quota exceeded",
@@ -125,30 +125,30 @@ def node_reserved(missing: str, reservation: str) -> str:
 
 
 def gang_waits(gang: str, reason: str) -> str:
-    """The gang of the pod waits for its reservation, without placeholder pods. This is the message of the originator.
+    """The gang is waiting for its reservation, without placeholder pods. This is the message of the originator.
 
     Follow the message.
     """
-    note = f"gang {gang} waits for its reservation"
+    note = f"gang {gang} is waiting for its reservation"
     return f"{note}: {reason}" if reason else note
 
 
 def originator_waits(gang: str, bound: int, wanted: int, reason: str) -> str:
-    """The gang of the pod waits for its placeholders. This is the message of the originator.
+    """The gang is waiting for its placeholders. This is the message of the originator.
 
     Follow the message.
     """
-    note = f"gang {gang} waits for its reservation: {bound} of {wanted} placeholders are bound"
+    note = f"gang {gang} is waiting for its reservation: {bound} of {wanted} placeholders are bound"
     return f"{note}; {reason}" if reason else note
 
 
 def member_waits(gang: str, kind: str, originator: str) -> str:
-    """The gang of the pod waits for its reservation. This is the message of members other than the originator.
+    """The gang is waiting for its reservation. This is the message of members other than the originator.
 
     See the condition of the pod that the message names.
     """
     why = f" ({kind})" if kind else ""
-    return f"gang {gang} waits for its reservation{why}; see pod {originator}"
+    return f"gang {gang} is waiting for its reservation{why}; see pod {originator}"
 
 
 # -- pods: results ----------------------------------------------------------------------------------------------------
@@ -162,7 +162,7 @@ def scheduled(namespace: str, pod: str, node: str) -> str:
 
 @event("Preempted", EventType.NORMAL, pod_reason=PREEMPTION)
 def preempted(problem: str) -> str:
-    """The pod was preempted. The message is that of the core.
+    """The pod was preempted. The message comes from the core.
 
     See the guarantees and priorities of the queues.
     """
@@ -174,7 +174,7 @@ def preempted(problem: str) -> str:
 
 @event("FailedScheduling", importance=Importance.PROGRESS)
 def failed_scheduling(reason: str) -> str:
-    """The pod waits, or is the originator of a gang that waits. The message is that of the condition.
+    """The pod waits, or is the originator of a gang that waits. The message is the same as in the condition.
 
     Follow the message.
     """
@@ -183,7 +183,7 @@ def failed_scheduling(reason: str) -> str:
 
 @event("Scheduling", EventType.NORMAL)
 def waiting_for_gates(gates: str) -> str:
-    """The pod has scheduling gates and is not scheduled before they are removed.
+    """The pod has scheduling gates and is not scheduled until they are removed.
 
     The component that set a gate must remove it.
     """
@@ -192,12 +192,12 @@ def waiting_for_gates(gates: str) -> str:
 
 @event(UNSUPPORTED_CLAIMS)
 def unsupported_claims(claims: str) -> str:
-    """The pod has resource claims (DRA), which Muster does not schedule. It waits, because it could not start.
+    """The pod has resource claims (DRA), which Muster does not support. It stays pending, because it could not start.
 
     Use kube-scheduler for the pod.
     """
     return (
-        f"resource claims are not supported yet ({claims}): remove them from the pod, or use another scheduler for it, "
+        f"resource claims are not supported yet ({claims}): remove them from the pod, or use another scheduler, "
         "such as default-scheduler"
     )
 
@@ -222,7 +222,7 @@ def request_rejected(problem: str) -> str:
 
 @event("TaskRejected")
 def allocation_rejected(problem: str) -> str:
-    """The core rejected a bound pod as part of its application. The pod counts on its node only.
+    """The core rejected a bound pod as part of its application. The resources of the pod count on its node only.
 
     Fix what the message names before the pod is created again.
     """
@@ -264,18 +264,18 @@ def bind_failed(node: str, problem: str) -> str:
 
 @event("PodVolumesBindFailure")
 def volumes_failed(node: str, problem: str) -> str:
-    """Volumes of the pod could not be bound, or not in time. The operator tries another node.
+    """Volumes of the pod could not be bound in time or at all. The operator tries another node.
 
     Check `kubectl describe pvc`, the log of the provisioner, and `service.volumeBindTimeout`.
     """
-    return f"volumes for node {node} failed: {problem}"
+    return f"binding volumes for node {node} failed: {problem}"
 
 
 @event(APPLICATION_REJECTED)
 def application_rejected(app: str, reason: str) -> str:
     """No queue accepts the application: placement rules, access, a gang larger than its queue, or a `fair` leaf.
 
-    Follow the message, which has the result of each rule. Pods without a node fail.
+    Follow the message, which lists the result of each rule. Pods without a node fail.
     """
     return f"Application {app} was rejected: {reason}"
 
@@ -298,7 +298,7 @@ def bound_pod_left_out() -> str:
 
     Report it with the operator's log. Upgrade to a version with the fix, which restarts the operator.
     """
-    return f"internal error: the pod counts on its node only, and not in its application or queue; {_REPORT}"
+    return f"internal error: the pod counts on its node, but not in its application or queue; {_REPORT}"
 
 
 @event("InternalError")
@@ -326,8 +326,8 @@ def undecodable_pod() -> str:
     Report it with the operator's log.
     """
     return (
-        "internal error: the pod cannot be decoded; its known requests count on its node, but not in its application "
-        f"or queue; {_REPORT}"
+        "internal error: the pod cannot be decoded; the requests that could be read count on its node, but not in its "
+        f"application or queue; {_REPORT}"
     )
 
 
@@ -364,7 +364,7 @@ def gang_ignored(problem: str) -> str:
 
     Fix the annotation, and create the pods again.
     """
-    return f"{problem}. The application runs without a gang."
+    return f"{problem}. The application runs without gang scheduling."
 
 
 @gang_event("TaskGroupsError")
@@ -384,13 +384,13 @@ def unknown_group(group: str, app: str, known: str) -> str:
     """
     return (
         f"{names.ANNOTATION_TASK_GROUP_NAME}: {group} is not a task group of application {app}; the pod is scheduled "
-        f"without one, use one of: {known}"
+        f"individually. Valid task groups: {known}"
     )
 
 
 @gang_event("TaskGroupsError")
 def missing_groups(annotation: str, app: str, originator: str) -> str:
-    """The first pod of the application defines no task groups, but this pod expects some. The event is on the pod.
+    """The first pod of the application defines no task groups, but this pod refers to one. The event is on the pod.
 
     Define the task groups on every pod, and use one application ID per gang.
     """
@@ -408,14 +408,14 @@ def task_groups_too_large(placement: str) -> str:
     Define fewer or smaller task groups, or use `Reserve`.
     """
     return (
-        f"gangPlacement: {placement} is not possible with task groups of this size; Reserve is used, define fewer or "
+        f"gangPlacement {placement} does not support task groups of this size, so Reserve is used; define fewer or "
         "smaller groups"
     )
 
 
 @gang_event("PlaceholderCreateFailed")
 def placeholders_impossible(problem: str) -> str:
-    """A placeholder cannot be created, so the gang is given up: ResourceQuota, LimitRange, an image policy, a webhook.
+    """A placeholder cannot be created (ResourceQuota, LimitRange, image policy, webhook). The reservation is abandoned.
 
     Fix what the message names. Placeholders count in the ResourceQuota of the namespace in addition to the pods.
     """
@@ -433,16 +433,16 @@ def slots_without_pods(problem: str) -> str:
 
 @gang_event("NodesNotProvided")
 def nodes_not_provided(problem: str) -> str:
-    """The autoscaler reports a problem with the ProvisioningRequest of the gang. The gang waits as before.
+    """The autoscaler reports a problem with the ProvisioningRequest of the gang. The gang continues to wait.
 
-    Follow the message of the autoscaler. To request the nodes again, create the gang again.
+    Follow the message of the autoscaler. To request the nodes again, delete the ProvisioningRequest.
     """
-    return f"the autoscaler does not provide the nodes of the gang: {problem}"
+    return f"the autoscaler did not provide nodes for the gang: {problem}"
 
 
 @gang_event("NodesNotRequested")
 def nodes_not_requested(name: str, problem: str) -> str:
-    """The ProvisioningRequest of a gang or one of its PodTemplates cannot be created or read. Muster tries it again.
+    """The ProvisioningRequest of a gang or one of its PodTemplates cannot be created or read. Muster retries.
 
     Fix what the message names. See `deploy/provisioning-requests.yaml` for the permissions.
     """
@@ -456,8 +456,8 @@ def no_signing_key() -> str:
     Check the operator's log, and its permission to read and create the Secret.
     """
     return (
-        "placeholders wait for the signing key: Muster cannot read or create the Secret muster-signing; check the log "
-        "and the permissions of the operator"
+        "placeholders cannot be signed: the operator cannot read or create the Secret muster-signing; check its log "
+        "and permissions"
     )
 
 
@@ -507,7 +507,7 @@ def delete_unconfirmed(seconds: int, reason: str) -> str:
 
     Check its node (is the kubelet running?) and its finalizers.
     """
-    return f"deleted {seconds} s ago ({reason}) and still exists; check the pod's node and finalizers"
+    return f"deleted {seconds} s ago ({reason}) but still exists; check the pod's node and finalizers"
 
 
 @gang_event(GANG)
@@ -530,8 +530,8 @@ def node_accepted(node: str) -> str:
 
 @event("NodeAccepted", EventType.NORMAL, Subject.NODE, importance=Importance.PROGRESS)
 def cordoned_node_accepted(node: str) -> str:
-    """A node was added that is cordoned."""
-    return f"node {node} was added to the scheduler, cordoned"
+    """A cordoned node was added."""
+    return f"cordoned node {node} was added to the scheduler"
 
 
 @event("NodeRejected", subject=Subject.NODE)
@@ -547,7 +547,7 @@ def node_rejected(problem: str) -> str:
 def node_recommendation(recommendation: str) -> str:
     """The kubelet or bindings failed repeatedly, or the node could be emptied.
 
-    Check the node. Muster changes nothing itself.
+    Check the node. Muster does not change it.
     """
     return recommendation
 
@@ -578,11 +578,11 @@ def namespace_problem(problem: str) -> str:
 
 @event("ConfigurationRejected", subject=Subject.CONFIG_MAP)
 def configuration_rejected(problem: str) -> str:
-    """A changed configuration is invalid. The message has path, value and rule.
+    """A changed configuration is invalid. The message contains path, value and rule.
 
     Fix what the message names. Run `muster validate FILE` before a change.
     """
-    return f"configuration rejected, the previous configuration stays active: {problem}"
+    return f"configuration rejected; the previous configuration remains active: {problem}"
 
 
 @event("ConfigurationRejected", subject=Subject.CONFIG_MAP)
@@ -596,7 +596,7 @@ def cannot_start(problem: str) -> str:
 
 @event("ConfigurationWarning", subject=Subject.CONFIG_MAP)
 def configuration_warning(findings: str) -> str:
-    """The configuration was applied, but has an unknown key, or a change that needs a restart.
+    """The configuration was applied, but contains an unknown key or a change that requires a restart.
 
     Follow the message, which suggests the intended key.
     """
@@ -605,23 +605,23 @@ def configuration_warning(findings: str) -> str:
 
 @event("LeaderElection", EventType.NORMAL, Subject.LEASE, importance=Importance.PROBLEM)
 def became_leader(replica: str) -> str:
-    """Another replica leads.
+    """Another replica became the leader.
 
-    Nothing. If it repeats, check why operators restart or cannot renew the Lease.
+    No action is needed. If it repeats, check why operators restart or cannot renew the Lease.
     """
     return f"{replica} became leader"
 
 
 @event("WatchesStale", EventType.WARNING, Subject.LEASE, action="LeaderElection")
 def watches_stale(resources: str) -> str:
-    """A watch of pods or nodes delivered nothing for two minutes.
+    """A watch of pods or nodes received nothing for two minutes.
 
     Check the API server, proxies in front of it, and the operator's permission to watch.
     """
-    return f"the watches of {resources} are stale: binds, deletes and creates wait until they deliver again"
+    return f"watches of {resources} are stale: binds, deletes and creates are paused until they receive events again"
 
 
 @event("WatchesFresh", EventType.NORMAL, Subject.LEASE, action="LeaderElection", importance=Importance.PROBLEM)
 def watches_fresh() -> str:
-    """The watches deliver again, and the operator continues."""
-    return "the watches of pods and nodes deliver again"
+    """The watches receive events again, and the operator continues."""
+    return "watches of pods and nodes receive events again"

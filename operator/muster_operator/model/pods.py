@@ -109,11 +109,12 @@ class Membership:
     refusal: str = ""
     conflicts: tuple[str, ...] = ()
     user_problem: str = ""
+    #: Whether the pod may claim to be a placeholder; most pods cannot. An attribute, because it is read for each event.
+    may_claim: bool = field(init=False, repr=False, compare=False)
 
-    @property
-    def may_claim(self) -> bool:
-        """Whether the pod may claim to be a placeholder; most pods cannot."""
-        return self.marked or self.has_pause
+    def __post_init__(self) -> None:
+        """Sets `may_claim`."""
+        object.__setattr__(self, "may_claim", self.marked or self.has_pause)
 
 
 class Pod(Struct, frozen=True, gc=False):

@@ -24,7 +24,7 @@ def queue_ignored(queue: str, app: str, of_app: str) -> str:
 
     Use another application ID, or remove the label.
     """
-    has = f'is in queue "{of_app}"' if of_app else "names no queue"
+    has = f'has been in queue "{of_app}"' if of_app else "has had no queue"
     return (
         f'queue "{queue}" ignored: application "{app}" {has} since its first pod. {_FIX} put this pod in another queue'
     )
@@ -41,7 +41,7 @@ def user_ignored(user: str, app: str, of_app: str) -> str:
 
 
 def other_namespace(namespace: str, app: str, of_app: str) -> str:
-    """The application was started in another namespace, whose quota is charged for the pod.
+    """The application was created in another namespace, and the pod counts in the quota of that namespace.
 
     Use another application ID.
     """
@@ -67,7 +67,7 @@ def changed_queue_ignored(queue: str, app: str, of_app: str) -> str:
     Create the application again.
     """
     where = of_app or "no named queue"
-    return f"queue {queue or '(none)'} is ignored: application {app} is in {where} since its first pod"
+    return f"queue {queue or '(none)'} is ignored: application {app} has been in {where} since its first pod"
 
 
 def label_ignored(what: str, ignored: str, used: str) -> str:
@@ -84,7 +84,7 @@ def application_id_too_long(app: str, size: int, most: int) -> str:
     Set a shorter ID.
     """
     return (
-        f"application id {app[:_SHOWN]}... has {size} characters, more than {most}; set a shorter {names.LABEL_APP_ID}"
+        f"application ID {app[:_SHOWN]}... has {size} characters, more than {most}; set a shorter {names.LABEL_APP_ID}"
     )
 
 
@@ -97,13 +97,13 @@ def name_too_long(what: str, value: str, size: int, most: int, label: str) -> st
 
 
 def user_annotation_ignored(problem: str, user: str) -> str:
-    """The annotation of the user cannot be read.
+    """The annotation of the user is invalid.
 
-    Write the annotation as the message shows it.
+    Set the annotation in the format that the message shows.
     """
     return (
-        f"annotation {names.ANNOTATION_USER_INFO} is ignored, {problem}; the application is that of {user}, "
-        'write for example {"user": "ann", "groups": ["dev"]}'
+        f"annotation {names.ANNOTATION_USER_INFO} is ignored, {problem}; the application belongs to user {user}. "
+        'Example: {"user": "ann", "groups": ["dev"]}'
     )
 
 
@@ -202,9 +202,9 @@ def annotation_too_large(annotation: str, size: int, most: int) -> str:
 def not_a_parameter(entry: str) -> str:
     """An entry of the scheduling parameters has no `=`.
 
-    Write `name=value`.
+    Use the format `name=value`.
     """
-    return f'schedulingPolicyParameters: "{entry[:_SHOWN]}" is ignored, write name=value'
+    return f'schedulingPolicyParameters: "{entry[:_SHOWN]}" is ignored; use name=value'
 
 
 def unknown_parameters(unknown: str, hint: str) -> str:
@@ -218,17 +218,17 @@ def unknown_parameters(unknown: str, hint: str) -> str:
 def not_seconds(parameter: str, value: str) -> str:
     """The value of a timeout is not a number.
 
-    Write a whole number of seconds.
+    Set a whole number of seconds.
     """
-    return f'{parameter}: "{value[:_SHOWN]}" is not a number of seconds; the default is used, write a whole number'
+    return f'{parameter}: "{value[:_SHOWN]}" is not a number of seconds, so the default is used; set a whole number'
 
 
 def unknown_value(parameter: str, value: str, used: str, choices: str) -> str:
-    """The value of a scheduling parameter is unknown.
+    """The value of a scheduling parameter is invalid.
 
-    Write one of the values that the message lists.
+    Set one of the values that the message lists.
     """
-    return f'{parameter}: "{value[:_SHOWN]}" is unknown; {used} is used, write {choices}'
+    return f'{parameter}: "{value[:_SHOWN]}" is invalid; {used} is used. Valid values: {choices}'
 
 
 def mode_without_topology(mode: str, topology: str) -> str:
@@ -236,15 +236,15 @@ def mode_without_topology(mode: str, topology: str) -> str:
 
     Set the topology too.
     """
-    return f"{mode}: is ignored without {topology}, write the key of a node label there"
+    return f"{mode} is ignored without {topology}; set {topology} to the key of a node label"
 
 
 def not_a_label_key(parameter: str, value: str) -> str:
     """The topology is not the key of a node label.
 
-    Write the key of a node label.
+    Set the key of a node label.
     """
-    return f'{parameter}: "{value[:_SHOWN]}" is ignored, write the key of a node label'
+    return f'{parameter}: "{value[:_SHOWN]}" is ignored; set it to the key of a node label'
 
 
 # -- placeholders -----------------------------------------------------------------------------------------------------
@@ -259,7 +259,7 @@ def mark_ignored() -> str:
 
 
 def unsigned_placeholder() -> str:
-    """A pod has the annotation of placeholders, and Muster did not sign it.
+    """A pod has the annotation of placeholders, but Muster did not sign it.
 
     Delete the pod, or create it again without the annotation.
     """
@@ -270,18 +270,18 @@ def unsigned_placeholder() -> str:
 
 
 def unsigned_name() -> str:
-    """A pod has the name and the container of a placeholder, and Muster did not sign it.
+    """A pod has the name and the container of a placeholder, but Muster did not sign it.
 
     Delete the pod, or give it another name.
     """
     return (
-        "this pod has the name and the container of a placeholder, and Muster did not sign it: it is not scheduled. "
+        "this pod has the name and the container of a placeholder, but Muster did not sign it, so it is not scheduled. "
         "Delete the pod, or give it another name"
     )
 
 
 def unknown_key() -> str:
-    """A placeholder has a signature of another key.
+    """A placeholder is signed with a key that Muster does not have.
 
     Delete the placeholder, or restore the Secret.
     """
@@ -319,11 +319,11 @@ def placeholder_rejected(placeholder: str, problem: str) -> str:
 
 
 def placeholder_not_seen(placeholder: str, tries: int) -> str:
-    """A placeholder was created repeatedly, and the watch never showed it.
+    """A placeholder was created repeatedly, but never appeared in the watch.
 
     Check what deletes the placeholder.
     """
-    return f"placeholder {placeholder} was created {tries} times and never appeared on the watch"
+    return f"placeholder {placeholder} was created {tries} times but never appeared in the watch"
 
 
 # -- why Muster deletes a pod: in the event `DeleteUnconfirmed`, and in the log ---------------------------------------
@@ -345,7 +345,7 @@ def application_runs() -> str:
 
 
 def reservation_ended() -> str:
-    """The core gave up the reservation of a `Soft` gang."""
+    """The core released the reservation of a `Soft` gang."""
     return "the gang's reservation ended"
 
 
@@ -380,7 +380,7 @@ def placeholder_ended() -> str:
 
 
 def placeholder_not_needed() -> str:
-    """The gang of the placeholder has ended, or does not wait."""
+    """The gang of the placeholder has ended or no longer waits."""
     return "no gang waits for this placeholder"
 
 

@@ -44,11 +44,12 @@ class Settings:
     None = ``default_placement``. A change applies to new gangs."""
 
     member_quiet_s: float = 0.5
-    """``gang.memberQuietPeriod``: an absent member of an ``Auto`` gang gets a placeholder pod if no member of the gang
-    has appeared or ended for this number of seconds."""
+    """``gang.memberQuietPeriod``: until an ``Auto`` gang has all its nodes, absent members get placeholder pods when no
+    member has appeared or ended for this number of seconds."""
 
     member_wait_s: float = 5.0
-    """``gang.memberWait``: maximum seconds of that wait, even if members still appear or end."""
+    """``gang.memberWait``: maximum seconds of that wait. If the gang has all its nodes, the wait ends after this number
+    of seconds without such a change, and after twelve times as many in total."""
 
     provisioning_class: str = ""
     """``autoscaling.provisioningRequest``: class of the ProvisioningRequests of gangs that wait for nodes.

@@ -106,7 +106,7 @@ class _Found(msgspec.Struct, gc=False):
         return bool(wanted) or bool(self.status and self.status.replicas)
 
     @property
-    def is_going_on(self) -> bool:
+    def is_active(self) -> bool:
         """Whether the pod has not ended."""
         return not self.status or self.status.phase not in ENDED
 
@@ -117,12 +117,12 @@ class _Found(msgspec.Struct, gc=False):
         return Account(self.metadata.namespace, (spec and spec.service_account_name) or "default")
 
 
-class _ListMetadata(msgspec.Struct, gc=False):
+class _WorkloadListMetadata(msgspec.Struct, gc=False):
     continue_: str | None = msgspec.field(name="continue", default=None)
 
 
 class _WorkloadList(msgspec.Struct, gc=False):
-    metadata: _ListMetadata | None = None
+    metadata: _WorkloadListMetadata | None = None
     items: list[_Found] | None = None
 
 
@@ -194,7 +194,7 @@ async def running_yunikorn(session: KubeSession, reviews: Reviews) -> str:
 async def _running_yunikorn(session: KubeSession, reviews: Reviews) -> str:
     found: dict[str, dict[Account, str]] = {}
     deployments = [("deployment", one) for one in await _list(session, DEPLOYMENTS) if one.wants_pods]
-    pods = [("pod", one) for one in await _list(session, PODS) if one.is_going_on]
+    pods = [("pod", one) for one in await _list(session, PODS) if one.is_active]
     for kind, one in deployments + pods:
         accounts = found.setdefault(one.metadata.namespace, {})
         if len(accounts) < limits.YUNIKORN_ACCOUNTS_PER_NAMESPACE:
@@ -264,7 +264,7 @@ class NameLease:
             Unreachable: there was no answer.
         """
         before, found, now = self._observation, await self._store.get(), self._clock()
-        self._observation = (before or LeaseObservation()).seeing(found, now)
+        self._observation = (before or LeaseObservation()).updated(found, now)
         lease = self._observation.lease
         if lease.holder in {NO_HOLDER, self._installation}:
             return 0.0

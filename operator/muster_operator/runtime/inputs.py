@@ -6,6 +6,7 @@ They are not in `model`, because they refer to sessions and messages of the core
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final, get_args
 
 from msgspec import Struct
 from msgspec.structs import astuple
@@ -13,7 +14,7 @@ from msgspec.structs import astuple
 from muster_operator.kube.write_queue import named_command
 from muster_operator.model.cluster_events import ClusterEvent, PodSeen
 from muster_operator.model.commands import Result
-from muster_operator.model.core_responses import Inventory
+from muster_operator.model.core_messages import Inventory
 from muster_operator.si.session import FromCore, Session
 from muster_operator.translate.pod_classes import PartialPod
 from muster_operator.translate.values import Raw, mapping, text
@@ -93,6 +94,8 @@ class CommandEnded(Struct, frozen=True, gc=False):
 
 #: Changes of a session, and results of its requests.
 OfSession = SessionUp | SessionLost | RecoveryStep | BarrierAck | Compared
+#: The same as types of an input, because `isinstance` of a union is slow.
+OF_SESSION: Final = frozenset(get_args(OfSession))
 Input = EventReceived | Unreadable | Listed | OfSession | CoreMessage | CommandEnded
 
 #: Maximum characters of a name.

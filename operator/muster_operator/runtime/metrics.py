@@ -18,7 +18,8 @@ from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 
-Labels = tuple[str, ...]
+#: Values of labels. Numbers become text when they are read.
+Labels = tuple[str | int, ...]
 
 
 class Tally(Collector):
@@ -33,7 +34,7 @@ class Tally(Collector):
         """The samples of a scrape."""
         family = CounterMetricFamily(self._name, self._meaning, labels=self._labels)
         for labels, count in self.counts.items():
-            family.add_metric(labels, count)
+            family.add_metric([*map(str, labels)], count)
         yield family
 
 
@@ -60,7 +61,7 @@ class Times(Collector):
         names = [*map(str, map(float, self._bounds)), "+Inf"]
         for labels, counts in self._counts.items():
             buckets = list(zip(names, map(float, accumulate(counts)), strict=True))
-            family.add_metric(labels, buckets, self._sums[labels])
+            family.add_metric([*map(str, labels)], buckets, self._sums[labels])
         yield family
 
 
@@ -104,11 +105,11 @@ class Metrics:
             "muster_operator_leader", "1 = this operator holds the Lease and may write", registry=self.registry
         )
         self.transitions = Gauge(
-            "muster_operator_lease_transitions", "Number of changes of the leader", registry=self.registry
+            "muster_operator_lease_transitions", "Number of leadership changes", registry=self.registry
         )
         self.held = Gauge(
             "muster_operator_writes_paused",
-            "1 = a watch of pods or nodes is stale, or a scheduler name is lost: binds, deletes and creates wait",
+            "1 = a watch of pods or nodes is stale, or a scheduler name is lost: binds, deletes and creates are paused",
             registry=self.registry,
         )
         self.signing_keys = Gauge(
@@ -124,7 +125,7 @@ class Metrics:
         self.blocked = self._counter("blocked_writes", "Writes blocked because this operator does not hold the Lease")
         self.trace_spans = self._counter(
             "trace_spans",
-            "Spans of applications: created, exported, failed; the rest waits in the queue or was dropped",
+            "Spans of applications: created, exported, failed; the rest are queued or were dropped",
             "result",
         )
         self._depths = Gauge(
@@ -133,7 +134,7 @@ class Metrics:
 
     def _of_streams(self) -> None:
         """Creates the metrics of watches and lists."""
-        self._watched = self._tally(
+        self.watched = self._tally(
             "watch_events", "Events of watch streams (also BOOKMARK) and objects of lists (LIST)", "resource", "type"
         )
         self.lists = self._counter("lists", "Complete lists", "resource")
@@ -176,22 +177,18 @@ class Metrics:
             "api_throttled", "Requests that the API server throttled (429), by kind of write", "kind"
         )
 
-    def count_watched(self, plural: str, kind: str) -> None:
-        """Counts a watch event."""
-        self._watched.counts[plural, kind] += 1
-
     def record_activity(self, plural: str) -> None:
         """Records the time at which a watch delivered data."""
         self._last_activity[plural] = time.monotonic()
 
     def requested(self, verb: str, resource: str, status: int, seconds: float) -> None:
         """Records a request to the API server; status 0 = no answer."""
-        self._requests.counts[verb, resource, str(status)] += 1
+        self._requests.counts[verb, resource, status] += 1
         self._request_seconds.took((verb, resource), seconds)
 
     def ended(self, kind: str, status: int) -> None:
         """Counts a command with its final status."""
-        self._commands.counts[kind, str(status)] += 1
+        self._commands.counts[kind, status] += 1
 
     def watch(self, prefix: str, depths: Depths) -> None:
         """Adds a source of queue depths, which is read at each scrape."""

@@ -16,8 +16,7 @@ import structlog
 from msgspec.structs import replace as structs_replace
 
 from muster_operator.config import catalog
-from muster_operator.config.configmaps import ConfigSource, merged, read_config_maps, source
-from muster_operator.config.settings import Configuration, parse
+from muster_operator.config.settings import ConfigSource, Configuration, merged, parse, read_config_maps, source
 from muster_operator.kube import commands
 from muster_operator.kube.commands import Series
 from muster_operator.kube.session import KubeSession
@@ -148,7 +147,7 @@ class Reconfigurer:
         return result.warnings
 
     def _refuse(self, where: ConfigSource | None, reason: str) -> None:
-        log.warning("configuration rejected, the previous configuration stays active", configmap=where, reason=reason)
+        log.warning("configuration rejected, the previous configuration remains active", configmap=where, reason=reason)
         if where is not None:
             self._receivers.users(refusal(self._namespace, where, reason))
 

@@ -23,8 +23,7 @@ from muster_operator.controller import reconciliation, recovery, tasks
 from muster_operator.controller.reconciliation import Difference
 from muster_operator.controller.state import Ledger, Phase
 from muster_operator.model.commands import Outcome
-from muster_operator.model.core_requests import CoreRequest
-from muster_operator.model.core_responses import CoreResponse, Inventory, Part
+from muster_operator.model.core_messages import CoreRequest, CoreResponse, Inventory, InventoryPart
 from muster_operator.model.states import AppState
 from muster_operator.runtime.inputs import BarrierAck, Compared, Input, OfSession, RecoveryStep, SessionLost, SessionUp
 from muster_operator.runtime.metrics import Metrics
@@ -137,13 +136,13 @@ class Comparing:
             )
         if found.found:
             self._suspect("pods", "nodes")
-        (self._restarted if found.unsound else self._repaired).update(found.found)
-        if found.unsound:
-            item.session.session_lost(found.unsound)
+        (self._restarted if found.inconsistency else self._repaired).update(found.found)
+        if found.inconsistency:
+            item.session.session_lost(found.inconsistency)
         return found.out
 
     async def _run(self, session: Session) -> None:
-        part, beyond = Part.APPLICATIONS, ""
+        part, beyond = InventoryPart.APPLICATIONS, ""
         while True:
             await asyncio.sleep(self._pause_s)
             self._compared.clear()
@@ -156,9 +155,9 @@ class Comparing:
             beyond = inventory.last
             if not beyond:
                 self._metrics.compared.labels(part.value).inc()
-                part = Part.NODES if part is Part.APPLICATIONS else Part.APPLICATIONS
+                part = InventoryPart.NODES if part is InventoryPart.APPLICATIONS else InventoryPart.APPLICATIONS
 
-    async def _ask(self, session: Session, part: Part, beyond: str) -> Inventory | None:
+    async def _ask(self, session: Session, part: InventoryPart, beyond: str) -> Inventory | None:
         """Requests a part, and waits for all messages that it is based on. None = the session has ended."""
         try:
             async with asyncio.timeout(self._answer_s):

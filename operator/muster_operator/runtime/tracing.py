@@ -21,17 +21,15 @@ from typing import Final
 
 from muster_operator.controller.state import Application, Ledger, Phase
 from muster_operator.model.commands import BindPod, CommandSucceeded, Result
-from muster_operator.model.core_requests import (
+from muster_operator.model.core_messages import (
     AllocationReleased,
+    AllocationResponse,
     ApplicationRemoved,
+    ApplicationResponse,
     ApplicationSubmitted,
     AskReleased,
     AskSubmitted,
     CoreRequest,
-)
-from muster_operator.model.core_responses import (
-    AllocationResponse,
-    ApplicationResponse,
     CoreResponse,
     SchedulingState,
     SchedulingStateChanged,

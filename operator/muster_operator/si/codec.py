@@ -15,56 +15,53 @@ import orjson
 from msgspec import Struct, structs
 
 from muster_operator.model import limits
-from muster_operator.model.core_requests import (
+from muster_operator.model.core_messages import (
     OWN_TAGS,
+    Allocated,
+    AllocationRejected,
     AllocationReleased,
     AllocationReported,
-    AllocationRequest,
+    AllocationResponse,
     AllocationSpec,
+    ApplicationAccepted,
+    ApplicationInCore,
+    ApplicationRejected,
     ApplicationRemoved,
     ApplicationRequest,
+    ApplicationResponse,
     ApplicationSpec,
     ApplicationSubmitted,
+    ApplicationUpdated,
+    AskCancelled,
+    AskRejected,
     AskReleased,
     AskSpec,
     AskSubmitted,
     ClusterObjectReported,
-    CoreRequest,
-    Node,
-    NodeCreated,
-    NodeDecommissioned,
-    NodeDrained,
-    NodeOpened,
-    NodeRequest,
-    NodeUpdated,
-    TerminationType,
-)
-from muster_operator.model.core_responses import (
-    Allocated,
-    AllocationRejected,
-    AllocationResponse,
-    ApplicationAccepted,
-    ApplicationInCore,
-    ApplicationRejected,
-    ApplicationResponse,
-    ApplicationUpdated,
-    AskCancelled,
-    AskRejected,
     CoreEvent,
     CoreEvents,
+    CoreRequest,
     CoreResponse,
     EventKind,
     HeldInCore,
     Inventory,
+    InventoryPart,
+    Node,
+    NodeCreated,
+    NodeDecommissioned,
+    NodeDrained,
     NodeInCore,
+    NodeOpened,
     NodeRecommended,
+    NodeRequest,
     NodeResponse,
-    Part,
+    NodeUpdated,
     Recommendations,
     Released,
     SchedulingState,
     SchedulingStateChanged,
     SchedulingStates,
+    TerminationType,
 )
 from muster_operator.model.ids import AllocationId, AppId, NodeName, NumberEnum, PodUid, Resources
 from muster_operator.model.storage import ChosenVolumes, ClusterObject, ObjectKind
@@ -113,7 +110,8 @@ class Forms:
             ask.allow_preempt_other,
         )
         known = self._known.get(kind)
-        if known is None or known[0].resources != ask.resources:
+        resources = ask.resources
+        if known is None or (known[0].resources is not resources and known[0].resources != resources):
             if len(self._known) >= _CACHED_ASKS:
                 self._known.clear()
             form = self._whole(ask)
@@ -123,9 +121,7 @@ class Forms:
         return known[1]
 
 
-Request = si_pb2.ApplicationRequest | si_pb2.NodeRequest | si_pb2.AllocationRequest | muster_pb2.FactsRequest
-Registration = si_pb2.RegisterResourceManagerRequest
-Configuration = si_pb2.UpdateConfigurationRequest
+EncodedRequest = si_pb2.ApplicationRequest | si_pb2.NodeRequest | si_pb2.AllocationRequest | muster_pb2.FactsRequest
 
 #: Maximum number of resources of a cached message. A name can have 317 characters.
 _USUAL_AMOUNTS: Final = 8
@@ -139,8 +135,8 @@ BUILD_INFO: Final[Mapping[str, str]] = {
 }
 
 _PARTS: Final = {
-    Part.APPLICATIONS: muster_pb2.InventoryRequest.APPLICATIONS,
-    Part.NODES: muster_pb2.InventoryRequest.NODES,
+    InventoryPart.APPLICATIONS: muster_pb2.InventoryRequest.APPLICATIONS,
+    InventoryPart.NODES: muster_pb2.InventoryRequest.NODES,
 }
 
 _KINDS: Final = {kind: muster_pb2.Fact.Kind.Value(kind.value) for kind in ObjectKind}
@@ -237,9 +233,11 @@ class Encoder:  # long: one method per kind of message
                     of_class[id(common)] = bytes_of_item
             yield Batch(stream, tuple(batch))
 
-    def registration(self, version: str, policy_group: str, config: str, extra: Mapping[str, str]) -> Registration:
+    def registration(
+        self, version: str, policy_group: str, config: str, extra: Mapping[str, str]
+    ) -> si_pb2.RegisterResourceManagerRequest:
         """The request that opens a session. See docs/internals/semantics.md, 7."""
-        return Registration(
+        return si_pb2.RegisterResourceManagerRequest(
             rmID=self.rm_id,
             version=version,
             policyGroup=policy_group,
@@ -248,9 +246,13 @@ class Encoder:  # long: one method per kind of message
             buildInfo=dict(BUILD_INFO),
         )
 
-    def configuration(self, policy_group: str, config: str, extra: Mapping[str, str]) -> Configuration:
+    def configuration(
+        self, policy_group: str, config: str, extra: Mapping[str, str]
+    ) -> si_pb2.UpdateConfigurationRequest:
         """The request that replaces the configuration of the session."""
-        return Configuration(rmID=self.rm_id, policyGroup=policy_group, config=config, extraConfig=extra)
+        return si_pb2.UpdateConfigurationRequest(
+            rmID=self.rm_id, policyGroup=policy_group, config=config, extraConfig=extra
+        )
 
     def barrier(self, sent: Sent, *, more: bool = False) -> muster_pb2.BarrierRequest:
         """The barrier, which returns when the core has processed as many messages as were sent.
@@ -265,7 +267,7 @@ class Encoder:  # long: one method per kind of message
             more=more,
         )
 
-    def question(self, sent: Sent, part: Part, beyond: str, limit: int) -> muster_pb2.InventoryRequest:
+    def question(self, sent: Sent, part: InventoryPart, beyond: str, limit: int) -> muster_pb2.InventoryRequest:
         """The request for a part of the core's state, after as many messages as were sent."""
         return muster_pb2.InventoryRequest(
             after=self.barrier(sent), partitionName=self.partition, part=_PARTS[part], beyond=beyond, limit=limit
@@ -275,11 +277,11 @@ class Encoder:  # long: one method per kind of message
         """The request that ends the session on purpose."""
         return muster_pb2.UnregisterRequest(rmID=self.rm_id)
 
-    def encoded(self, batch: Batch) -> Request:
+    def encoded(self, batch: Batch) -> EncodedRequest:
         """Encodes a batch."""
         return self.encoded_as(batch.stream, batch.requests, is_counted=batch.is_counted)
 
-    def encoded_as(self, stream: MessageStream, requests: Iterable[CoreRequest], *, is_counted: bool) -> Request:
+    def encoded_as(self, stream: MessageStream, requests: Iterable[CoreRequest], *, is_counted: bool) -> EncodedRequest:
         """Encodes requests as a message of the stream, which can be empty."""
         if not is_counted:
             facts = [_fact(item.fact) for item in requests if isinstance(item, ClusterObjectReported)]
@@ -289,11 +291,13 @@ class Encoder:  # long: one method per kind of message
         allocations = si_pb2.AllocationRequest(rmID=self.rm_id)
         for item in requests:
             match item:
+                case AskSubmitted():  # the most frequent one
+                    self._forms.add(allocations, item.ask)
                 case ClusterObjectReported():
                     continue  # of a batch of its own
                 case ApplicationSubmitted() | ApplicationRemoved():
                     self._add_application(applications, item)
-                case AskSubmitted() | AllocationReported() | AllocationReleased() | AskReleased():
+                case AllocationReported() | AllocationReleased() | AskReleased():
                     self._add_allocation(allocations, item)
                 case NodeCreated() | NodeUpdated() | NodeDrained() | NodeOpened() | NodeDecommissioned():
                     self._add_node(nodes, item)
@@ -328,10 +332,10 @@ class Encoder:  # long: one method per kind of message
             case NodeDecommissioned():
                 info.nodeID, info.action = item.name, si_pb2.NodeInfo.DECOMISSION
 
-    def _add_allocation(self, request: si_pb2.AllocationRequest, item: AllocationRequest) -> None:
+    def _add_allocation(
+        self, request: si_pb2.AllocationRequest, item: AllocationReported | AllocationReleased | AskReleased
+    ) -> None:
         match item:
-            case AskSubmitted():
-                self._forms.add(request, item.ask)
             case AllocationReported():
                 request.allocations.append(self._allocation(item.allocation))
             case AllocationReleased():
@@ -401,24 +405,21 @@ class Encoder:  # long: one method per kind of message
         )
 
 
+#: By type, because a `match` would compare the most frequent requests with all others first.
+_LANES: Final[Mapping[type[CoreRequest], _Lane]] = {
+    ApplicationSubmitted: _Lane.APPLICATIONS,
+    ApplicationRemoved: _Lane.REMOVALS,
+    ClusterObjectReported: _Lane.FACTS,
+    **dict.fromkeys((NodeCreated, NodeUpdated, NodeDrained, NodeOpened, NodeDecommissioned), _Lane.NODES),
+    AskSubmitted: _Lane.ASKS,
+    AllocationReported: _Lane.ALLOCATIONS,
+    AllocationReleased: _Lane.RELEASES,
+    AskReleased: _Lane.ASK_RELEASES,
+}
+
+
 def _lane(item: CoreRequest) -> _Lane:
-    match item:
-        case ApplicationSubmitted():
-            return _Lane.APPLICATIONS
-        case ApplicationRemoved():
-            return _Lane.REMOVALS
-        case ClusterObjectReported():
-            return _Lane.FACTS
-        case NodeCreated() | NodeUpdated() | NodeDrained() | NodeOpened() | NodeDecommissioned():
-            return _Lane.NODES
-        case AskSubmitted():
-            return _Lane.ASKS
-        case AllocationReported():
-            return _Lane.ALLOCATIONS
-        case AllocationReleased():
-            return _Lane.RELEASES
-        case AskReleased():
-            return _Lane.ASK_RELEASES
+    return _LANES[type(item)]
 
 
 #: Bytes of an item in addition to its texts: names, amounts and message frames.
@@ -574,7 +575,7 @@ def decoded_callback(callback: muster_pb2.Callback) -> CoreResponse | None:
             return None
 
 
-def decoded_inventory(inventory: muster_pb2.Inventory, part: Part, beyond: str) -> Inventory:
+def decoded_inventory(inventory: muster_pb2.Inventory, part: InventoryPart, beyond: str) -> Inventory:
     """Decodes an inventory of the core."""
     return Inventory(
         part=part,

@@ -14,7 +14,7 @@ import structlog
 from msgspec import structs
 
 from muster_operator.model import problems
-from muster_operator.model.core_requests import (
+from muster_operator.model.core_messages import (
     AllocationReleased,
     AllocationReported,
     AllocationSpec,
@@ -27,7 +27,7 @@ from muster_operator.model.core_requests import (
     NodeUpdated,
 )
 from muster_operator.model.ids import Resources
-from muster_operator.si.codec import UNENCODABLE, Batch, Encoder, Request
+from muster_operator.si.codec import UNENCODABLE, Batch, EncodedRequest, Encoder
 from muster_si import keys, si_pb2
 
 log = structlog.get_logger("muster.core")
@@ -47,7 +47,7 @@ class EncodableBatch:
     encoder: Encoder
     refused: list[Refusal] = field(default_factory=list)
 
-    def message(self, batch: Batch) -> Request:
+    def message(self, batch: Batch) -> EncodedRequest:
         """Encodes the batch without the items that cannot be encoded.
 
         Raises the encoder's exception for an item that cannot be rejected: a release, or an action on a node.

@@ -18,11 +18,10 @@ from typing import Any, Final, Generic, Protocol, TypeVar, cast
 import structlog
 
 from muster_operator.config.settings import Configuration
-from muster_operator.model.core_requests import CoreRequest
-from muster_operator.model.core_responses import Inventory, Part
+from muster_operator.model.core_messages import CoreRequest, Inventory, InventoryPart
 from muster_operator.model.errors import ConfigurationRejected, StartupRefused
 from muster_operator.model.limits import OUTBOX_FULL, OUTBOX_LIMIT, OUTBOX_ROOM
-from muster_operator.si.codec import UNENCODABLE, Batch, Encoder, MessageStream, Request, Sent, decoded_inventory
+from muster_operator.si.codec import UNENCODABLE, Batch, EncodedRequest, Encoder, MessageStream, Sent, decoded_inventory
 from muster_operator.si.isolation import EncodableBatch, Refusal
 from muster_si import muster_pb2, si_pb2
 from muster_si.api import SI_VERSION, SchedulerAPI
@@ -139,7 +138,7 @@ class Session:
         so_far = await _sent_by(self)
         await self._api.barrier(self._encoder.barrier(so_far, more=more))
 
-    async def take_inventory(self, part: Part, beyond: str, limit: int) -> tuple[Inventory, int]:
+    async def take_inventory(self, part: InventoryPart, beyond: str, limit: int) -> tuple[Inventory, int]:
         """Returns a part of the core's state after all messages so far, and its number of sent items by then.
 
         Raises:
@@ -230,7 +229,7 @@ class _Outbox(Generic[M]):
             if not done.done():
                 done.set_result(None)
 
-    def _message(self, batch: Batch) -> Request:
+    def _message(self, batch: Batch) -> EncodedRequest:
         """Encodes a batch. Items that cannot be encoded are left out and rejected."""
         try:
             return self._encoder.encoded(batch)
@@ -257,8 +256,8 @@ class _Outbox(Generic[M]):
         except SchedulerInterfaceError as error:
             self._lost(str(error))
         except Exception as error:
-            log.exception("a message to the core could not be made")
-            self._lost(f"a message could not be made: {error}")
+            log.exception("a message to the core could not be encoded")
+            self._lost(f"a message could not be encoded: {error}")
 
 
 @dataclass(slots=True)

@@ -45,7 +45,7 @@ _PARAMETERS: Final = {name.lower(): name for name in (_PLACEMENT, _STYLE, _WAIT,
 #: Unknown parameters that a warning names.
 _NAMED_UNKNOWN: Final = 3
 
-#: A label's key: a DNS name and a slash, which may be missing, and a name.
+#: A label key: an optional DNS prefix with a slash, and a name.
 _LABEL_KEY: Final = re.compile(
     r"(?=[^/]{1,253}/|[^/]+$)([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-\w.]{0,61}[A-Za-z0-9])?"
 )

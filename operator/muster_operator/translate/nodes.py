@@ -10,7 +10,7 @@ import orjson
 
 from muster_operator.model import names
 from muster_operator.model.cluster_events import Namespace, PriorityClassSeen
-from muster_operator.model.core_requests import Node
+from muster_operator.model.core_messages import Node
 from muster_operator.model.errors import BadInputError
 from muster_operator.model.ids import MAX_AMOUNT, NodeName
 from muster_operator.model.settings import Settings

@@ -26,7 +26,7 @@ from muster_operator.translate.pods import ORDINAL_CHARACTERS, is_preemption, re
 from muster_operator.translate.values import epoch_ms, text_bytes
 from muster_si import keys
 
-Part = Raw | UnsetType
+RawField = Raw | UnsetType
 
 _ANNOTATIONS: Final = {
     "app_id": names.LABEL_APP_ID,
@@ -92,27 +92,27 @@ class Metadata(Struct, gc=False, rename="camel"):
 class Container(Struct, omit_defaults=True, gc=False, rename="camel"):
     """A container or an init container."""
 
-    name: Part = UNSET
-    image: Part = UNSET
-    resources: Part = UNSET
-    ports: Part = UNSET
-    restart_policy: Part = UNSET
-    restart_policy_rules: Part = UNSET
+    name: RawField = UNSET
+    image: RawField = UNSET
+    resources: RawField = UNSET
+    ports: RawField = UNSET
+    restart_policy: RawField = UNSET
+    restart_policy_rules: RawField = UNSET
 
 
 class PartialVolume(Struct, omit_defaults=True, gc=False, rename="camel"):
     """The volume kinds that restrict the choice of a node. Volumes of other kinds decode to an empty object."""
 
-    persistent_volume_claim: Part = UNSET
-    ephemeral: Part = UNSET
-    image: Part = UNSET
-    iscsi: Part = UNSET
-    rbd: Part = UNSET
-    gce_persistent_disk: Part = UNSET
-    aws_elastic_block_store: Part = UNSET
-    azure_disk: Part = UNSET
-    cinder: Part = UNSET
-    portworx_volume: Part = UNSET
+    persistent_volume_claim: RawField = UNSET
+    ephemeral: RawField = UNSET
+    image: RawField = UNSET
+    iscsi: RawField = UNSET
+    rbd: RawField = UNSET
+    gce_persistent_disk: RawField = UNSET
+    aws_elastic_block_store: RawField = UNSET
+    azure_disk: RawField = UNSET
+    cinder: RawField = UNSET
+    portworx_volume: RawField = UNSET
 
 
 class Spec(Struct, omit_defaults=True, gc=False, rename="camel"):
@@ -123,20 +123,20 @@ class Spec(Struct, omit_defaults=True, gc=False, rename="camel"):
     containers: list[Container] | UnsetType = UNSET
     init_containers: list[Container] | UnsetType = UNSET
     volumes: list[PartialVolume] | UnsetType = UNSET
-    node_selector: Part = UNSET
-    affinity: Part = UNSET
-    tolerations: Part = UNSET
-    topology_spread_constraints: Part = UNSET
-    overhead: Part = UNSET
-    resources: Part = UNSET
-    scheduling_gates: Part = UNSET
-    resource_claims: Part = UNSET
-    image_pull_secrets: Part = UNSET
-    priority: Part = UNSET
-    priority_class_name: Part = UNSET
-    preemption_policy: Part = UNSET
-    host_network: Part = UNSET
-    host_users: Part = UNSET
+    node_selector: RawField = UNSET
+    affinity: RawField = UNSET
+    tolerations: RawField = UNSET
+    topology_spread_constraints: RawField = UNSET
+    overhead: RawField = UNSET
+    resources: RawField = UNSET
+    scheduling_gates: RawField = UNSET
+    resource_claims: RawField = UNSET
+    image_pull_secrets: RawField = UNSET
+    priority: RawField = UNSET
+    priority_class_name: RawField = UNSET
+    preemption_policy: RawField = UNSET
+    host_network: RawField = UNSET
+    host_users: RawField = UNSET
 
 
 class PartialCondition(Struct, gc=False, rename="camel"):
@@ -152,9 +152,9 @@ class PartialCondition(Struct, gc=False, rename="camel"):
 class ContainerStatus(Struct, omit_defaults=True, gc=False, rename="camel"):
     """Resources of a container, as allocated and as in effect."""
 
-    name: Part = UNSET
-    resources: Part = UNSET
-    allocated_resources: Part = UNSET
+    name: RawField = UNSET
+    resources: RawField = UNSET
+    allocated_resources: RawField = UNSET
 
 
 class Status(Struct, omit_defaults=True, gc=False, rename="camel"):
@@ -167,8 +167,8 @@ class Status(Struct, omit_defaults=True, gc=False, rename="camel"):
     conditions: list[PartialCondition] | UnsetType = UNSET
     container_statuses: list[ContainerStatus] | UnsetType = UNSET
     init_container_statuses: list[ContainerStatus] | UnsetType = UNSET
-    resources: Part = UNSET
-    allocated_resources: Part = UNSET
+    resources: RawField = UNSET
+    allocated_resources: RawField = UNSET
 
 
 class PartialPod(Struct, gc=False, rename="camel"):
@@ -242,6 +242,7 @@ _BY_LABELS: Final = b"abelKeys"
 _BY_NAME: Final = b'"ephemeral"'
 _OWN_TAGS: Final = frozenset({keys.TAG_NAMESPACE, keys.TAG_POD_NAME, keys.TAG_CREATION_TIME, keys.TAG_TERMINATING})
 _PHASES: Final = {phase.value: phase for phase in PodPhase}
+_PENDING: Final = PodPhase.PENDING  # reading it from its class takes 60 ns in Python 3.11
 
 
 class _Amounts(Struct, omit_defaults=True, gc=False, rename="camel"):
@@ -249,8 +250,8 @@ class _Amounts(Struct, omit_defaults=True, gc=False, rename="camel"):
 
     container_statuses: list[ContainerStatus] | UnsetType = UNSET
     init_container_statuses: list[ContainerStatus] | UnsetType = UNSET
-    resources: Part = UNSET
-    allocated_resources: Part = UNSET
+    resources: RawField = UNSET
+    allocated_resources: RawField = UNSET
 
 
 class _Common(Struct, omit_defaults=True, gc=False, rename="camel"):
@@ -311,8 +312,10 @@ class _Known:
     def find(self, namespace: str, key: bytes) -> tuple[_Class | None, int] | None:
         """Returns the class (None = its pods have to be read one by one) and its bytes, or None if it is not cached."""
         classes = self._classes.get(namespace)
-        found = classes.get(key) if classes is not None else None
-        if classes is not None and found is not None:
+        if classes is None:
+            return None
+        found = classes.get(key)
+        if found is not None:
             classes.move_to_end(key)
         return found
 
@@ -363,12 +366,13 @@ class PodClasses:
         pod = found.pod
         ref = PodRef(pod.ref.namespace, metadata.name, PodUid(metadata.uid))
         is_usual = (metadata.labels or {}) == found.labels  # true for nearly all pods of a class
-        tags = self._tags(found, ref, metadata, is_usual=is_usual)
+        tags = found.tags.copy() if is_usual else self._unusual_tags(found, ref, metadata)
+        tags[keys.TAG_POD_NAME] = ref.name
         if metadata.deletion_timestamp:
             tags[keys.TAG_TERMINATING] = keys.TERMINATING_PREEMPTED if is_preempted else "true"
         if isinstance(pod, ForeignPod):
             node = self._node(incoming.spec.node_name or status.nominated_node_name)
-            phase = _PHASES.get(status.phase, PodPhase.PENDING)
+            phase = _PHASES.get(status.phase, _PENDING)
             return ForeignPod(ref, node, phase, pod.resources, pod.kind, pod.priority, tags)
         return self._own(pod, ref, tags, incoming, scheduled, found.tags if is_usual else {})
 
@@ -389,15 +393,16 @@ class PodClasses:
         elif scheduled is not None:
             nominated = NodeName(incoming.status.nominated_node_name)
             why = Condition(scheduled.reason or "", scheduled.message or "", nominated)
-        annotations = metadata.annotations
-        seal, ordinal, binding = _signatures(annotations, is_claim=pod.membership.claim is not None)
-        context = "" if annotations is UNSET or annotations.traceparent is UNSET else annotations.traceparent
+        annotations, seal, ordinal, binding, context = metadata.annotations, "", "", "", ""
+        if annotations is not UNSET:
+            seal, ordinal, binding = _signatures(annotations, is_claim=pod.membership.claim is not None)
+            context = "" if annotations.traceparent is UNSET else annotations.traceparent
         # Positional arguments take 0.2 us here, keyword arguments 1.3 us.
         return Pod(
             ref,
             pod.membership,
             pod.scheduler_name,
-            _PHASES.get(incoming.status.phase, PodPhase.PENDING),
+            _PHASES.get(incoming.status.phase, _PENDING),
             self._node(incoming.spec.node_name),
             bool(metadata.deletion_timestamp),
             created_s,
@@ -423,17 +428,13 @@ class PodClasses:
     def _node(self, name: str) -> NodeName | None:
         return NodeName(self._shared(name)) if name else None
 
-    def _tags(self, found: _Class, ref: PodRef, metadata: Metadata, *, is_usual: bool) -> dict[str, str]:
-        if is_usual:
-            tags = found.tags.copy()
-        else:
-            tags = {
-                **self._pod_label_tags(metadata.labels or {}),
-                **found.shared_tags,
-                keys.TAG_NAMESPACE: ref.namespace,
-            }
-        tags[keys.TAG_POD_NAME] = ref.name
-        return tags
+    def _unusual_tags(self, found: _Class, ref: PodRef, metadata: Metadata) -> dict[str, str]:
+        """Returns the tags of a pod with other labels than the first one of its class, without its name."""
+        return {
+            **self._pod_label_tags(metadata.labels or {}),
+            **found.shared_tags,
+            keys.TAG_NAMESPACE: ref.namespace,
+        }
 
     def _pod_label_tags(self, labels: Mapping[str, str]) -> dict[str, str]:
         if len(self._label_tags) >= _SHARED:
@@ -484,10 +485,8 @@ class PodClasses:
         return _Class(pod, shared_tags, dict(labels), tags)
 
 
-def _signatures(annotations: Annotations | UnsetType, *, is_claim: bool) -> tuple[str, str, str]:
+def _signatures(annotations: Annotations, *, is_claim: bool) -> tuple[str, str, str]:
     """Signature, ordinal and signature of the binding, as `read_pod` reads them."""
-    if annotations is UNSET:
-        return "", "", ""
     seal = annotations.placeholder_signature if is_claim else annotations.outcome_signature
     ordinal = annotations.ordinal if is_claim else UNSET
     return (
@@ -520,7 +519,7 @@ def _key(incoming: PartialPod) -> bytes:
         for owner in owners:
             if owner.kind != "Pod":
                 owner.uid = ""
-    pod_annotations = _take_pod_annotations(annotations)
+    pod_annotations = None if annotations is UNSET else _take_pod_annotations(annotations)
     common = _Common(
         metadata.namespace,
         {label: labels[label] for label in _LABELS if label in labels},
@@ -548,10 +547,8 @@ def _key(incoming: PartialPod) -> bytes:
     return key
 
 
-def _take_pod_annotations(annotations: Annotations | UnsetType) -> tuple[str | UnsetType, ...] | None:
+def _take_pod_annotations(annotations: Annotations) -> tuple[str | UnsetType, ...] | None:
     """Removes and returns the annotations that differ per pod. Returns None if there are none."""
-    if annotations is UNSET:
-        return None
     pod_annotations = (
         annotations.ordinal,
         annotations.placeholder_signature,

@@ -154,12 +154,12 @@ def read_authority(certificate: bytes, key: bytes) -> Authority:
         read = x509.load_pem_x509_certificate(certificate)
         private = serialization.load_pem_private_key(key, None)
         if not isinstance(private, ec.EllipticCurvePrivateKey) or private.public_key() != read.public_key():
-            raise BadCertificate("the key does not belong to the certificate")
+            raise BadCertificate("the key does not match the certificate")
         if not read.extensions.get_extension_for_class(x509.BasicConstraints).value.ca:
-            raise BadCertificate("the certificate is not an authority's")
+            raise BadCertificate("the certificate is not a CA certificate")
         read.verify_directly_issued_by(read)
     except (ValueError, TypeError, UnsupportedAlgorithm, InvalidSignature, x509.ExtensionNotFound) as error:
-        raise BadCertificate(f"no authority: {error}") from error
+        raise BadCertificate(f"no CA certificate: {error}") from error
     return Authority(read, private)
 
 
@@ -178,7 +178,7 @@ def given(chain: bytes, key: bytes, authorities: bytes) -> Leaf:
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
         raise BadCertificate(str(error)) from error
     if private.public_key() != leaf.public_key():
-        raise BadCertificate("the key does not belong to the certificate")
+        raise BadCertificate("the key does not match the certificate")
     pems = tuple(one.public_bytes(serialization.Encoding.PEM) for one in trusted)
     return Leaf(chain, key, pems, leaf.not_valid_after_utc)
 

@@ -11,8 +11,7 @@ from typing import Final
 from urllib.parse import quote
 
 from muster_operator.config import catalog
-from muster_operator.config.configmaps import NAMES, merged, read_config_maps
-from muster_operator.config.settings import Configuration, parse
+from muster_operator.config.settings import CONFIG_MAP_NAMES, Configuration, merged, parse, read_config_maps
 from muster_operator.kube.session import KubeSession
 from muster_operator.model.errors import BadSetting
 from muster_operator.translate.nodes import read_priority_class
@@ -29,7 +28,7 @@ DELETED: Final = "DELETED"
 #: Prefix of the namespace annotations that are kept.
 _PREFIX: Final = "yunikorn.apache.org/"
 
-#: Lists with one object, because the permission to list is needed for the watch anyway, and that to get is not.
+#: Objects are read as lists of one object: the watch needs the permission to list anyway, and get needs another one.
 _PATHS: Final = {
     NAMESPACES: "/api/v1/namespaces?fieldSelector=metadata.name%3D",
     PRIORITY_CLASSES: "/apis/scheduling.k8s.io/v1/priorityclasses?fieldSelector=metadata.name%3D",
@@ -186,7 +185,7 @@ class ConfigurationCheck:
         Raises:
             ApiRefused, Unreachable: the other ConfigMaps cannot be read.
         """
-        if review.kind != "ConfigMap" or review.namespace != self.namespace or review.name not in NAMES:
+        if review.kind != "ConfigMap" or review.namespace != self.namespace or review.name not in CONFIG_MAP_NAMES:
             return AdmissionAnswer()
         config_maps = await read_config_maps(self.session, self.namespace, review.object)
         if review.name not in {text(mapping(one.get("metadata")).get("name")) for one in config_maps}:

@@ -268,7 +268,7 @@ def new_context(review: Review, known: ClusterSnapshot, settings: AdmissionSetti
     )
 
 
-Condition = tuple[str, str]
+MatchCondition = tuple[str, str]
 """Name and CEL expression of a match condition."""
 
 _USER_INFO: Final = names.ANNOTATION_USER_INFO
@@ -281,7 +281,7 @@ def is_guarded(annotation: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class MusterIdentity:
     """Identifies Muster: its scheduler names, its user name at the API server, its namespace."""
 
     scheduler_names: frozenset[str]
@@ -289,7 +289,7 @@ class Identity:
     own_namespace: str
 
 
-def exclude_internal_requests(identity: Identity) -> list[Condition]:
+def exclude_internal_requests(identity: MusterIdentity) -> list[MatchCondition]:
     """Excludes requests of kubelets and of the operator.
 
     Static pods must start without the webhook, and placeholders need no admission. Both conditions use only the
@@ -301,7 +301,7 @@ def exclude_internal_requests(identity: Identity) -> list[Condition]:
     ]
 
 
-def concerns_muster(kind: AdmittedKind, identity: Identity) -> Condition:
+def concerns_muster(kind: AdmittedKind, identity: MusterIdentity) -> MatchCondition:
     """Matches new pods with our scheduler name, and new templates with our scheduler name or a guarded annotation.
 
     Also matches changes of guarded annotations, and a changed template with our scheduler name and without a user,
@@ -315,7 +315,7 @@ def concerns_muster(kind: AdmittedKind, identity: Identity) -> Condition:
     return ("claims-us", f"request.operation == 'CREATE' ? ({_claims(new, identity)}) : ({changed})")
 
 
-def does_not_concern_muster(kind: AdmittedKind, identity: Identity) -> Condition:
+def does_not_concern_muster(kind: AdmittedKind, identity: MusterIdentity) -> MatchCondition:
     """Matches the other new pods, and the other new or changed templates."""
     new, old = (_description(root, kind) for root in ("object", "oldObject"))
     if kind.is_pod:
@@ -323,19 +323,19 @@ def does_not_concern_muster(kind: AdmittedKind, identity: Identity) -> Condition
     return ("claims-nothing", f"!({_claims(new, identity)}) && (request.operation == 'CREATE' || {new} != {old})")
 
 
-def writes_guarded() -> Condition:
+def writes_guarded() -> MatchCondition:
     """Matches a binding with a guarded annotation, which the API server would copy to the pod."""
     way = "object.metadata.annotations"
     written = f"{way}.exists(key, key == '{_USER_INFO}' || key.startsWith('{_INTERNAL}'))"
     return ("writes-guarded", f"{_has(way)} && {written}")
 
 
-def is_called(names: frozenset[str]) -> Condition:
+def is_called(names: frozenset[str]) -> MatchCondition:
     """Matches objects with one of these names."""
     return ("is-configuration", f"object.metadata.name in {_listed(names)}")
 
 
-def _claims(new: str, identity: Identity) -> str:
+def _claims(new: str, identity: MusterIdentity) -> str:
     has_internal = f"{_annotations(new)}.exists(key, key.startsWith('{_INTERNAL}'))"
     return " || ".join([_names(new, identity), f"{_annotation(new, _USER_INFO)} != ''", has_internal])
 
@@ -362,7 +362,7 @@ def _differ(new: str, old: str) -> str:
     return f"({_has(new)} && {_has(old)} && {new} != {old})"
 
 
-def _names(description: str, identity: Identity) -> str:
+def _names(description: str, identity: MusterIdentity) -> str:
     """Expression: the pod or template has one of our scheduler names."""
     way = f"{description}.spec.schedulerName"
     return f"({_has(way)} && {way} in {_listed(identity.scheduler_names)})"

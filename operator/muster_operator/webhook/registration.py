@@ -17,13 +17,13 @@ from typing import Any, Final, TypeVar
 import orjson
 import structlog
 
-from muster_operator.config.configmaps import NAMES
+from muster_operator.config.settings import CONFIG_MAP_NAMES
 from muster_operator.kube.session import KubeSession, Request
 from muster_operator.model.errors import ApiRefused, StartupRefused, Unreachable
 from muster_operator.translate.values import Raw, mapping, text
 from muster_operator.webhook import context
 from muster_operator.webhook.certificates import split
-from muster_operator.webhook.context import CONTROL_PLANE, KINDS, AdmittedKind, Condition, Identity
+from muster_operator.webhook.context import CONTROL_PLANE, KINDS, AdmittedKind, MatchCondition, MusterIdentity
 
 log = structlog.get_logger("muster.admission")
 
@@ -79,11 +79,11 @@ def name_of(own_namespace: str) -> str:
     return NAME if own_namespace == HOME else f"{NAME}-{own_namespace}"
 
 
-def mutating(client_config: WebhookClientConfig, identity: Identity, bundle: Iterable[bytes]) -> Json:
+def mutating(client_config: WebhookClientConfig, identity: MusterIdentity, bundle: Iterable[bytes]) -> Json:
     """The MutatingWebhookConfiguration, with these authorities as caBundle."""
     trusted = b"".join(bundle)
 
-    def claims(kind: AdmittedKind) -> Condition:
+    def claims(kind: AdmittedKind) -> MatchCondition:
         return context.concerns_muster(kind, identity)
 
     hooks = [
@@ -109,9 +109,11 @@ def mutating(client_config: WebhookClientConfig, identity: Identity, bundle: Ite
     return _configuration("MutatingWebhookConfiguration", name_of(identity.own_namespace), hooks)
 
 
-def validating(client_config: WebhookClientConfig, identity: Identity, bundle: Iterable[bytes]) -> Json:
+def validating(client_config: WebhookClientConfig, identity: MusterIdentity, bundle: Iterable[bytes]) -> Json:
     """The ValidatingWebhookConfiguration, with these authorities as caBundle."""
-    hook = _hook("configuration", [_rule("", ["configmaps"], _CREATE_AND_UPDATE)], [context.is_called(NAMES)])
+    hook = _hook(
+        "configuration", [_rule("", ["configmaps"], _CREATE_AND_UPDATE)], [context.is_called(CONFIG_MAP_NAMES)]
+    )
     hook["clientConfig"] = client_config.client(VALIDATE, b"".join(bundle))
     hook["namespaceSelector"] = _in_namespaces("In", {identity.own_namespace})
     hook["failurePolicy"] = "Ignore"
@@ -125,13 +127,13 @@ def bundle_of(configuration: Json) -> bytes:
     return next((base64.b64decode(client["caBundle"]) for client in clients if client.get("caBundle")), b"")
 
 
-def _own(name: str, rules: list[Json], condition: Condition, identity: Identity) -> Json:
+def _own(name: str, rules: list[Json], condition: MatchCondition, identity: MusterIdentity) -> Json:
     """A webhook for objects of Muster. It fails closed."""
     hook = _hook(name, rules, [*context.exclude_internal_requests(identity), condition])
     return {**hook, "failurePolicy": "Fail", "timeoutSeconds": TIMEOUT_S}
 
 
-def _others(name: str, rules: list[Json], kind: AdmittedKind, identity: Identity) -> Json:
+def _others(name: str, rules: list[Json], kind: AdmittedKind, identity: MusterIdentity) -> Json:
     """A webhook for objects that do not name Muster. It fails open and has a short timeout."""
     hook = _hook(
         name, rules, [*context.exclude_internal_requests(identity), context.does_not_concern_muster(kind, identity)]
@@ -139,7 +141,7 @@ def _others(name: str, rules: list[Json], kind: AdmittedKind, identity: Identity
     return {**hook, "failurePolicy": "Ignore", "timeoutSeconds": OTHERS_TIMEOUT_S}
 
 
-def _hook(name: str, rules: list[Json], condition: Iterable[Condition]) -> Json:
+def _hook(name: str, rules: list[Json], condition: Iterable[MatchCondition]) -> Json:
     return {
         "name": f"{name}.{DOMAIN}",
         "rules": rules,
@@ -245,7 +247,7 @@ class Registration:
     """What to register. `by_manifest`: the user applies the configurations, and only the caBundle is maintained."""
 
     client_config: WebhookClientConfig
-    identity: Identity
+    identity: MusterIdentity
     by_manifest: bool = False
 
 

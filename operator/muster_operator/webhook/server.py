@@ -262,7 +262,7 @@ class ReviewMetrics:
             ("path", "result"), registry=metrics.registry,
         )  # fmt: skip
         self.seconds = Histogram(
-            "muster_operator_admission_seconds", "Time from the first byte of an admission request to its answer",
+            "muster_operator_admission_seconds", "Time from the first byte of an admission request to the response",
             ("path",), registry=metrics.registry,
             buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5),
         )  # fmt: skip

@@ -39,7 +39,7 @@ from muster_operator.webhook.certificates import (
     kept_or_made,
 )
 from muster_operator.webhook.cluster import ClusterView, ConfigurationCheck
-from muster_operator.webhook.context import AdmissionAnswer, Identity, Review
+from muster_operator.webhook.context import AdmissionAnswer, MusterIdentity, Review
 from muster_operator.webhook.decisions import decide
 from muster_operator.webhook.registration import Registrar, Registration, WebhookClientConfig, discover_api
 from muster_operator.webhook.server import AdmissionServer, Endpoint, ReviewMetrics, TlsContexts
@@ -217,11 +217,11 @@ class WebhookOptions:
             StartupRefused: options contradict each other.
         """
         if self.service and self.url:
-            raise StartupRefused("--webhook-service and --webhook-url exclude each other")
+            raise StartupRefused("--webhook-service and --webhook-url cannot be combined")
         if self.url and (urlsplit(self.url).scheme != "https" or not urlsplit(self.url).hostname):
             raise StartupRefused(f"--webhook-url {self.url} is invalid: use https://host:port")
         if (self.certificate is None) != (self.key is None):
-            raise StartupRefused("--webhook-cert and --webhook-key go together")
+            raise StartupRefused("--webhook-cert and --webhook-key must be set together")
         if self.authority is not None and self.certificate is None:
             raise StartupRefused("--webhook-ca needs --webhook-cert")
         if not self.is_on and (self.by_manifest or self.certificate is not None):
@@ -320,5 +320,5 @@ class Admission:
     def _registrar(self) -> Registrar:
         options = self._options
         client_config = WebhookClientConfig(self._namespace, service=options.service, url=options.url)
-        identity = Identity(self._names, self._view.account, self._namespace)
+        identity = MusterIdentity(self._names, self._view.account, self._namespace)
         return Registrar(self._session, Registration(client_config, identity, options.by_manifest))

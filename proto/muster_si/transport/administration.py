@@ -18,9 +18,8 @@ from google.protobuf.message import Message
 from muster_si import muster_pb2
 from muster_si.api import AdministrationAPI
 from muster_si.errors import SessionLost
-from muster_si.transport.address import parse_address, require_protection
+from muster_si.transport.channel import ClientChannel
 from muster_si.transport.credentials import TlsFiles
-from muster_si.transport.dialling import Dialling
 from muster_si.transport.servicer import unary
 from muster_si.transport.sessions import Context
 from muster_si.transport.settings import TransportSettings
@@ -70,9 +69,8 @@ class AdministrationClient:
         Raises:
             AddressError: the address is invalid or needs TLS.
         """
-        require_protection(address, has_tls=tls is not None, allow_plaintext=allow_plaintext)
         self._timeout_s = settings.question_timeout_s
-        self._dialling = Dialling(parse_address(address).target, tls, settings.options())
+        self._channel = ClientChannel(address, tls, settings, allow_plaintext=allow_plaintext)
 
     async def update_config(self, request: muster_pb2.UpdateConfigRequest) -> muster_pb2.UpdateConfigResponse:
         """Replaces a configuration. Raises Refused, or SessionLost without an answer."""
@@ -98,10 +96,10 @@ class AdministrationClient:
 
     async def aclose(self) -> None:
         """Closes the connection."""
-        await self._dialling.aclose()
+        await self._channel.aclose()
 
     async def _call(self, method: str, request: Message) -> bytes:
-        call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = self._dialling.channel().unary_unary(method)
+        call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = self._channel.channel().unary_unary(method)
         try:
             # Waits for a core that is starting, because gRPC retries a failed address only after a pause.
             return await call(request.SerializeToString(), wait_for_ready=True, timeout=self._timeout_s)

@@ -155,8 +155,8 @@ class ClientLink:
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         await asyncio.wait(ends, timeout=self._settings.farewell_s)
         ended = [stream for stream in self._streams.values() if stream.ended.done()]
-        teller = min(ended, key=lambda stream: stream.is_cut_off)
-        self.session.session_lost(teller.ended.result())
+        first = min(ended, key=lambda stream: stream.is_cut_off)
+        self.session.session_lost(first.ended.result())
 
     def _cancel(self, over: asyncio.Future[str]) -> None:
         for stream in self._streams.values():

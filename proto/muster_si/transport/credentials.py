@@ -1,7 +1,7 @@
 """Mutual TLS from three PEM files: each side has a certificate, and verifies the other's with the same CA.
 
 Certificates can be renewed at runtime by changing the files. A server uses the new one from the next handshake on, a
-client from its next connection on (`transport.dialling`).
+client from its next connection on (`transport.channel`).
 """
 
 from __future__ import annotations

@@ -13,11 +13,10 @@ from __future__ import annotations
 from muster_si import muster_pb2, si_pb2
 from muster_si.api import ResourceManagerCallback
 from muster_si.errors import Refused
-from muster_si.transport.address import parse_address, require_protection
+from muster_si.transport.channel import ClientChannel
 from muster_si.transport.client_link import ClientLink
 from muster_si.transport.client_session import ClientSession
 from muster_si.transport.credentials import TlsFiles
-from muster_si.transport.dialling import Dialling
 from muster_si.transport.settings import TransportSettings
 from muster_si.transport.streams import StreamKind, parse, require_rm_id, unregistered
 
@@ -40,8 +39,7 @@ class GrpcClient:  # long: as many methods as the interface
         Raises:
             AddressError: the address is invalid or needs TLS.
         """
-        require_protection(address, has_tls=tls is not None, allow_plaintext=allow_plaintext)
-        self._dialling = Dialling(parse_address(address).target, tls, settings.options())
+        self._channel = ClientChannel(address, tls, settings, allow_plaintext=allow_plaintext)
         self._settings = settings
         self._link: ClientLink | None = None
 
@@ -54,7 +52,7 @@ class GrpcClient:  # long: as many methods as the interface
         """
         require_rm_id("RegisterResourceManagerRequest", request.rmID)
         session = ClientSession(request.rmID, callback)
-        link = ClientLink(self._dialling.channel(), session, self._settings)
+        link = ClientLink(self._channel.channel(), session, self._settings)
         response = await link.open(request)
         older, self._link = self._link, link
         if older is not None:
@@ -138,7 +136,7 @@ class GrpcClient:  # long: as many methods as the interface
             link.session.start_leaving()
             await link.drain()
             link.session.leave("closed")
-        await self._dialling.aclose()
+        await self._channel.aclose()
 
     def _present(self) -> ClientLink:
         if self._link is None:

@@ -64,7 +64,7 @@ async def test_waiting_pods_report_the_reason_and_only_missing_nodes_are_unsched
     await asyncio.gather(
         wait_for_reason(scenario, "quota-1", "SchedulingSkipped", f"Queue quota exceeded: root.quota, {full}"),
         wait_for_reason(
-            scenario, "counted-1", "SchedulingSkipped", "queue root.counted runs 1 application of at most 1"
+            scenario, "counted-1", "SchedulingSkipped", "queue root.counted is running 1 of at most 1 application"
         ),
         wait_for_reason(
             scenario, "limited-1", "SchedulingSkipped", f"User quota exceeded: user ann in queue root.limited, {full}"

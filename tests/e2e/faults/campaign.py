@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 
 from devcluster.cluster import Cluster
 from devcluster.errors import DevclusterError
+from devcluster.waiting import until
 from tests.e2e import final_checks
 from tests.e2e.faults import checks
 from tests.e2e.faults.counters import DIFFERENCES, Tally
-from tests.e2e.faults.environment import FaultEnvironment, fault_environment
+from tests.e2e.faults.environment import RETRIED_ERRORS, FaultEnvironment, fault_environment
 from tests.e2e.faults.items import Item
 from tests.e2e.faults.killer import Kill, Killer, Victim
 from tests.e2e.faults.load import Load
@@ -69,9 +70,11 @@ class Campaign:
         for number in range(1, self._plan.episodes + 1):
             await self._episode(number)
         self._fault_environment.proxy.quiet()
+        self._fault_environment.kubelet.expects_kills = False
         await self._user.apply([])
         self._report("no more faults; waiting until the load has finished")
         result.violations += await checks.find_violations(self._fault_environment, self._items, self._plan.finish_s)
+        result.violations += await self._check_afterwards()
         await self._tally.update()
         result.pods = sum(item.pods for item in self._items)
         result.items.update(item.kind for item in self._items)
@@ -102,6 +105,34 @@ class Campaign:
         await self._fault_environment.recovered()
         self._result.recovery_s.append(time.monotonic() - start)
 
+    async def _check_afterwards(self) -> list[str]:
+        """The checks after every scenario, of the leader. If it loses the lease meanwhile, they are repeated."""
+        opened = self._fault_environment
+
+        async def are_checked() -> bool:
+            await self._tally.update()
+            leader = await opened.leader()
+            if leader is None:
+                return False
+            opened.scenario.muster, pid = leader, leader.operator.pid
+
+            async def is_unchanged() -> bool:
+                return await opened.leader() is leader and leader.operator.pid == pid
+
+            try:
+                await final_checks.check(opened.scenario)
+            except (AssertionError, *RETRIED_ERRORS):
+                if await is_unchanged():
+                    raise
+                return False
+            return await is_unchanged()
+
+        try:
+            await until("a leader passes the checks", are_checked, self._plan.finish_s)
+        except (AssertionError, DevclusterError, *RETRIED_ERRORS) as error:
+            return [f"afterwards: {type(error).__name__}: {error}"]
+        return []
+
     def _portion(self) -> list[Item]:
         plan = self._plan
         return self._load.portion(-(-plan.gang // plan.episodes), -(-plan.single // plan.episodes))
@@ -124,10 +155,4 @@ def _is_abdication(exit_text: str) -> bool:
 async def run_campaign(home: Cluster, plan: Plan, report: Report) -> Result:
     """Run a complete round. ``home``: a cluster without nodes in which Muster is installed."""
     async with fault_environment(home, plan) as opened:
-        result = await Campaign(plan, opened, report).run()
-        opened.scenario.muster = await opened.leader() or opened.musters[0]
-        try:
-            await final_checks.check(opened.scenario)
-        except AssertionError as error:
-            result.violations.append(f"afterwards: {error}")
-        return result
+        return await Campaign(plan, opened, report).run()

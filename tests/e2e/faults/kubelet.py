@@ -15,11 +15,15 @@ CHECK_INTERVAL_S = 0.05
 
 
 class Kubelet:
-    """``exits``: the processes that ended by themselves, with exit code and last log lines."""
+    """``exits``: the processes that ended by themselves, with exit code and last log lines.
+
+    ``expects_kills``: whether the killer works, so that a process killed by SIGKILL did not end by itself.
+    """
 
     def __init__(self, processes: Iterable[Process]) -> None:
         self._processes = [*processes]
         self.exits: list[str] = []
+        self.expects_kills = True
 
     @asynccontextmanager
     async def working(self) -> AsyncIterator[None]:
@@ -36,7 +40,8 @@ class Kubelet:
         while True:
             for process in self._processes:
                 if not process.is_running():
-                    if process.returncode not in {None, -signal.SIGKILL}:
+                    is_killed = process.returncode == -signal.SIGKILL and self.expects_kills
+                    if process.returncode is not None and not is_killed:
                         self.exits.append(f"{process.name} ended with {process.returncode}: {_last_lines(process)}")
                     process.start()
             await asyncio.sleep(CHECK_INTERVAL_S)

@@ -57,7 +57,7 @@ async def test_every_member_of_a_direct_gang_is_unschedulable_with_the_counts(op
     await scenario.all_bound(1)
     before = len(scenario.writes(of_operator=True))
     await scenario.create(an_all_or_nothing_gang("Direct"))
-    note = "gang gang waits for its reservation"
+    note = "gang gang is waiting for its reservation"
     await wait_for_reason(
         scenario, "gang-0", "Unschedulable", note, "2 of 4 members of task group workers fit", NODE_REASON
     )
@@ -78,7 +78,7 @@ async def test_a_direct_gang_that_waits_for_quota_does_not_trigger_a_scale_up(op
     await scenario.all_bound(2)
     await scenario.create(a_gang("gang", GANG, queue="root.leaf", timeout_s=600, placement="Direct"))
     await wait_for_reason(
-        scenario, "gang-workers-3", "SchedulingSkipped", "gang gang waits for its reservation", "quota exceeded"
+        scenario, "gang-workers-3", "SchedulingSkipped", "gang gang is waiting for its reservation", "quota exceeded"
     )
     await scenario.api.delete("pods", "busy-0", scenario.namespace, grace_s=0)
     await scenario.all_bound(5)

@@ -13,7 +13,7 @@ from devcluster.api import Json
 def a_run(seconds: float, **writes: int) -> Json:
     keys = ("create_s", "first_bound_s", "first_way_s", "p50_s", "p99_s")
     found: Json = {"pods": 10, "bound_s": seconds, **dict.fromkeys(keys, seconds / 10)}
-    found |= {"cpu_s": {"etcd": 1.0}, "resident_mib": {"core": 100.0}}
+    found |= {"cpu_s": {"etcd": 1.0}, "resident_mib": {"core": 100.0}, "placeholders": 3}
     return found | ({"writes": Counter(writes)} if writes else {})
 
 
@@ -30,6 +30,12 @@ def figures_of(name: str, ours: list[Json], theirs: list[Json]) -> dict[str, lis
 def test_times_are_recorded_with_those_of_the_peer() -> None:
     found = figures_of("cluster/gang-100", [a_run(2.0), a_run(3.0)], [a_run(4.0), a_run(5.0)])
     assert found == {"cluster/gang-100": [2.0, 3.0, 4.0, 5.0]}
+
+
+def test_the_placeholders_of_a_run_are_shown_with_its_time() -> None:
+    results, bench = Results(), BENCHES["cluster/gang-100"]
+    results.add(bench.work, bench.contender, a_run(2.0))
+    assert results.figures("cluster/gang-100", bench)[0].additional["placeholders"] == [3]
 
 
 def test_writes_are_counted_per_pod() -> None:

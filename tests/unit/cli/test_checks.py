@@ -16,7 +16,7 @@ from muster_operator.kube import leases as operators
 from muster_operator.model import names, signing
 from muster_operator.webhook import registration
 from muster_operator.webhook.certificates import authority
-from muster_operator.webhook.context import Identity
+from muster_operator.webhook.context import MusterIdentity
 from tests.unit.repo.tree import ROOT
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
@@ -124,7 +124,9 @@ def test_pods_of_a_rejected_application_are_reported_with_their_queue() -> None:
 
 def a_configuration(bundle: Iterable[bytes], url: str = "", home: str = "muster") -> Json:
     client = registration.WebhookClientConfig(home, "" if url else "muster-webhook", url=url)
-    return registration.mutating(client, Identity(BOTH, f"system:serviceaccount:{home}:muster-operator", home), bundle)
+    return registration.mutating(
+        client, MusterIdentity(BOTH, f"system:serviceaccount:{home}:muster-operator", home), bundle
+    )
 
 
 def webhook_findings(*configurations: Json, endpoints: Any) -> list[Finding]:

@@ -126,5 +126,5 @@ def test_the_files_of_mutual_tls_are_required_together_and_must_exist(
     for name in ("cert", "key"):
         (tmp_path / name).touch()
     certificate, key, authority = (None if name is None else tmp_path / name for name in files)
-    with pytest.raises(StartupRefused, match=r"--tls-cert, --tls-key and --tls-ca go together|does not exist"):
+    with pytest.raises(StartupRefused, match=r"--tls-cert, --tls-key and --tls-ca must be set together|does not exist"):
         tls_files(certificate, key, authority)

@@ -34,7 +34,7 @@ def test_the_defaults_list_every_setting_with_its_meaning() -> None:
     result = show("--defaults")
     assert result.exit_code == 0
     assert [key for key in SETTINGS if key not in result.stdout] == []
-    assert row(result, "gang.waitTimeout")[:3] == ["0s", "at", "once"]
+    assert row(result, "gang.waitTimeout")[:2] == ["0s", "immediately"]
 
 
 def test_the_defaults_are_valid_config_map_data() -> None:
@@ -48,7 +48,7 @@ def test_values_show_their_config_map_and_the_later_one_wins(tmp_path: Path) -> 
     second = a_file(tmp_path, "muster-configs", "gang.waitTimeout: 2h")
     result = show("-f", first, "-f", second)
     assert result.exit_code == 0
-    assert row(result, "gang.waitTimeout") == ["2h", "muster-configs", "at", "once"]
+    assert row(result, "gang.waitTimeout") == ["2h", "muster-configs", "immediately"]
     assert row(result, "log.level")[:2] == ["WARN", "muster-defaults"]
     assert row(result, "service.clusterId")[:2] == ["mycluster", "default"]
     assert row(result, "queues.yaml") == ["1", "lines", "muster-defaults"]
@@ -58,7 +58,7 @@ def test_unknown_settings_are_reported_as_warnings(tmp_path: Path) -> None:
     result = show("-f", a_file(tmp_path, "muster-configs", "gang.waitTimout: 1h"), "-o", "json")
     assert result.exit_code == 0
     assert json.loads(result.stdout)["gang.waitTimout"] == "1h"
-    assert result.stderr == ("warning: gang.waitTimout is not a setting of Muster; is gang.waitTimeout meant?\n")
+    assert result.stderr == ("warning: gang.waitTimout is not a setting of Muster; did you mean gang.waitTimeout?\n")
 
 
 def test_an_invalid_value_ends_with_exit_code_1_and_a_message(tmp_path: Path) -> None:

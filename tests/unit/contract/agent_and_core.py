@@ -48,8 +48,7 @@ from muster_core.state.scheduler_state import Partition, SchedulerState
 from muster_operator.controller.reconciliation import compare
 from muster_operator.controller.state import next_due
 from muster_operator.controller.timers import on_timers
-from muster_operator.model.core_requests import CoreRequest
-from muster_operator.model.core_responses import CoreResponse, Inventory, Part
+from muster_operator.model.core_messages import CoreRequest, CoreResponse, Inventory, InventoryPart
 from muster_operator.si.codec import Encoder, Sent, decoded, decoded_callback, decoded_inventory
 from muster_si import muster_pb2, si_pb2
 from tests.unit.builders import PARTITION, RM, SECOND, a_configuration
@@ -100,7 +99,7 @@ class RealCore(Core):  # long: the interface of the simulation's core
         self.configuration = configuration
         self._receive([ConfigurationReplaced(RM, configuration)])
 
-    def inventory(self, part: Part) -> Inventory:
+    def inventory(self, part: InventoryPart) -> Inventory:
         """Return a part of the inventory through request and response messages."""
         question = self.encoder.question(Sent(), part, "", 1_000_000)
         return decoded_inventory(service.take_inventory(self.partition, question, 0), part, "")
@@ -227,7 +226,7 @@ class Both(Simulation):
 
     def compare(self) -> None:
         """Compare the state of both when no message is in flight, and repair differences (ADR 0015)."""
-        for part in Part:
+        for part in InventoryPart:
             self.run()
             found = compare(self.ledger, self.real.inventory(part), set(), self.now)
             self.differences += found.found

@@ -7,11 +7,15 @@ import pytest
 from muster_operator.model.ids import AppId
 from tests.unit.contract import gangs
 from tests.unit.contract.agent_and_core import Both
-from tests.unit.contract.test_restarts import Kill, every_kill
-from tests.unit.operator.controller.objects import Raw, a_node
+from tests.unit.contract.test_restarts import Kill, both_of_them, every_kill, the_core
+from tests.unit.operator.controller.objects import Raw, a_container, a_node, a_pod
 
 APP = AppId("dev/app")
 QUIET_S = 1
+"""Longer than ``gang.memberQuietPeriod``, shorter than ``gang.memberWait``."""
+
+WAIT_S = 6
+"""Longer than ``gang.memberWait``, after which a complete gang creates pods."""
 
 
 def a_member(both: Both, name: str, *, extra: str = "", cpu: str = "1") -> Raw:
@@ -44,8 +48,9 @@ def test_a_burst_of_members_gets_no_placeholder_pod() -> None:
 def test_absent_members_of_a_complete_gang_get_pods_on_the_reserved_nodes() -> None:
     both = began("w0")
     assert both.kubernetes.node_of("w0")
-    assert pods(both) == []
     both.wait(QUIET_S)
+    assert pods(both) == []
+    both.wait(WAIT_S)
     assert pods(both) == [True] * 3
     both.kubernetes.add(*(a_member(both, f"w{number}") for number in range(1, 4)))
     both.run()
@@ -101,11 +106,11 @@ def test_a_deleted_member_gets_a_pod_after_the_quiet_period() -> None:
 
 def test_a_deleted_pod_is_created_again_on_the_same_node() -> None:
     both = began("w0")
-    both.wait(QUIET_S)
+    both.wait(WAIT_S)
     first = both.kubernetes.placeholders()[0]
     both.kubernetes.delete(first["metadata"]["uid"])
     both.run()
-    both.wait(QUIET_S)
+    both.wait(WAIT_S)
     assert pods(both) == [True] * 3
     assert creations(both) == 4
 
@@ -134,7 +139,7 @@ def test_the_wait_timeout_ends_pods_and_reservation(style: str) -> None:
 
 def test_the_placeholder_timeout_ends_unused_pods_for_good() -> None:
     both = began("w0", extra="placeholderTimeoutInSeconds=20")
-    both.wait(QUIET_S)
+    both.wait(WAIT_S)
     assert pods(both) == [True] * 3
     both.wait(30)
     assert pods(both) == []
@@ -146,7 +151,7 @@ def test_the_placeholder_timeout_ends_unused_pods_for_good() -> None:
 def test_pods_that_cannot_be_created_leave_their_slots_reserved() -> None:
     both = began("w0")
     both.kubernetes.refuse_creates = 1
-    both.wait(QUIET_S)
+    both.wait(WAIT_S)
     app = both.real.applications_there[APP]
     assert sum(one.spec.placeholder for one in app.allocations.values()) == 3
     both.kubernetes.add(*(a_member(both, f"w{number}") for number in range(1, 4)))
@@ -172,10 +177,10 @@ def test_after_a_restart_pods_without_a_node_keep_their_slots(kill: Kill) -> Non
 @every_kill
 def test_after_a_restart_a_complete_gang_keeps_its_pods(kill: Kill) -> None:
     both = began("w0")
-    both.wait(QUIET_S)
+    both.wait(WAIT_S)
     kill(both)
     both.run()
-    both.wait(QUIET_S)
+    both.wait(WAIT_S)
     assert pods(both) == [True] * 3
     assert creations(both) == 3
     both.kubernetes.add(*(a_member(both, f"w{number}") for number in range(1, 4)))
@@ -185,12 +190,26 @@ def test_after_a_restart_a_complete_gang_keeps_its_pods(kill: Kill) -> None:
 
 
 @every_kill
-def test_after_a_restart_in_the_quiet_period_absent_members_get_pods(kill: Kill) -> None:
+def test_after_a_restart_during_the_wait_absent_members_get_pods(kill: Kill) -> None:
     both = began("w0")
     kill(both)
     both.run()
-    both.wait(QUIET_S)
+    both.wait(WAIT_S)
     assert pods(both) == [True] * 3
+
+
+@pytest.mark.parametrize("kill", [the_core, both_of_them], ids=lambda kill: kill.__name__)
+def test_after_a_restart_a_running_gang_without_enough_nodes_gets_pods_after_the_quiet_period(kill: Kill) -> None:
+    """Meanwhile a pod of another scheduler has taken a node that was reserved for absent members."""
+    both = began("w0", nodes=2, cpu="3")
+    node = both.kubernetes.node_of("w0")
+    other = a_pod("other", schedulerName="default-scheduler", nodeName="n0" if node == "n1" else "n1")
+    other["spec"]["containers"] = [a_container(cpu="8")]
+    both.kubernetes.add(other)
+    kill(both)
+    both.run()
+    both.wait(QUIET_S)
+    assert pods(both) == [False] * 3
 
 
 @every_kill

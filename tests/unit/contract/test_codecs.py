@@ -10,9 +10,9 @@ from muster_core.model.ids import AllocationId, ApplicationId, NodeId, RmId, Ter
 from muster_core.model.resources import Resources
 from muster_core.runtime.sessions import Decoder
 from muster_core.si import allocations as si_allocations
-from muster_operator.model import core_requests
-from muster_operator.model.core_requests import AllocationSpec, AskSpec, TerminationType
-from muster_operator.model.core_responses import AllocationResponse as CoreResponsesAllocationResponse
+from muster_operator.model import core_messages
+from muster_operator.model.core_messages import AllocationResponse as CoreResponsesAllocationResponse
+from muster_operator.model.core_messages import AllocationSpec, AskSpec, TerminationType
 from muster_operator.model.ids import AllocationId as OperatorAllocationId
 from muster_operator.model.ids import AppId, NodeName, PodUid
 from muster_operator.model.pods import Pod
@@ -69,7 +69,7 @@ def a_decoder() -> Decoder:
     return Decoder(RmId(RM), ["default"])
 
 
-def on_the_wire(*items: core_requests.CoreRequest) -> list[bytes]:
+def on_the_wire(*items: core_messages.CoreRequest) -> list[bytes]:
     encoder = Encoder(RM, "default")
     return [encoder.encoded(batch).SerializeToString() for batch in encoder.batches(items)]
 
@@ -90,7 +90,7 @@ def the_ask() -> AskSpec:
 
 
 def the_core_receives(ask: AskSpec) -> AskAdded:
-    [data] = on_the_wire(core_requests.AskSubmitted(ask))
+    [data] = on_the_wire(core_messages.AskSubmitted(ask))
     intake = a_decoder().allocations.read(si_pb2.AllocationRequest.FromString(data))
     assert intake.answers == []
     [event] = intake.events
@@ -122,7 +122,7 @@ def test_a_node_arrives_with_its_labels_taints_and_pods() -> None:
     node = read_node(NODE, Settings())
     assert node is not None
     existing = AllocationSpec(the_ask(), NodeName("n1"))
-    [data] = on_the_wire(core_requests.NodeCreated(node, drained=True, existing=(existing,)))
+    [data] = on_the_wire(core_messages.NodeCreated(node, drained=True, existing=(existing,)))
     intake = a_decoder().nodes.read(si_pb2.NodeRequest.FromString(data))
     assert intake.answers == []
     [event] = intake.events
@@ -136,7 +136,7 @@ def test_a_node_arrives_with_its_labels_taints_and_pods() -> None:
 
 def test_a_release_confirmation_keeps_its_termination_type() -> None:
     replaced = TerminationType.PLACEHOLDER_REPLACED
-    sent = core_requests.AllocationReleased(AppId("app-1"), PodUid("uid-1"), replaced, OperatorAllocationId("uid-1-0"))
+    sent = core_messages.AllocationReleased(AppId("app-1"), PodUid("uid-1"), replaced, OperatorAllocationId("uid-1-0"))
     [data] = on_the_wire(sent)
     [event] = a_decoder().allocations.read(si_pb2.AllocationRequest.FromString(data)).events
     assert isinstance(event, AllocationReleased)

@@ -62,6 +62,7 @@ async def test_a_refused_configuration_leaves_the_old_one_in_force(wire: CoreWir
 async def test_registering_again_clears_the_state_and_ends_the_older_session(wire: CoreWire, talk: Talk) -> None:
     await with_a_node(talk)
     await talk.application()
+    await talk.accepted()
     await talk.ask("p1")
     await talk.allocated("p1")
     again = Talk(wire.connect())
@@ -88,6 +89,7 @@ async def test_a_malformed_message_is_refused_with_a_status_and_ends_the_session
 async def test_a_malformed_item_is_refused_and_the_session_continues(wire: CoreWire, talk: Talk) -> None:
     await with_a_node(talk)
     await talk.application()
+    await talk.accepted()
     await talk.ask("bad", maxAllocations=0)
     refusal = await talk.refused()
     assert (refusal.allocationKey, refusal.applicationID) == ("bad", "app")
@@ -125,6 +127,7 @@ async def test_nothing_is_scheduled_before_the_recovery_barrier(wire: CoreWire) 
     talk = Talk(wire.connect())
     await talk.register(**awaits_barrier())
     await talk.application()
+    await talk.accepted()
     await talk.node("n1", "CREATE_DRAIN")
     await talk.node("n1", "DRAIN_TO_SCHEDULABLE")
     await talk.ask("p1")
@@ -138,6 +141,7 @@ async def test_nothing_is_scheduled_before_the_recovery_barrier(wire: CoreWire) 
 async def test_an_ask_gets_an_allocation_with_its_priority_and_tags(talk: Talk) -> None:
     await with_a_node(talk)
     await talk.application()
+    await talk.accepted()
     await talk.ask("p1", priority=3, tags={"a": "b"})
     [allocation] = await talk.allocated("p1")
     assert (allocation.nodeID, allocation.allocationID, allocation.partitionName) == ("n1", "p1-0", "default")
@@ -148,6 +152,7 @@ async def test_an_ask_gets_an_allocation_with_its_priority_and_tags(talk: Talk) 
 async def test_a_release_by_the_resource_manager_is_confirmed(talk: Talk) -> None:
     await with_a_node(talk)
     await talk.application()
+    await talk.accepted()
     await talk.ask("p1")
     await talk.allocated("p1")
     await talk.release("p1")
@@ -185,6 +190,7 @@ async def test_a_gang_is_placed_and_replaced_by_messages_alone(talk: Talk, tags:
 async def test_the_callback_stream_carries_events_and_states(talk: Talk) -> None:
     await with_a_node(talk)
     await talk.application()
+    await talk.accepted()
     await talk.ask("too-big", vcore=64_000)
     await talk.rm.callbacks.until(lambda items: any(item.WhichOneof("kind") == "schedulingStates" for item in items))
     [state] = next(

@@ -58,6 +58,7 @@ async def test_a_pod_is_scheduled_where_its_volume_is_reachable_and_gets_the_cho
     )
     assert await send_facts(talk, *facts) == []
     await talk.application()
+    await talk.accepted()
     await talk.ask("pod", tags={keys.TAG_VOLUMES: '{"claims":["ns/c"]}'})
     [allocation] = await talk.allocated("pod")
     assert allocation.nodeID == "n2"
@@ -67,6 +68,7 @@ async def test_a_pod_is_scheduled_where_its_volume_is_reachable_and_gets_the_cho
 async def test_an_ask_waits_for_a_claim_that_is_reported_later(talk: Talk) -> None:
     await talk.node("n1")
     await talk.application()
+    await talk.accepted()
     await talk.ask("pod", tags={keys.TAG_VOLUMES: '{"claims":["ns/c"]}'})
     await talk.barrier()
     assert talk.allocations() == []

@@ -160,7 +160,7 @@ async def test_a_node_that_repeatedly_rejects_binds_is_recommended_to_the_manage
         item.nodeRecommendations for item in callbacks if item.HasField("nodeRecommendations")
     ).recommendations
     assert found.nodeID == "n1"
-    assert found.message.startswith("3 pods could not be bound to it")
+    assert found.message.startswith("3 pods could not be bound to this node")
     assert not found.recommendedSchedulableResource.resources
 
 

@@ -36,12 +36,11 @@ from benchmarks.stub_server import Feed, StubConnections, StubCredentials, StubL
 from benchmarks.through_both import a_server
 from muster_core import main as core
 from muster_core.runtime.service import Administration
-from muster_operator.assembly import Options, Ways, assembled
 from muster_operator.handlers.framework import Watching
 from muster_operator.kube import watch
 from muster_operator.kube.leadership import NoElection
 from muster_operator.kube.session import KubeSession, LeadershipGuard
-from muster_operator.running import configured
+from muster_operator.running import CoreClients, Options, assembled, configured
 from muster_operator.runtime.metrics import Metrics
 from muster_operator.serving import Parts, serve
 from muster_si.transport.inprocess import InProcessClient
@@ -58,7 +57,7 @@ NOT_COUNTED: Final = re.compile(
     r"muster_si\b"
     r"|muster_(core|operator)\.model\b"
     r"|muster_core\.metrics\b|muster_operator\.runtime\.metrics$"
-    r"|muster_core\.placement\.(filters|scores|volumes)\."
+    r"|muster_core\.placement\.(plugins\.(?!tables$)|volumes\.)"
 )
 STATE: Final = re.compile(r"muster_core\.state\.|muster_operator\.controller\.state$")
 
@@ -127,8 +126,8 @@ async def both() -> AsyncIterator[Both]:
     session._connections = StubConnections(server)  # the boundary of the stub
     async with core.running(core.Options(rest_port=None)) as scheduler:
         configuration = await configured(session, "default")
-        ways = Ways(InProcessClient(scheduler), Administration(scheduler))
-        parts = assembled(configuration, session, metrics, ways, Options())
+        clients = CoreClients(InProcessClient(scheduler), Administration(scheduler))
+        parts = assembled(configuration, session, metrics, clients, Options())
         serving = asyncio.create_task(serve(parts, NoElection(guard), Watching(parts.memo, session, "default"), stop))
         found = Both(server, parts, serving)
         await found.until(lambda: not parts.loop.missing)

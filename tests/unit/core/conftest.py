@@ -94,7 +94,7 @@ class Bench:
 @pytest.fixture
 async def bench() -> AsyncIterator[Bench]:
     clock = FakeClock()
-    core = Scheduler(LoopSettings(mailbox=4), clock)
+    core = Scheduler(LoopSettings(event_queue_length=4), clock)
     task = asyncio.create_task(core.run())
     yield Bench(core, clock, Notebook())
     core.close()

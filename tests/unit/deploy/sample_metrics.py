@@ -12,7 +12,7 @@ def busy_operator() -> CollectorRegistry:
     metrics.watch("", lambda: {"inbox": 1})
     for labelled in (metrics.streams_broken, metrics.streams_expired, metrics.lists, metrics.repairs):
         labelled.labels("pods").inc()
-    metrics.count_watched("pods", "ADDED")
+    metrics.watched.counts["pods", "ADDED"] += 1
     metrics.record_activity("pods")
     metrics.requested("POST", "pods/binding", 201, 0.01)
     metrics.throttle.labels("create").inc()

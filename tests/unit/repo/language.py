@@ -148,6 +148,7 @@ OLD_WORDS = {
     "liking": "scoring",
     "lookout": "conflicts",
     "mail": "event_queue",
+    "mailbox": "event_queue",
     "misfit": "unschedulable_class",
     "misfits": "unschedulable_classes",
     "mounting": "volume_binding",

@@ -19,11 +19,12 @@ from muster_core.model import states
 from muster_core.model.ids import Termination
 from muster_core.rest.routes import MOVED, ROUTES
 from muster_operator.config.catalog import MEANINGLESS, SETTINGS
+from muster_operator.model import messages
 from muster_operator.model.states import AppState, TaskState
 from muster_si import si_pb2
 from tests.unit.repo import yunikorn_names
 from tests.unit.repo.tree import ROOT, modules
-from tools import compatibility
+from tools import compatibility, events
 
 LIST = compatibility.load()
 TEST = re.compile(r"^(?:async )?def (test_\w+)\(", re.MULTILINE)
@@ -134,6 +135,13 @@ def test_every_row_names_an_existing_test_or_a_difference() -> None:
 def test_every_object_has_a_row_with_its_field_names() -> None:
     documented = {row.name: set(re.findall(r"`(\w+)`", row.how)) for row in LIST.section("objects").rows}
     assert documented == {name: set(fields.split()) for name, fields in yunikorn_names.OBJECTS.items()}
+
+
+def test_the_rows_of_reasons_match_the_reasons_that_muster_writes() -> None:
+    written = {one.kind.reason for one in events.event_texts().values()}
+    written |= {one.reason for one in messages.CONDITIONS} | {reason for reason, _, _ in messages.FAILURES}
+    claimed = {row.name: not row.how.startswith(("Not sent", "Sent as")) for row in LIST.section("reasons").rows}
+    assert claimed == {name: name in written for name in claimed}
 
 
 def test_event_numbers_match_the_contract() -> None:

@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+import pytest
+
 from tests.unit.repo.tree import ROOT, files, name
 
 PATH = re.compile(r"`([a-z_]+/[\w.*/-]*)`")
@@ -21,6 +23,8 @@ RULE = re.compile(r"^(\d+)\. \*\*", re.MULTILINE)
 ADR = re.compile(r"(\d{4})-[a-z0-9-]+\.md")
 FRAGMENT = re.compile(r"[a-z0-9-]+\.(?:added|changed|deprecated|removed|fixed|security)\.md")
 
+DOMAIN = "yunikorn.apache.org"
+
 makefile = (ROOT / "Makefile").read_text()
 
 
@@ -36,6 +40,18 @@ def test_every_make_command_in_the_documents_exists() -> None:
 
 def test_the_readme_names_the_commands_a_newcomer_needs() -> None:
     assert {"demo", "test"} <= set(COMMAND.findall((ROOT / "README.md").read_text()))
+
+
+@pytest.mark.parametrize("path", ["README.md", "docs/start/quick-start.md", "charts/muster/templates/NOTES.txt"])
+def test_a_first_gang_is_described_with_all_four_parts(path: str) -> None:
+    text = (ROOT / path).read_text()
+    parts = ("schedulerName: muster", f"{DOMAIN}/app-id", f"{DOMAIN}/task-group-name", f"{DOMAIN}/task-groups")
+    assert [part for part in parts if part not in text] == []
+
+
+def test_upgrades_use_the_defaults_of_the_new_chart() -> None:
+    """`--reuse-values` ignores values that the new chart adds."""
+    assert [name(path) for path in files(".md", ".txt") if re.search(r"(?<!\w)--reuse-values", path.read_text())] == []
 
 
 def test_every_make_target_is_in_the_help() -> None:

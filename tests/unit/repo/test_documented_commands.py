@@ -9,6 +9,6 @@ def test_the_page_is_generated_from_the_commands() -> None:
 
 
 def test_every_check_of_the_doctor_is_explained() -> None:
-    table = page.PAGE.read_text().partition("## Checks of the doctor")[2]
+    table = page.PAGE.read_text().partition("## Checks of muster doctor")[2]
     names = {checks.CORE, checks.LEADER, checks.SCHEDULER_NAME, checks.POD_QUEUES, checks.WEBHOOK, checks.YUNIKORN}
     assert {name for name in names | {permissions.PERMISSIONS} if f"| {name}" not in table} == set()

@@ -1,9 +1,11 @@
 """The layout of the repository: which folders are packages, and the content of a package's first file."""
 
 import ast
+import re
 import subprocess
 import sysconfig
 from collections import defaultdict
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ import pytest
 from tests.unit.repo.tree import PRODUCT, ROOT, files, modules, name, parsed
 
 NAMES_THAT_SAY_NOTHING = {"util", "utils", "helper", "helpers", "common", "manager", "managers", "misc"}
+TYPE_NAME = re.compile(r"_?[A-Z][a-z]\w*")
 
 
 @pytest.mark.parametrize("folder", PRODUCT)
@@ -49,14 +52,24 @@ def test_every_module_has_a_docstring() -> None:
     assert [name(path) for path in modules() if not ast.get_docstring(parsed(path))] == []
 
 
-@pytest.mark.parametrize("folder", PRODUCT)
-def test_two_public_classes_of_a_package_never_share_a_name(folder: str) -> None:
-    found: defaultdict[str, list[str]] = defaultdict(list)
-    for path in modules(folder):
+def names_with_two_meanings(paths: Iterable[Path]) -> dict[str, list[str]]:
+    """Names of classes and types that several modules define differently, private ones included."""
+    found: defaultdict[str, set[tuple[str, str]]] = defaultdict(set)
+    for path in paths:
         for node in ast.walk(parsed(path)):
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                found[node.name].append(name(path))
-    assert {word: places for word, places in found.items() if len(places) > 1} == {}
+            if isinstance(node, ast.ClassDef):
+                found[node.name].add((name(path), f"line {node.lineno}"))
+        for node in parsed(path).body:
+            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+                word, value = node.targets[0].id, ast.unparse(node.value)
+                if TYPE_NAME.fullmatch(word) and all(value != other for _, other in found[word]):
+                    found[word].add((name(path), value))
+    return {word: sorted(path for path, _ in places) for word, places in found.items() if len(places) > 1}
+
+
+@pytest.mark.parametrize("folder", PRODUCT)
+def test_two_classes_or_types_of_a_package_never_share_a_name(folder: str) -> None:
+    assert names_with_two_meanings(modules(folder)) == {}
 
 
 def test_the_layers_import_downward_only() -> None:

@@ -12,7 +12,7 @@ from typing import Any, Final
 BEGINNING: Final = """
 import asyncio, gc, logging, sys, threading, warnings
 import structlog
-from muster_si.log_lines import LogFormat, configure, tell_of_crashes
+from muster_si.log_lines import LogFormat, configure, log_uncaught_exceptions
 
 class Logger(structlog.WriteLogger):
     def __init__(self, name):
@@ -52,7 +52,7 @@ class Bad:
     def __del__(self):
         raise ValueError("while it goes")
 
-tell_of_crashes()
+log_uncaught_exceptions()
 thread = threading.Thread(target=lambda: 1 / 0)
 thread.start()
 thread.join()
@@ -101,7 +101,7 @@ def test_a_crash_is_logged_with_its_traceback() -> None:
 
 
 def test_an_interrupt_keeps_the_python_report() -> None:
-    assert written("tell_of_crashes()\nraise KeyboardInterrupt").splitlines()[-1] == "KeyboardInterrupt"
+    assert written("log_uncaught_exceptions()\nraise KeyboardInterrupt").splitlines()[-1] == "KeyboardInterrupt"
 
 
 def test_console_logs_have_no_local_variables_and_no_colours_without_a_terminal() -> None:

@@ -18,8 +18,8 @@ from muster_core.model.constraints import matches
 from muster_core.model.decisions import ReasonKind, UnschedulableReason
 from muster_core.model.resources import NOTHING
 from muster_core.placement import node_search
-from muster_core.placement.filters import node_properties
 from muster_core.placement.node_search import feasible_nodes, stateful_filters, unschedulable_reason
+from muster_core.placement.plugins import node_properties
 from muster_core.placement.search import requests
 from muster_core.placement.search.requests import (
     MemberDemand,
@@ -98,10 +98,10 @@ def _needs(snapshot: Snapshot, shape: RequestShape, other: RequestShape) -> bool
 
 
 #: Function that places a demand and charges the snapshot. It knows the demands that are placed later.
-Fill = Callable[[Snapshot, MemberDemand, Sequence[MemberDemand]], Spots]
+PlacingMethod = Callable[[Snapshot, MemberDemand, Sequence[MemberDemand]], Spots]
 
 
-def fills(sort: NodeSort) -> tuple[Fill, ...]:
+def fills(sort: NodeSort) -> tuple[PlacingMethod, ...]:
     """Returns the ways to place a demand, in the order in which they are tried."""
     packing = NodeSort(NodeOrder.BINPACKING, sort.weights)
     return (
@@ -109,7 +109,7 @@ def fills(sort: NodeSort) -> tuple[Fill, ...]:
     )
 
 
-def _sorted(sort: NodeSort) -> Fill:
+def _sorted(sort: NodeSort) -> PlacingMethod:
     def fill(snapshot: Snapshot, demand: MemberDemand, later: Sequence[MemberDemand]) -> Spots:
         return tuple(node_search.place(snapshot, *demand, sort))
 
@@ -327,7 +327,7 @@ def place_all(
 
 
 def _try_orders(
-    snapshot: Snapshot, demands: Sequence[MemberDemand], queue: list[int], fill: Fill, work: Work
+    snapshot: Snapshot, demands: Sequence[MemberDemand], queue: list[int], fill: PlacingMethod, work: Work
 ) -> Places | Shortage | None:
     """Tries several orders. After each failure the demand that fell short moves forward. None = nothing was tried."""
     answer: Places | Shortage | None = None
@@ -342,7 +342,7 @@ def _try_orders(
 
 
 def _try_nearby_nodes(
-    snapshot: Snapshot, demands: Sequence[MemberDemand], queue: Sequence[int], fill: Fill, work: Work
+    snapshot: Snapshot, demands: Sequence[MemberDemand], queue: Sequence[int], fill: PlacingMethod, work: Work
 ) -> Places | None:
     """Places all linked members in one domain that is chosen before any of them is placed.
 
@@ -365,7 +365,7 @@ def _try(
     snapshot: Snapshot,
     demands: Sequence[MemberDemand],
     queue: Sequence[int],
-    fill: Fill,
+    fill: PlacingMethod,
     work: Work,
     within: Mapping[int, BoolColumn] = _WHEREVER,
 ) -> Places | Shortage:

@@ -11,7 +11,7 @@ import numpy as np
 from muster_core.model.decisions import UnschedulableReason
 from muster_core.model.ids import NodeId
 from muster_core.model.resources import NOTHING
-from muster_core.placement.filters import node_properties, resources
+from muster_core.placement.plugins import node_properties, resources
 from muster_core.state.columns import BoolColumn, CodeColumn, FloatColumn, IntColumn, value_of
 from muster_core.state.snapshot import RequestShape, Snapshot
 

@@ -12,7 +12,7 @@ from muster_core.model.constraints import Target, TargetOperator, Term
 from muster_core.model.ids import NodeId
 from muster_core.model.specs import Volumes
 from muster_core.model.storage import LOST, Claim, ClaimDemand, StorageClass, Volume
-from muster_core.placement.filters.node_properties import term_holds
+from muster_core.placement.plugins.node_properties import term_holds
 from muster_core.state.columns import BoolColumn, IntColumn, LabelColumn
 from muster_core.state.nodes import NodeTable
 from muster_core.state.snapshot import Assumptions, RequestShape, Snapshot

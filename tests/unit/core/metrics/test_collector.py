@@ -8,7 +8,7 @@ from prometheus_client.core import Metric
 from muster_core.metrics import collector
 from muster_core.model.events import ApplicationAdded, ApplicationRemoved, NodeAction
 from muster_core.model.ids import ApplicationId, NodeId
-from muster_core.model.resources import Limit
+from muster_core.model.resources import Limit, Resources
 from muster_core.state.scheduler_state import Partition
 from tests.unit.builders import PARTITION, a_configuration, a_queue, an_application, an_ask, resources
 from tests.unit.core.conftest import Bench
@@ -88,7 +88,9 @@ def test_queues_show_resources_application_limits_and_allocation_counts() -> Non
     scenario.ask(*(an_ask(f"r{i}") for i in range(5)))
     scenario.release("r0")
     amounts = of_queues([scenario.partition], "yunikorn_queue_resource")
-    assert {key[1]: value for key, value in amounts.items() if key[0] == "root.a-b" and key[2] != "pods"} == {
+    assert {key[1]: value for key, value in amounts.items() if key[0] == "root.a-b" and key[2] == "vcore"} | {
+        "maxRunningApps": amounts["root.a-b", "maxRunningApps", "apps"]
+    } == {
         "guaranteed": 1000,
         "max": 9000,
         "allocated": 4000,
@@ -96,6 +98,8 @@ def test_queues_show_resources_application_limits_and_allocation_counts() -> Non
         "maxRunningApps": 3,
     }
     assert amounts["root", "allocated", "vcore"] == 4000
+    memory = {key[1]: value for key, value in amounts.items() if key[0] == "root.a-b" and key[2] == "memory"}
+    assert memory == {"allocated": 0, "pending": 0}, "idle queues show 0"
     counts = of_queues([scenario.partition], "yunikorn_root_a_b_queue_container")
     assert counts == {("allocated",): 5, ("released",): 1}
 
@@ -170,13 +174,13 @@ def test_a_removed_application_frees_its_series() -> None:
     assert of_applications(scenario, "yunikorn_queue_app") == {}
 
 
-async def test_a_core_shows_sessions_events_and_its_mailbox(bench: Bench) -> None:
+async def test_a_core_shows_sessions_events_and_its_event_queue(bench: Bench) -> None:
     assert bench.metric("muster_core_sessions") == 0
     await bench.register()
     await bench.wait_until_idle()
     assert bench.metric("muster_core_sessions") == 1
     assert bench.metric("yunikorn_event_total_stored") == len(bench.core.events) > 0
-    assert bench.metric("muster_core_mailbox_depth") == 0
+    assert bench.metric("muster_core_event_queue_depth") == 0
     bench.core.events.subscribe("here")
     assert bench.metric("muster_core_event_streams") == 1
 
@@ -186,7 +190,10 @@ def test_a_limit_of_zero_is_shown() -> None:
     assert of_queues([scenario.partition], "yunikorn_queue_resource")["root.a", "max", "vcore"] == 0
 
 
-def test_a_guaranteed_resource_without_usage_shows_0() -> None:
-    scenario = Scenario(a_configuration(a_queue("a", guaranteed=1000)))
+def test_usage_of_0_is_shown_for_cpu_memory_and_guaranteed_resources() -> None:
+    scenario = Scenario(a_configuration(replace(a_queue("a"), guaranteed=Resources({"gpu": 1}))))
     amounts = of_queues([scenario.partition], "yunikorn_queue_resource")
-    assert {key[1]: value for key, value in amounts.items()} == {"guaranteed": 1000, "allocated": 0, "pending": 0}
+    assert {key[1:]: value for key, value in amounts.items() if key[0] == "root.a"} == {
+        ("guaranteed", "gpu"): 1,
+        **{(state, name): 0 for state in ("allocated", "pending") for name in ("vcore", "memory", "gpu")},
+    }

@@ -6,9 +6,9 @@ import pytest
 
 from muster_core.model.constraints import ANYWHERE, Constraints, Requirement, Taint, Term, Toleration
 from muster_core.model.ids import NodeId
-from muster_core.placement.filters import node_properties
 from muster_core.placement.node_search import unschedulable_reason
-from muster_core.placement.plugins import is_resolvable
+from muster_core.placement.plugins import node_properties
+from muster_core.placement.plugins.tables import is_resolvable
 from muster_core.state.snapshot import RequestShape, Snapshot
 from tests.unit.builders import a_node, resources
 from tests.unit.core.placement.tables import a_table, having, labelled, named, tainted

@@ -7,13 +7,13 @@ import pytest
 from muster_core.model.config import NodeOrder, NodeSort
 from muster_core.model.constraints import PodTerm, Selector, TargetOperator
 from muster_core.model.ids import NodeId
-from muster_core.placement.filters.inter_pod_affinity import (
+from muster_core.placement.node_search import allowed, charge, place, unschedulable_reason
+from muster_core.placement.plugins.inter_pod_affinity import (
     AFFINITY_NOT_MET,
     ANTI_AFFINITY_NOT_MET,
     EXISTING_ANTI_AFFINITY_NOT_MET,
 )
-from muster_core.placement.node_search import allowed, charge, place, unschedulable_reason
-from muster_core.placement.plugins import is_resolvable
+from muster_core.placement.plugins.tables import is_resolvable
 from muster_core.state.nodes import NodeTable
 from muster_core.state.snapshot import RequestShape, Snapshot
 from tests.unit.builders import a_node, resources

@@ -14,12 +14,12 @@ from muster_core.model.config import NodeOrder, NodeSort
 from muster_core.model.constraints import NAMESPACE, PodTerm, Target, TargetOperator, matches
 from muster_core.model.ids import NodeId
 from muster_core.model.specs import PodOnNode
-from muster_core.placement.filters.inter_pod_affinity import (
+from muster_core.placement.node_search import place, refusals
+from muster_core.placement.plugins.inter_pod_affinity import (
     AFFINITY_NOT_MET,
     ANTI_AFFINITY_NOT_MET,
     EXISTING_ANTI_AFFINITY_NOT_MET,
 )
-from muster_core.placement.node_search import place, refusals
 from muster_core.state.nodes import NodeTable
 from muster_core.state.snapshot import Snapshot
 from tests.unit.builders import a_node, resources

@@ -9,7 +9,7 @@ from muster_core.model.constraints import ANYWHERE, Constraints, Requirement, Ta
 from muster_core.model.ids import NodeId
 from muster_core.model.specs import NO_PREFERENCES, HostPort, NodeSpec, PodOnNode, PodProperties, Preferences
 from muster_core.placement.node_search import place
-from muster_core.placement.scores.node_properties import points
+from muster_core.placement.plugins.node_properties import points
 from muster_core.state.nodes import NodeTable
 from muster_core.state.snapshot import RequestShape, Snapshot
 from tests.unit.builders import a_node, resources

@@ -9,8 +9,8 @@ from muster_core.model.config import NodeOrder, NodeSort
 from muster_core.model.constraints import PlacementConstraint, Target, TargetOperator
 from muster_core.model.ids import NodeId
 from muster_core.model.specs import NodeSpec, PodOnNode
-from muster_core.placement.filters.hooks import TOO_MANY
 from muster_core.placement.node_search import TARGETS, allowed, place, unschedulable_reason
+from muster_core.placement.plugins.hooks import TOO_MANY
 from muster_core.placement.search.backtracking import place_all
 from muster_core.placement.search.requests import Places, Shortage
 from muster_core.state.nodes import NodeTable

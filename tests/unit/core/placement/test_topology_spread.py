@@ -7,9 +7,9 @@ import pytest
 from muster_core.model.config import NodeOrder, NodeSort
 from muster_core.model.constraints import Constraints, Target, TargetOperator, TopologySpreadConstraint
 from muster_core.model.ids import NodeId
-from muster_core.placement.filters.inter_pod_affinity import MOST_KEYS
-from muster_core.placement.filters.topology_spread import NO_LABEL, SKEWED
 from muster_core.placement.node_search import allowed, place, unschedulable_reason
+from muster_core.placement.plugins.inter_pod_affinity import MOST_KEYS
+from muster_core.placement.plugins.topology_spread import NO_LABEL, SKEWED
 from muster_core.placement.search.backtracking import place_all
 from muster_core.placement.search.requests import Places
 from muster_core.state.nodes import NodeTable

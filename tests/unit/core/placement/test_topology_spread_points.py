@@ -9,7 +9,7 @@ from muster_core.model.config import NodeOrder, NodeSort
 from muster_core.model.constraints import TopologySpreadConstraint
 from muster_core.model.ids import NodeId
 from muster_core.placement.node_search import charge, place
-from muster_core.placement.scores.topology_spread import TopologySpreadScore, score
+from muster_core.placement.plugins.topology_spread import TopologySpreadScore, score
 from muster_core.state.nodes import NodeTable
 from muster_core.state.snapshot import RequestShape, Snapshot
 from tests.unit.builders import resources

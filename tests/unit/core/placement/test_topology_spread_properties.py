@@ -13,8 +13,8 @@ from muster_core.model.config import NodeSort
 from muster_core.model.constraints import NAMESPACE, TERMINATING, Constraints, Tags, TopologySpreadConstraint, matches
 from muster_core.model.ids import NodeId
 from muster_core.model.specs import NodeSpec
-from muster_core.placement.filters.topology_spread import NO_LABEL, SKEWED, spread_filter
 from muster_core.placement.node_search import place
+from muster_core.placement.plugins.topology_spread import NO_LABEL, SKEWED, spread_filter
 from muster_core.state.nodes import NodeTable
 from muster_core.state.snapshot import RequestShape, Snapshot
 from tests.unit.builders import PARTITION, resources

@@ -2,6 +2,7 @@
 
 import pytest
 
+from muster_core.config.load import DEFAULT_TEXT, load
 from muster_core.model.config import ALLOW_ALL, PlacementRule, QueueConfig
 from muster_core.model.ids import RECOVERY, QueuePath
 from muster_core.model.messages import NOT_PLACED
@@ -163,3 +164,9 @@ def test_a_forced_application_always_has_a_queue() -> None:
     assert choose_queue(TREE, (), forced) == Chosen(RECOVERY, (RECOVERY,))
     assert choose_queue(a_tree(a_queue("@recovery@")), (), forced) == Chosen(RECOVERY)
     assert choose_queue(TREE, (), an_application(queue="root.leaf", forced=True)) == chosen("root.leaf")
+
+
+def test_without_a_configuration_each_namespace_has_its_own_queue_and_a_named_queue_is_ignored() -> None:
+    [partition] = load(DEFAULT_TEXT, {}).configuration.partitions
+    app = an_app("root.default", namespace="team-a")
+    assert choose_queue(new_tree(partition.root), partition.rules, app) == chosen("root.team-a", "root.team-a")

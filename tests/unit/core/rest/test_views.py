@@ -55,7 +55,7 @@ NAMES: dict[type[Shape], str] = {
     schemas.GroupUsage: "groupName applications queues",
     schemas.UsageTree: "queuePath resourceUsage runningApplications maxResources maxApplications children",
     schemas.EventBatch: "InstanceUUID LowestID HighestID EventRecords",
-    schemas.Event: "type objectID referenceID message timestampNano eventChangeType eventChangeDetail resource",
+    schemas.EventRecord: "type objectID referenceID message timestampNano eventChangeType eventChangeDetail resource",
     schemas.Health: "Healthy HealthChecks",
     schemas.HealthCheck: "Name Succeeded Description DiagnosisMessage",
     schemas.ApplicationCount: "timestamp totalApplications",
@@ -127,7 +127,7 @@ async def test_only_parent_queues_show_the_template_of_dynamic_queues(ask: Ask, 
 
 @pytest.mark.parametrize(
     "requested, reason",
-    [(20, "0/3 nodes are available: 3 Insufficient cpu."), (0, "not all placeholders are requested yet")],
+    [(20, "0/3 nodes are available: 3 Insufficient cpu."), (0, "not all placeholders have been requested yet")],
 )
 async def test_a_pod_of_an_incomplete_gang_reports_why_the_gang_waits(
     ask: Ask, scenario: Scenario, requested: int, reason: str

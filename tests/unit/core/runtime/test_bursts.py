@@ -36,15 +36,15 @@ async def _send_slowly(core: Scheduler, messages: int) -> None:
     for _ in range(messages):
         for _ in range(4):
             await asyncio.sleep(0)
-        core.loop.mailbox.post(QueuedMessage([]))
+        core.loop.event_queue.post(QueuedMessage([]))
 
 
 async def test_the_scheduler_waits_for_messages_that_take_several_passes_of_the_event_loop() -> None:
     core = Scheduler(LoopSettings(budget_s=BUDGET_S))
-    core.loop._completed_s = core.loop.mailbox.clock()
+    core.loop._completed_s = core.loop.event_queue.clock()
     sending = asyncio.create_task(_send_slowly(core, 3))
     await core.loop._let_messages_arrive()
-    assert len(core.loop.mailbox) == 3
+    assert len(core.loop.event_queue) == 3
     await sending
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from muster_core.main import install_extensions
-from muster_core.placement.filters.hooks import HOOKS
+from muster_core.placement.plugins.hooks import HOOKS
 from muster_si import keys, muster_pb2, si_pb2
 from muster_si.errors import RefusalCode, Refused
 from tests.unit.core.conftest import Bench
@@ -19,7 +19,7 @@ from tests.unit.core.messages import RM, a_node, an_application, an_ask, applica
 ROOT = Path(__file__).parents[4]
 FEATURES = ("placement_constraints", "predicate_callbacks", "utilization", "recommendations")
 CONSTRAINT = '{"simpleConstraint": {"nodeAffinityConstraint": {"targetExpressions": []}}}'
-MODULES = "muster_core.runtime.service, muster_core.rest.server, muster_core.placement.filters.hooks"
+MODULES = "muster_core.runtime.service, muster_core.rest.server, muster_core.placement.plugins.hooks"
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def test_the_core_is_loaded_without_the_package_of_the_features() -> None:
     code = (
         "import sys; sys.modules['muster_core.extensions'] = None\n"
         f"import {MODULES}\n"
-        "hooks = muster_core.placement.filters.hooks.HOOKS\n"
+        "hooks = muster_core.placement.plugins.hooks.HOOKS\n"
         f"assert all(getattr(hooks, name) is None for name in {FEATURES})"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
@@ -59,7 +59,7 @@ def test_random_events_that_run_without_pytest_have_every_hook() -> None:
     """`make soak` does; its requests have placement constraints."""
     code = (
         "import tools.soak\n"
-        "from muster_core.placement.filters.hooks import HOOKS\n"
+        "from muster_core.placement.plugins.hooks import HOOKS\n"
         f"assert all(getattr(HOOKS, name) is not None for name in {FEATURES})"
     )
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)

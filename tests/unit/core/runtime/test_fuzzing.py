@@ -193,7 +193,7 @@ def _send(bench: Bench, message: Message) -> Awaitable[object]:
 
 async def _tell_all(messages: list[Message]) -> None:
     clock = FakeClock()
-    bench = Bench(Scheduler(LoopSettings(mailbox=64, checks=True), clock), clock, Notebook())
+    bench = Bench(Scheduler(LoopSettings(event_queue_length=64, checks=True), clock), clock, Notebook())
     running = asyncio.create_task(bench.core.run())
     await bench.register()
     for message in (m.nodes(m.a_node()), m.applications(m.an_application()), *messages):

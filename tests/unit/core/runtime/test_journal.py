@@ -55,7 +55,7 @@ async def journal_of_life_cycle(*extra: QueuedMessage) -> list[bytes]:
     running = asyncio.create_task(core.run())
     await gang_life_cycle(Bench(core, clock, Notebook()))
     for queued in extra:
-        await core.loop.mailbox.put(queued)
+        await core.loop.event_queue.put(queued)
     await asyncio.sleep(0)
     core.close()
     await running

@@ -22,11 +22,11 @@ from tests.unit.core.conftest import Bench, Notebook
 NONSENSE = cast("Event", object())
 
 
-async def test_senders_wait_while_the_mailbox_is_full() -> None:
-    core = Scheduler(LoopSettings(mailbox=2))
+async def test_senders_wait_while_the_event_queue_is_full() -> None:
+    core = Scheduler(LoopSettings(event_queue_length=2))
     for _ in range(2):
-        await core.loop.mailbox.put(QueuedMessage([]))
-    third = asyncio.create_task(core.loop.mailbox.put(QueuedMessage([])))
+        await core.loop.event_queue.put(QueuedMessage([]))
+    third = asyncio.create_task(core.loop.event_queue.put(QueuedMessage([])))
     await asyncio.sleep(0)
     assert not third.done()
     running = asyncio.create_task(core.run())
@@ -45,7 +45,7 @@ async def test_many_timers_that_are_due_at_once_do_not_delay_other_tasks() -> No
             )
         )
     running = asyncio.create_task(core.run())
-    await core.loop.mailbox.put(QueuedMessage([]))
+    await core.loop.event_queue.put(QueuedMessage([]))
     seen: set[int] = set()
     while len(deadlines):
         seen.add(len(deadlines))
@@ -57,7 +57,7 @@ async def test_many_timers_that_are_due_at_once_do_not_delay_other_tasks() -> No
 
 async def test_an_event_that_fails_is_counted_and_the_core_continues(bench: Bench) -> None:
     await bench.register()
-    await bench.core.loop.mailbox.put(QueuedMessage([NONSENSE]))
+    await bench.core.loop.event_queue.put(QueuedMessage([NONSENSE]))
     await bench.core.update_application(messages.applications(messages.an_application()))
     await bench.rm.until(lambda: any(isinstance(item, si_pb2.ApplicationResponse) for item in bench.rm.received))
     assert bench.metric("muster_core_failures_total") == 1
@@ -70,7 +70,7 @@ async def test_an_inconsistent_state_is_discarded_and_the_resource_manager_must_
     await bench.wait_until_idle()
     [partition] = bench.core.loop.scheduler_state.partitions.values()
     partition.queues.root.allocated = Resources({"vcore": 7})
-    await bench.core.loop.mailbox.put(QueuedMessage([NONSENSE]))
+    await bench.core.loop.event_queue.put(QueuedMessage([NONSENSE]))
     await bench.rm.until(lambda: bool(bench.rm.ends))
     last = bench.rm.received[-1]
     assert isinstance(last, muster_pb2.Callback)
@@ -111,11 +111,11 @@ async def test_a_resource_manager_that_does_not_reconnect_in_time_is_stopped(ben
     assert scheduler_state.managers[messages.RM].state is ManagerState.PAUSED
     assert len(scheduler_state.partitions) == 1
     bench.clock.now += timeout_ns - 1
-    bench.core.loop.mailbox.wake_up.set()
+    bench.core.loop.event_queue.wake_up.set()
     await asyncio.sleep(0)
     assert scheduler_state.managers[messages.RM].state is ManagerState.PAUSED
     bench.clock.now += 1
-    bench.core.loop.mailbox.wake_up.set()
+    bench.core.loop.event_queue.wake_up.set()
     await asyncio.sleep(0)
     assert scheduler_state.managers[messages.RM].state is ManagerState.STOPPED
     assert scheduler_state.partitions == {}

@@ -56,8 +56,8 @@ async def test_the_end_of_the_loop_is_reported_to_its_caller() -> None:
 async def test_a_loop_with_queued_messages_that_completes_no_iteration_is_stalled() -> None:
     core = Scheduler(LoopSettings())
     assert core.loop.stalled_s() == 0
-    core.loop.mailbox.post(QueuedMessage([]))
-    core.loop.mailbox._queued[0].posted_s -= 2 * LONGEST_STALL_S
+    core.loop.event_queue.post(QueuedMessage([]))
+    core.loop.event_queue._queued[0].posted_s -= 2 * LONGEST_STALL_S
     core.loop._completed_s -= 2 * LONGEST_STALL_S
     assert core.loop.stalled_s() > LONGEST_STALL_S
 
@@ -71,7 +71,7 @@ async def test_a_new_session_receives_no_decisions_of_an_earlier_session() -> No
     await bench.wait_until_idle()
     # A node is added while the resource manager registers again: the old state places the pod.
     spec = NodeSpec(partition_id(RM, "default"), NodeId("n0"), resources(vcore=10_000, memory=1 << 40, pods=100))
-    bench.core.loop.mailbox.post(QueuedMessage([NodeAdded(spec)]))
+    bench.core.loop.event_queue.post(QueuedMessage([NodeAdded(spec)]))
     bench.rm = Notebook()
     await bench.register()
     await bench.wait_until_idle()

@@ -90,7 +90,7 @@ async def test_a_rest_port_in_use_is_logged_in_one_line_and_exits_the_process(tm
 
 
 def test_tls_files_go_together() -> None:
-    with pytest.raises(StartError, match="go together"):
+    with pytest.raises(StartError, match="must be set together"):
         tls_files(Path("cert"), None, None)
     assert tls_files(None, None, None) is None
 
@@ -108,6 +108,6 @@ async def test_a_core_that_cannot_serve_rest_reports_why(options: Options, reaso
 
 
 def test_the_tls_files_of_rest_go_together() -> None:
-    with pytest.raises(StartError, match="go together"):
+    with pytest.raises(StartError, match="must be set together"):
         rest_tls(Path("cert"), None)
     assert rest_tls(None, None) is None

@@ -29,7 +29,7 @@ def test_the_next_cycle_begins_after_a_pause_that_grows_with_what_the_last_one_t
 async def test_asks_that_come_within_a_pause_are_planned_together_at_its_end() -> None:
     async with open_for_asks(LoopSettings()) as bench:
         loop = bench.core.loop
-        loop._pauses.begin(loop.mailbox.clock() + 3600)
+        loop._pauses.begin(loop.event_queue.clock() + 3600)
         for number in range(3):
             await bench.core.update_allocation(messages.asks(messages.an_ask(f"pod-{number}")))
             await bench.wait_until_handled()
@@ -44,7 +44,7 @@ async def test_asks_that_come_within_a_pause_are_planned_together_at_its_end() -
 async def test_an_unfinished_cycle_continues_without_a_pause() -> None:
     async with open_for_asks(LoopSettings()) as bench:
         loop = bench.core.loop
-        now_s = loop.mailbox.clock()
+        now_s = loop.event_queue.clock()
         loop._pauses.begin(now_s + 3600)
         assert loop._pauses.holds(now_s)
         loop._unfinished = loop._is_unfinished = True
@@ -55,10 +55,10 @@ async def test_an_unfinished_cycle_continues_without_a_pause() -> None:
 
 async def test_an_unfinished_cycle_pauses_while_messages_wait() -> None:
     loop = Scheduler(LoopSettings(budget_s=0.0)).loop  # reads one message per iteration
-    loop.mailbox.post(QueuedMessage([]))
-    loop.mailbox.post(QueuedMessage([]))
+    loop.event_queue.post(QueuedMessage([]))
+    loop.event_queue.post(QueuedMessage([]))
     loop._unfinished = loop._is_unfinished = True
-    loop._pauses.begin(loop.mailbox.clock() + 3600)
+    loop._pauses.begin(loop.event_queue.clock() + 3600)
     assert loop._iterate()
     assert loop.scheduler_state.cycles == 0
     loop._iterate()
@@ -68,9 +68,9 @@ async def test_an_unfinished_cycle_pauses_while_messages_wait() -> None:
 
 async def test_an_unfinished_cycle_continues_at_the_end_of_the_pause_although_messages_wait() -> None:
     loop = Scheduler(LoopSettings(budget_s=0.0)).loop
-    loop.mailbox.post(QueuedMessage([]))
-    loop.mailbox.post(QueuedMessage([]))
+    loop.event_queue.post(QueuedMessage([]))
+    loop.event_queue.post(QueuedMessage([]))
     loop._unfinished = loop._is_unfinished = True
     loop._iterate()
     assert loop.scheduler_state.cycles == 1
-    assert len(loop.mailbox) == 1
+    assert len(loop.event_queue) == 1

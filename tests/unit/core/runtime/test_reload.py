@@ -54,7 +54,7 @@ async def test_an_invalid_configuration_is_reported_and_the_old_one_stays_active
         await bench.core.update_configuration(update("partitions: [{queues: [{name: b.c}]}]"))
     await bench.wait_until_idle()
     [message] = effects(bench)
-    assert message.startswith("the new configuration is rejected, the previous one stays active: ")
+    assert message.startswith("the new configuration is rejected, the previous one remains active: ")
     assert "b.c" in message
     await submit(bench, "one")
     assert rejected(bench) == {}
@@ -67,7 +67,7 @@ async def test_an_empty_file_does_not_replace_an_active_configuration(bench: Ben
     with pytest.raises(Refused, match=r"queues\.yaml is empty or missing"):
         await bench.core.update_configuration(update(text))
     await bench.wait_until_idle()
-    assert "the previous one stays active: config: queues.yaml is empty" in effects(bench)[0]
+    assert "the previous one remains active: config: queues.yaml is empty" in effects(bench)[0]
     await submit(bench, "none", queueName="root.other", tags={"namespace": "ns"})
     assert "root.other" in rejected(bench)["none"]
 
@@ -90,7 +90,7 @@ async def test_an_added_partition_is_usable_and_a_removed_one_is_rejected_with_a
     await bench.core.update_configuration(update(ONE))
     await submit(bench, "late", partitionName="gpu")
     assert "is not known" in rejected(bench)["early"]
-    assert "is not configured any more" in rejected(bench)["late"]
+    assert "is no longer configured" in rejected(bench)["late"]
     assert set(rejected(bench)) == {"early", "late"}
 
 

@@ -219,4 +219,4 @@ def test_no_placeholder_is_allocated_if_the_resource_manager_rejects_one() -> No
 def test_a_gang_larger_than_the_empty_cluster_is_reported() -> None:
     scenario = Scenario(CONFIGURATION, nodes=1)
     [effects] = notices(scenario.gang(a_gang(5), 5))
-    assert effects.startswith("even an empty cluster could not hold the gang")
+    assert effects.startswith("the gang would not fit even in an empty cluster")

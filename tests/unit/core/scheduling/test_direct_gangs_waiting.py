@@ -85,7 +85,7 @@ def test_a_gang_that_fits_no_nodes_reserves_no_quota_until_it_starves() -> None:
 def test_a_gang_larger_than_the_empty_cluster_is_reported_once() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
     [effects] = notices(scenario.send(a_gang(5)))
-    assert effects.startswith("even an empty cluster could not hold the gang: 1 of 5 members of task group workers")
+    assert effects.startswith("the gang would not fit even in an empty cluster: 1 of 5 members of task group workers")
     assert notices(scenario.ask(member("r0"))) == []
 
 

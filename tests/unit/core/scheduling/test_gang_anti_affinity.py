@@ -38,7 +38,7 @@ def test_members_with_host_anti_affinity_never_fit_on_fewer_hosts() -> None:
     scenario.send(ApplicationAdded(a_gang(3)))
     [effects] = notices(scenario.ask(*placeholders(3)))
     assert effects == (
-        "even an empty cluster could not hold the gang: 1 of 3 members of task group workers would not fit: "
+        "the gang would not fit even in an empty cluster: 1 of 3 members of task group workers would not fit: "
         "0/2 nodes are available: 2 node(s) didn't match pod anti-affinity rules. It waits for nodes to be added"
     )
 

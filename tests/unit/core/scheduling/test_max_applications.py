@@ -48,7 +48,7 @@ def test_an_application_over_max_applications_waits_in_accepted_with_a_reason() 
     start(scenario, "x")
     effects = start(scenario, "y", asks=2)
     assert states(effects, "y") == ["Accepted"]
-    reason = "queue root.a runs 1 application of at most 1"
+    reason = "queue root.a is running 1 of at most 1 application"
     assert waits(effects) == {"y0": ("SKIPPED", reason), "y1": ("SKIPPED", reason)}
     assert noted(scenario) == [("y", "APP_CANNOTRUN_QUEUE")]
 
@@ -93,7 +93,7 @@ def test_a_gang_counts_from_when_it_starts_to_reserve() -> None:
     scenario.gang(ApplicationAdded(an_application("gang", gang=2)), 2)
     assert running(scenario, "root.a") == [1]
     effects = start(scenario, "y")
-    assert waits(effects)["y0"][1].startswith("queue root.a runs 1")
+    assert waits(effects)["y0"][1].startswith("queue root.a is running 1")
     scenario.send(ApplicationRemoved(PARTITION, ApplicationId("gang")))
     assert placed(scenario.add_node("n1", vcore=1000)).keys() == {"y0"}
 
@@ -113,8 +113,8 @@ def test_a_user_and_a_group_have_their_own_counts() -> None:
     second = start(scenario, "k1", user="kim")
     start(scenario, "l0", user="lee")
     third = start(scenario, "l1", user="lee")
-    assert waits(second)["k10"][1] == "user kim in queue root.a runs 1 application of at most 1"
-    assert waits(third)["l10"][1] == "group dev in queue root.a runs 2 applications of at most 2"
+    assert waits(second)["k10"][1] == "user kim in queue root.a is running 1 of at most 1 application"
+    assert waits(third)["l10"][1] == "group dev in queue root.a is running 2 of at most 2 applications"
     assert noted(scenario) == [("k1", "APP_CANNOTRUN_QUOTA"), ("l1", "APP_CANNOTRUN_QUOTA")]
     effects = scenario.release("k00", "k0")
     assert states(effects, "k1") == ["Running"]

@@ -60,7 +60,7 @@ def test_a_node_is_reserved_for_the_ask_after_the_delay_and_reported() -> None:
     scenario = waiting_for_resources()
     assert waits(scenario.wait(1)) == {}
     assert waits(scenario.wait(2)) == {
-        "wide": ("RESERVED", "node n0 is reserved for it until enough resources are free there")
+        "wide": ("RESERVED", "node n0 is reserved for the pod until enough resources are free")
     }
     [note] = [note for note in scenario.records if note.detail is Detail.NODE_RESERVATION]
     assert (note.subject, note.reference, note.change) == ("n0", "wide", Change.ADD)

@@ -81,7 +81,7 @@ def test_additions_to_a_deleted_partition_are_rejected_and_removals_ignored() ->
     scenario = Scenario(configured("default", "gpu"))
     scenario.send(ConfigurationReplaced(RM, configured("default")))
     assert GPU not in scenario.scheduler_state.partitions
-    why = f"partition {GPU} is not configured any more"
+    why = f"partition {GPU} is no longer configured"
     [app] = scenario.send(ApplicationAdded(replace(an_application("new"), partition=GPU)))
     assert app == ApplicationRejected(RM, ApplicationId("new"), why)
     for event in (NodeAdded(replace(a_node("g0"), partition=GPU)), NodeUpdated(replace(a_node("g0"), partition=GPU))):

@@ -317,8 +317,7 @@ def test_after_many_changes_only_the_queues_of_two_parents_are_compared() -> Non
     parents = [a_queue(f"p{parent}", *(a_queue(f"q{leaf}") for leaf in range(40))) for parent in range(10)]
     scenario = Scenario(a_configuration(*parents), nodes=1, vcore=100)
     names = [f"p{number % 10}.q{number // 10}" for number in range(400)]
-    for name in names:
-        scenario.send(ApplicationAdded(an_application(name, queue=f"root.{name}")))
+    scenario.send(*(ApplicationAdded(an_application(name, queue=f"root.{name}")) for name in names))
     running = (an_allocation(f"{name}-pod", "n", app=name, vcore=10) for name in names)
     scenario.add_node("n", *running)
     scenario.ask(*(an_ask(f"{name}-ask", app=name, vcore=10_000) for name in names))

@@ -125,7 +125,7 @@ def test_the_warning_is_reported_when_asks_arrive_one_by_one() -> None:
         for notice in notices(scenario.ask(an_ask(f"p{index}", group="workers", placeholder=True)))
     ]
     assert len(effects) == 1
-    assert "even an empty cluster" in effects[0]
+    assert "even in an empty cluster" in effects[0]
 
 
 def test_the_warning_is_repeated_when_a_larger_cluster_is_still_too_small() -> None:

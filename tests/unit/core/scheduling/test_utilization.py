@@ -100,7 +100,7 @@ def test_a_node_with_three_failed_binds_is_recommended_once() -> None:
     )
     effects = recommended(scenario.send(repeated("c", "n0")))
     assert list(effects) == ["n0"]
-    assert effects["n0"].startswith("3 pods could not be bound to it within 10 minutes")
+    assert effects["n0"].startswith("3 pods could not be bound to this node within 10 minutes")
     assert recommended(scenario.send(repeated("d", "n0"))) == {}
 
 
@@ -119,7 +119,7 @@ def test_a_node_to_empty_is_searched_periodically_while_nothing_waits() -> None:
     assert recommended(scenario.add_node("n1")) == {}  # evaluated already on arrival, and there was no other node
     scenario.wait(300)
     effects = recommended(scenario.ask(an_ask("c")))
-    assert effects == {"n1": "it could be emptied: its 1 allocations would fit on the other nodes"}
+    assert effects == {"n1": "the node could be emptied: its 1 allocations would fit on the other nodes"}
     assert recommended(scenario.ask(an_ask("d"))) == {}
     scenario.wait(300)
     assert recommended(scenario.ask(an_ask("huge", vcore=9000))) == {}  # something waits

@@ -77,4 +77,4 @@ def test_an_application_has_its_quota_and_an_event_if_the_quota_is_invalid() -> 
     [note] = intake.answers
     assert isinstance(note, EventRecorded)
     assert note.is_for_people
-    assert (note.subject, "namespace's quota is left out" in note.message) == ("bad", True)
+    assert (note.subject, "namespace quota is ignored" in note.message) == ("bad", True)

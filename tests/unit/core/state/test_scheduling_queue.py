@@ -8,7 +8,7 @@ import pytest
 
 from muster_core.model.events import ApplicationAdded
 from muster_core.scheduling import invariants
-from muster_core.state.ordering import Key
+from muster_core.state.ordering import SortKey
 from muster_core.state.scheduling_queue import ApplicationHeap, NoNodeFits
 from tests.unit.builders import a_configuration, a_queue, an_allocation, an_application, an_ask
 from tests.unit.core.scheduling.scenario import Scenario
@@ -17,7 +17,7 @@ from tests.unit.core.scheduling.scenario import Scenario
 @pytest.mark.parametrize("seed", range(20))
 def test_the_first_and_the_second_are_those_of_a_sorted_list(seed: int) -> None:
     random = Random(seed)
-    keys: dict[str, Key] = {}
+    keys: dict[str, SortKey] = {}
     order = ApplicationHeap(0)
     for _ in range(2000):
         name = f"app{random.randrange(30)}"
@@ -37,10 +37,10 @@ def test_the_first_and_the_second_are_those_of_a_sorted_list(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_an_order_that_is_not_kept_has_the_same_first_and_second_and_computes_each_key_once(seed: int) -> None:
     random = Random(seed)
-    keys: dict[str, Key] = {f"app{number}": (0, float(number)) for number in range(30)}
+    keys: dict[str, SortKey] = {f"app{number}": (0, float(number)) for number in range(30)}
     computed: list[str] = []
 
-    def key_of(name: str) -> Key:
+    def key_of(name: str) -> SortKey:
         computed.append(name)
         return keys[name]
 
@@ -65,7 +65,7 @@ def test_an_order_that_is_not_kept_has_the_same_first_and_second_and_computes_ea
 
 
 def test_a_key_that_grew_is_noticed_when_it_comes_first() -> None:
-    keys: dict[str, Key] = {"a": (1,), "b": (2,), "c": (3,)}
+    keys: dict[str, SortKey] = {"a": (1,), "b": (2,), "c": (3,)}
     order = ApplicationHeap(0)
     for name, key in keys.items():
         order.put(name, key)
@@ -75,14 +75,14 @@ def test_a_key_that_grew_is_noticed_when_it_comes_first() -> None:
 
 
 def test_keys_of_an_older_epoch_are_renewed_a_few_at_each_use() -> None:
-    keys: dict[str, Key] = {f"app{index:03}": (float(index),) for index in range(200)}
+    keys: dict[str, SortKey] = {f"app{index:03}": (float(index),) for index in range(200)}
     order = ApplicationHeap(0)
     for name, key in keys.items():
         order.put(name, key)
     keys = {name: (-key[0],) for name, key in keys.items()}
     computed: list[str] = []
 
-    def key_of(name: str) -> Key:
+    def key_of(name: str) -> SortKey:
         computed.append(name)
         return keys[name]
 

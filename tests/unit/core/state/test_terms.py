@@ -35,8 +35,8 @@ def test_every_term_that_matches_a_pod_is_found_once_and_no_deleted_term(
         expected[term, row] += count
     for term, row in data.draw(st.lists(st.sampled_from(sorted(expected, key=repr)), unique=True)) if expected else []:
         kept.change(term, row, -expected.pop((term, row)))
-    means = NodePods().means
-    found = [(term, row, count) for term, rows in kept.that_may_mean(pod) for row, count in rows.items()]
+    means = NodePods().selects
+    found = [(term, row, count) for term, rows in kept.that_may_select(pod) for row, count in rows.items()]
     assert len({(term, row) for term, row, _ in found}) == len(found)
     meant = {(term, row): count for term, row, count in found if means(term, pod)}
     assert meant == {(term, row): count for (term, row), count in expected.items() if means(term, pod)}

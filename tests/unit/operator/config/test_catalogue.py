@@ -20,10 +20,10 @@ def test_every_known_key_and_level_gives_no_warning() -> None:
 @pytest.mark.parametrize(
     "key,message",
     [
-        ("service.placeholderimage", "is not a setting of Muster; is service.placeholderImage meant?"),
-        ("gang.placeholderTimout", "is not a setting of Muster; is gang.placeholderTimeout meant?"),
+        ("service.placeholderimage", "is not a setting of Muster; did you mean service.placeholderImage?"),
+        ("gang.placeholderTimout", "is not a setting of Muster; did you mean gang.placeholderTimeout?"),
         ("colour", "is not a setting of Muster"),
-        ("log.schim.level", "is not a setting of Muster; is log.level meant?"),
+        ("log.schim.level", "is not a setting of Muster; did you mean log.level?"),
     ],
 )
 def test_an_unknown_key_is_reported_with_a_similar_known_key(key: str, message: str) -> None:

@@ -8,8 +8,16 @@ from functools import partial
 
 import pytest
 
-from muster_operator.config.configmaps import UNPACKED_LIMIT, is_yunikorns, merged, read_config_maps, source
-from muster_operator.config.settings import Configuration, name_for_pods, parse
+from muster_operator.config.settings import (
+    UNPACKED_LIMIT,
+    Configuration,
+    is_yunikorns,
+    merged,
+    name_for_pods,
+    parse,
+    read_config_maps,
+    source,
+)
 from muster_operator.kube.session import KubeSession
 from muster_operator.model.errors import BadSetting
 from muster_operator.translate.values import Raw

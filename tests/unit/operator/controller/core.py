@@ -10,37 +10,35 @@ import json
 from collections import Counter, deque
 from dataclasses import dataclass, field
 
-from muster_operator.model.core_requests import (
+from muster_operator.model.core_messages import (
+    Allocated,
+    AllocationRejected,
     AllocationReleased,
     AllocationReported,
+    AllocationResponse,
+    ApplicationAccepted,
+    ApplicationRejected,
     ApplicationRemoved,
+    ApplicationResponse,
     ApplicationSpec,
     ApplicationSubmitted,
+    ApplicationUpdated,
+    AskCancelled,
+    AskRejected,
     AskReleased,
     AskSpec,
     AskSubmitted,
     ClusterObjectReported,
     CoreRequest,
+    CoreResponse,
     NodeCreated,
     NodeDecommissioned,
     NodeDrained,
     NodeOpened,
-    NodeUpdated,
-    TerminationType,
-)
-from muster_operator.model.core_responses import (
-    Allocated,
-    AllocationRejected,
-    AllocationResponse,
-    ApplicationAccepted,
-    ApplicationRejected,
-    ApplicationResponse,
-    ApplicationUpdated,
-    AskCancelled,
-    AskRejected,
-    CoreResponse,
     NodeResponse,
+    NodeUpdated,
     Released,
+    TerminationType,
 )
 from muster_operator.model.ids import AllocationId, AppId, NodeName, PodUid
 from muster_si import keys

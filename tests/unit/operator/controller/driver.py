@@ -21,16 +21,17 @@ from muster_operator.model.commands import (
     PostEvent,
     Result,
 )
-from muster_operator.model.core_requests import AskSubmitted, TerminationType
-from muster_operator.model.core_responses import (
+from muster_operator.model.core_messages import (
     Allocated,
     AllocationResponse,
     ApplicationAccepted,
     ApplicationResponse,
     ApplicationUpdated,
     AskCancelled,
+    AskSubmitted,
     CoreResponse,
     Released,
+    TerminationType,
 )
 from muster_operator.model.ids import AllocationId, AppId, NodeName, PodUid
 from muster_operator.model.settings import Settings

@@ -17,17 +17,18 @@ from muster_operator.controller.reconciliation import Difference, compare
 from muster_operator.controller.state import Ledger, Phase, next_due
 from muster_operator.controller.timers import on_timers
 from muster_operator.model.commands import CancelCreations, Command, CreatePlaceholder, Outcome, Result
-from muster_operator.model.core_requests import (
+from muster_operator.model.core_messages import (
     ApplicationRemoved,
     ApplicationSubmitted,
     CoreRequest,
+    CoreResponse,
+    InventoryPart,
     NodeCreated,
     NodeDecommissioned,
     NodeDrained,
     NodeOpened,
     NodeUpdated,
 )
-from muster_operator.model.core_responses import CoreResponse, Part
 from muster_operator.model.settings import Settings
 from tests.unit.operator.controller.core import Core
 from tests.unit.operator.controller.driver import whole
@@ -148,7 +149,7 @@ class Simulation:  # long: every move is a method on the same queues
         ]
         return [move for queue, move in possible if queue]
 
-    def ask(self, part: Part) -> None:
+    def ask(self, part: InventoryPart) -> None:
         """Request a part of the core's inventory, unless a request is in progress."""
         if self.asking is None:
             self.asking = Asking(part, [len(stream) for stream in self.streams])

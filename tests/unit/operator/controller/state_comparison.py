@@ -6,22 +6,22 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from muster_operator.controller import reconciliation
-from muster_operator.model.core_requests import CoreRequest
-from muster_operator.model.core_responses import (
+from muster_operator.model.core_messages import (
     ApplicationInCore,
+    CoreRequest,
     CoreResponse,
     HeldInCore,
     Inventory,
+    InventoryPart,
     NodeInCore,
-    Part,
 )
 from muster_operator.model.ids import AllocationId
 from tests.unit.operator.controller.core import App, Core
 
 
-def inventory_of(core: Core, part: Part) -> Inventory:
+def inventory_of(core: Core, part: InventoryPart) -> Inventory:
     """Return a complete part of the core's inventory."""
-    if part is Part.APPLICATIONS:
+    if part is InventoryPart.APPLICATIONS:
         return Inventory(part, applications=tuple(_application(app) for app in core.apps.values()))
     foreign = {name: frozenset(key for key, node in core.foreign.items() if node == name) for name in core.nodes}
     return Inventory(
@@ -44,7 +44,7 @@ class Asking:
     responses sent before the answer and not received yet.
     """
 
-    part: Part
+    part: InventoryPart
     ahead: list[int]
     recent_names: set[str] = field(default_factory=set)
     inventory: Inventory | None = None

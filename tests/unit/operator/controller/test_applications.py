@@ -6,7 +6,7 @@ import json
 
 from muster_operator.controller import recovery
 from muster_operator.model.commands import CreatePlaceholder, Outcome
-from muster_operator.model.core_requests import ApplicationSpec, ApplicationSubmitted
+from muster_operator.model.core_messages import ApplicationSpec, ApplicationSubmitted
 from muster_operator.model.states import AppState
 from muster_si import keys
 from tests.unit.operator.controller.driver import (

@@ -8,7 +8,7 @@ import pytest
 
 from muster_operator.model.cluster_events import ClusterEvent, NamespaceSeen, PriorityClassSeen
 from muster_operator.model.commands import Outcome
-from muster_operator.model.core_requests import ApplicationSpec, ApplicationSubmitted, AskSubmitted
+from muster_operator.model.core_messages import ApplicationSpec, ApplicationSubmitted, AskSubmitted
 from muster_operator.model.pods import UserInfo
 from muster_operator.translate.nodes import read_namespace
 from muster_si import keys

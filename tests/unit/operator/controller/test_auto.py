@@ -6,8 +6,13 @@ from muster_operator.controller import recovery
 from muster_operator.controller.state import TimerKind
 from muster_operator.model import names
 from muster_operator.model.commands import DeletePod, Outcome, PostEvent
-from muster_operator.model.core_requests import ApplicationSubmitted, TerminationType
-from muster_operator.model.core_responses import SchedulingState, SchedulingStateChanged, SchedulingStates
+from muster_operator.model.core_messages import (
+    ApplicationSubmitted,
+    SchedulingState,
+    SchedulingStateChanged,
+    SchedulingStates,
+    TerminationType,
+)
 from muster_operator.model.ids import PodUid
 from muster_operator.model.states import AppState
 from muster_si import keys
@@ -16,10 +21,10 @@ from tests.unit.operator.controller.driver import APP, Driver, done, live, order
 from tests.unit.operator.controller.gang import a_member, creates, pod_of, seen
 from tests.unit.operator.controller.kubernetes import namespace_seen
 from tests.unit.operator.controller.objects import Raw, a_group, a_namespace, a_pod, gang_annotations
-from tests.unit.operator.controller.test_direct import FULL, conditions
+from tests.unit.operator.controller.test_direct import FULL, conditions, gang_state
 
 AUTO = "gangPlacement=Auto"
-QUIET_S = 0.5
+QUIET_S, WAIT_S = 0.5, 5.0
 BOUND = {"conditions": [{"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:05Z"}]}
 
 
@@ -42,6 +47,10 @@ def with_pods(*names: str) -> tuple[Driver, list[Raw]]:
 
 def deleted(out: Outcome) -> list[str]:
     return [command.pod.name for command in out.commands if isinstance(command, DeletePod)]
+
+
+def progress(out: Outcome) -> list[str]:
+    return [one.note for one in out.commands if isinstance(one, PostEvent) and one.series]
 
 
 def timers(driver: Driver) -> int:
@@ -130,9 +139,63 @@ def test_the_application_runs_without_waiting_for_its_pods() -> None:
 def test_pods_are_created_for_a_running_gang_too() -> None:
     driver = began()
     driver.updated(keys.APP_RUNNING)
-    commands = creates(driver.wait(QUIET_S))
+    assert creates(driver.wait(WAIT_S * 0.9)) == []
+    commands = creates(driver.wait(WAIT_S * 0.1))
     assert len(commands) == 3
     assert requested_keys(driver.see(pod_of(commands[0]))) == [f"ph-{commands[0].spec.name}"]
+
+
+def test_members_of_a_gang_that_has_all_nodes_may_appear_slowly() -> None:
+    driver = began()
+    driver.updated(keys.APP_RUNNING)
+    for name in ("w1", "w2", "w3"):
+        assert creates(driver.wait(WAIT_S * 0.8)) == []
+        assert timers(driver) == 1
+        driver.see(member(name))
+    assert creates(driver.wait(60)) == []
+
+
+def test_a_gang_that_has_all_nodes_waits_for_slow_members_at_most_twelve_times_the_member_wait() -> None:
+    driver = began(count=40)
+    driver.updated(keys.APP_RUNNING)
+    waited_s = 0.0
+    for number in range(1, 40):
+        driver.see(member(f"w{number}", 40))
+        waited_s += WAIT_S * 0.8
+        if creates(driver.wait(WAIT_S * 0.8)):
+            break
+    assert WAIT_S * 11 < waited_s < WAIT_S * 13
+
+
+def test_a_running_gang_without_enough_nodes_gets_the_pods_of_absent_members_without_a_longer_wait() -> None:
+    driver = began()
+    driver.updated(keys.APP_RUNNING)
+    assert creates(driver.wait(QUIET_S)) == []
+    gang_state(driver, SchedulingState.FAILED, FULL)
+    driver.see(member("w1"))
+    assert len(creates(driver.wait(WAIT_S - QUIET_S))) == 2
+
+
+def test_a_surplus_pod_of_a_gang_that_has_all_nodes_is_deleted_after_the_quiet_period() -> None:
+    driver, _ = with_pods("w0", "w1")
+    driver.updated(keys.APP_RUNNING)
+    driver.gone("w1")
+    driver.wait(QUIET_S)
+    for name in ("w1", "w2"):
+        driver.see(member(name))
+    assert len(deleted(driver.wait(QUIET_S))) == 1
+
+
+def test_the_last_event_of_a_reserved_gang_says_that_it_is_reserved() -> None:
+    driver = began()
+    reserved, later = driver.updated(keys.APP_RUNNING), driver.wait(WAIT_S)
+    notes = progress(reserved) + progress(later)
+    assert creates(later)
+    assert notes == ["All 4 members are reserved"]
+
+
+def test_a_gang_that_waits_for_nodes_reports_the_creation_of_its_placeholders() -> None:
+    assert progress(began().wait(QUIET_S)) == ["Creating 3 placeholders for 4 members"]
 
 
 def test_the_pod_of_a_member_that_appears_is_deleted_while_it_has_no_node() -> None:
@@ -233,8 +296,7 @@ def test_one_timer_checks_all_creations_of_a_gang() -> None:
 
 def test_all_present_members_are_unschedulable_while_the_gang_needs_nodes() -> None:
     driver, _ = with_pods("w0", "w1")
-    change = SchedulingStateChanged(APP, PodUid(f"{APP}/g"), SchedulingState.FAILED, FULL)
-    driver.receive(SchedulingStates((change,)))
+    gang_state(driver, SchedulingState.FAILED, FULL)
     found = conditions(driver.wait(5))
     assert {name: reason for name, (reason, _) in found.items()} == {"w0": "Unschedulable", "w1": "Unschedulable"}
 

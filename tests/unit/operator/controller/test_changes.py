@@ -8,18 +8,20 @@ import pytest
 
 from muster_operator.model.cluster_events import PriorityClassSeen
 from muster_operator.model.commands import BindPod, Outcome, PostEvent
-from muster_operator.model.core_requests import (
+from muster_operator.model.core_messages import (
     AllocationReleased,
     AllocationReported,
+    AllocationResponse,
     AllocationSpec,
     ApplicationRemoved,
     ApplicationSubmitted,
+    AskCancelled,
+    AskRejected,
     AskReleased,
     AskSubmitted,
     NodeCreated,
     TerminationType,
 )
-from muster_operator.model.core_responses import AllocationResponse, AskCancelled, AskRejected
 from muster_operator.model.ids import AllocationId, PodUid
 from tests.unit.operator.controller.driver import APP, Driver, done, events, live, orders, requested_keys, waiting
 from tests.unit.operator.controller.kubernetes import node_seen

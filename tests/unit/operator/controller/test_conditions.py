@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from muster_operator.model.commands import BindPod, Command, EventType, Importance, Outcome, PostEvent, SetCondition
-from muster_operator.model.core_requests import AllocationReported
-from muster_operator.model.core_responses import (
+from muster_operator.model.core_messages import (
+    AllocationReported,
     CoreEvent,
     CoreEvents,
     EventKind,

@@ -8,7 +8,7 @@ import pytest
 
 from muster_operator.model.cluster_events import NodeGone
 from muster_operator.model.commands import BindPod
-from muster_operator.model.core_requests import AllocationReported, TerminationType
+from muster_operator.model.core_messages import AllocationReported, TerminationType
 from muster_operator.model.ids import NodeName
 from muster_si import keys
 from tests.unit.operator.controller.driver import Driver, done, live, orders

@@ -9,7 +9,7 @@ import pytest
 from muster_operator.controller.state import Ledger
 from muster_operator.model import limits
 from muster_operator.model.commands import CancelCreations, CreatePlaceholder, Outcome
-from muster_operator.model.core_responses import AllocationResponse, AskRejected
+from muster_operator.model.core_messages import AllocationResponse, AskRejected
 from muster_operator.model.ids import AppId, PodUid
 from muster_si import keys
 from tests.unit.operator.controller.driver import APP, Driver, done, live, refused

@@ -7,8 +7,15 @@ import pytest
 from muster_operator.controller.reconciliation import compare
 from muster_operator.model.cluster_events import NodeGone
 from muster_operator.model.commands import BindPod, Outcome
-from muster_operator.model.core_requests import AllocationReported, NodeCreated
-from muster_operator.model.core_responses import AllocationResponse, AskRejected, Inventory, NodeResponse, Part
+from muster_operator.model.core_messages import (
+    AllocationReported,
+    AllocationResponse,
+    AskRejected,
+    Inventory,
+    InventoryPart,
+    NodeCreated,
+    NodeResponse,
+)
 from muster_operator.model.ids import NodeName, PodUid
 from muster_si import keys
 from tests.unit.operator.controller.driver import APP, live, orders, refused, requested_keys, waiting
@@ -45,7 +52,7 @@ def test_a_rejected_request_of_a_terminating_pod_causes_no_state_mismatch() -> N
     driver.updated(keys.APP_FAILED)
     unknown = AskRejected(APP, PodUid(uid(first)), "application job is not known")
     driver.receive(AllocationResponse(rejected_asks=(unknown,)))
-    found = compare(driver.ledger, Inventory(Part.APPLICATIONS), set(), driver.now)
+    found = compare(driver.ledger, Inventory(InventoryPart.APPLICATIONS), set(), driver.now)
     assert found.found == []
 
 

@@ -10,8 +10,9 @@ from muster_operator.controller import recovery
 from muster_operator.controller.state import TimerKind
 from muster_operator.model.cluster_events import PlacementChosen, PriorityClassSeen
 from muster_operator.model.commands import BindPod, FailPod, MarkResumed, Outcome, PostEvent, SetCondition
-from muster_operator.model.core_requests import ApplicationSubmitted, AskReleased
-from muster_operator.model.core_responses import (
+from muster_operator.model.core_messages import (
+    ApplicationSubmitted,
+    AskReleased,
     CoreEvent,
     CoreEvents,
     EventKind,
@@ -125,8 +126,8 @@ def test_every_member_of_a_gang_that_needs_more_nodes_is_marked_unschedulable_on
     assert conditions(gang_state(driver, FAILED, FULL)) == {}
     out = driver.wait(2.5)
     assert conditions(out) == {
-        "w0": ("Unschedulable", f"gang job waits for its reservation: {FULL}"),
-        "w1": ("Unschedulable", "gang job waits for its reservation (not enough suitable nodes); see pod w0"),
+        "w0": ("Unschedulable", f"gang job is waiting for its reservation: {FULL}"),
+        "w1": ("Unschedulable", "gang job is waiting for its reservation (not enough suitable nodes); see pod w0"),
     }
     assert sum(len(driver.wait(60).commands) for _ in range(60)) == 0
 
@@ -135,8 +136,8 @@ def test_a_gang_that_is_queued_or_over_quota_is_not_marked_unschedulable() -> No
     driver = looking()
     gang_state(driver, SKIPPED, QUOTA)
     assert conditions(driver.wait(2.5)) == {
-        "w0": ("SchedulingSkipped", f"gang job waits for its reservation: {QUOTA}"),
-        "w1": ("SchedulingSkipped", "gang job waits for its reservation (queue quota exceeded); see pod w0"),
+        "w0": ("SchedulingSkipped", f"gang job is waiting for its reservation: {QUOTA}"),
+        "w1": ("SchedulingSkipped", "gang job is waiting for its reservation (queue quota exceeded); see pod w0"),
     }
 
 
@@ -151,8 +152,8 @@ def test_a_reason_that_arrives_before_the_gang_is_accepted_is_kept() -> None:
 def test_a_gang_without_a_reported_reason_waits_for_its_reservation() -> None:
     found = conditions(looking().wait(2.5))
     assert found == {
-        "w0": ("SchedulingSkipped", "gang job waits for its reservation"),
-        "w1": ("SchedulingSkipped", "gang job waits for its reservation; see pod w0"),
+        "w0": ("SchedulingSkipped", "gang job is waiting for its reservation"),
+        "w1": ("SchedulingSkipped", "gang job is waiting for its reservation; see pod w0"),
     }
 
 
@@ -173,7 +174,7 @@ def test_the_group_that_needs_nodes_reports_for_the_gang() -> None:
     driver.accepted()
     for group, kind in (("a", SKIPPED), ("b", FAILED), ("c", SKIPPED)):
         gang_state(driver, kind, f"of {group}", group)
-    assert conditions(driver.wait(2.5))["w0"] == ("Unschedulable", "gang job waits for its reservation: of b")
+    assert conditions(driver.wait(2.5))["w0"] == ("Unschedulable", "gang job is waiting for its reservation: of b")
     assert conditions(gang_state(driver, SCHEDULED, group="b"))["w0"][0] == "SchedulingSkipped"
 
 
@@ -196,10 +197,10 @@ def test_members_of_a_gang_for_which_pods_are_preempted_are_not_unschedulable() 
     driver = looking()
     gang_state(driver, FAILED, FULL)
     assert {reason for reason, _ in conditions(driver.wait(5)).values()} == {"Unschedulable"}
-    out = gang_state(driver, SchedulingState.RESERVED, "waiting until preempted pods have terminated")
+    out = gang_state(driver, SchedulingState.RESERVED, "waiting for preempted pods to terminate")
     found = conditions(out)
     assert {reason for reason, _ in found.values()} == {"SchedulingSkipped"}
-    assert found["w0"][1].endswith("waiting until preempted pods have terminated")
+    assert found["w0"][1].endswith("waiting for preempted pods to terminate")
 
 
 def test_a_gang_that_is_half_bound_after_a_restart_reports_the_reason_on_the_others() -> None:
@@ -216,7 +217,7 @@ def test_a_gang_that_is_half_bound_after_a_restart_reports_the_reason_on_the_oth
     whole(recovery.submit_asks(driver.ledger, 0.0))
     recovery.open_nodes(driver.ledger, 0.0)
     gang_state(driver, FAILED, FULL)
-    note = f"gang job waits for its reservation: {FULL}"
+    note = f"gang job is waiting for its reservation: {FULL}"
     assert conditions(driver.wait(2.5)) == {"w1": ("Unschedulable", note)}
     gang_state(driver, SCHEDULED)
     assert {task.shortage for task in driver.ledger.tasks.values()} == {None}
@@ -232,11 +233,11 @@ def test_a_state_of_an_unknown_group_or_application_is_ignored() -> None:
 
 def test_a_gang_that_does_not_fit_the_empty_nodes_is_reported_immediately_then_on_every_member() -> None:
     driver = looking()
-    note = "even an empty cluster could not hold the gang: 1 of 2 members of task group g would not fit"
+    note = "the gang would not fit even in an empty cluster: 1 of 2 members of task group g would not fit"
     out = driver.receive(CoreEvents((CoreEvent(EventKind.APP, APP, "g", note),)))
     assert conditions(out) == {"w0": ("Unschedulable", note)}
     gang_state(driver, FAILED, FULL)
-    short = "gang job waits for its reservation (it does not fit even on the empty nodes); see pod w0"
+    short = "gang job is waiting for its reservation (it does not fit even on empty nodes); see pod w0"
     assert conditions(driver.wait(2.5)) == {"w1": ("Unschedulable", short)}
 
 

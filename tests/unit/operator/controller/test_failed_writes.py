@@ -16,7 +16,7 @@ from muster_operator.model.commands import (
     Result,
     SetCondition,
 )
-from muster_operator.model.core_responses import SchedulingState, SchedulingStateChanged, SchedulingStates
+from muster_operator.model.core_messages import SchedulingState, SchedulingStateChanged, SchedulingStates
 from muster_operator.model.ids import PodUid
 from tests.unit.operator.controller.driver import APP, Driver, done, live, refused, waiting
 from tests.unit.operator.controller.objects import a_group, a_pod, gang_annotations

@@ -10,15 +10,18 @@ import pytest
 from muster_operator.model import problems
 from muster_operator.model.cluster_events import NodeGone
 from muster_operator.model.commands import CommandUnanswered, DeletePod, FailPod, MarkResumed, PostEvent
-from muster_operator.model.core_requests import (
+from muster_operator.model.core_messages import (
     AllocationReleased,
+    AllocationResponse,
     ApplicationSubmitted,
+    AskCancelled,
+    AskRejected,
     AskReleased,
     AskSubmitted,
     NodeDecommissioned,
+    Released,
     TerminationType,
 )
-from muster_operator.model.core_responses import AllocationResponse, AskCancelled, AskRejected, Released
 from muster_operator.model.ids import AllocationId, NodeName, PodUid
 from muster_operator.model.settings import Settings
 from muster_si import keys
@@ -156,7 +159,8 @@ def test_a_bad_definition_warns_with_field_and_fix_and_disables_the_gang() -> No
     assert isinstance(event, PostEvent)
     assert (event.reason, event.action) == ("GangScheduling", "TaskGroupsError")
     assert event.note == (
-        "task-groups[0].minMember: is -1; write the number of members, 0 or more. The application runs without a gang."
+        "task-groups[0].minMember: is -1; write the number of members, 0 or more. "
+        "The application runs without gang scheduling."
     )
     assert requested_keys(driver.accepted()) == ["uid-w0"]
 

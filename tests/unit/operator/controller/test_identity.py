@@ -5,7 +5,7 @@ from __future__ import annotations
 from muster_operator.controller import recovery
 from muster_operator.controller.state import Ledger
 from muster_operator.model.commands import DeletePod, FailPod, MarkResumed, Outcome, SetCondition
-from muster_operator.model.core_requests import ApplicationSubmitted
+from muster_operator.model.core_messages import ApplicationSubmitted
 from muster_operator.model.ids import AppId
 from muster_si import keys
 from tests.unit.operator.controller.driver import SHARED, SHARING, Driver, live, orders, whole

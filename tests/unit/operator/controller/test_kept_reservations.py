@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from muster_operator.controller.reconciliation import compare
 from muster_operator.model.commands import BindPod, CommandFailed
-from muster_operator.model.core_responses import Part
+from muster_operator.model.core_messages import InventoryPart
 from muster_operator.model.ids import PodUid
 from muster_si import keys
 from tests.unit.operator.controller.simulation import Simulation
@@ -22,8 +22,8 @@ from tests.unit.operator.controller.test_kubelet_rejections import (
 
 def agrees(simulation: Simulation) -> bool:
     """Whether agent and core hold the same."""
-    found = compare(simulation.ledger, inventory_of(simulation.core, Part.APPLICATIONS), set(), simulation.now)
-    return not found.found and not found.unsound
+    found = compare(simulation.ledger, inventory_of(simulation.core, InventoryPart.APPLICATIONS), set(), simulation.now)
+    return not found.found and not found.inconsistency
 
 
 def at_bind(simulation: Simulation) -> BindPod:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from muster_operator.model.core_requests import (
+from muster_operator.model.core_messages import (
     AllocationReleased,
     AllocationReported,
     AskSubmitted,

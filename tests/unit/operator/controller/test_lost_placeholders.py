@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from muster_operator.model import names
 from muster_operator.model.commands import DeletePod, Outcome
-from muster_operator.model.core_requests import AllocationReleased, AllocationReported, AskSubmitted, TerminationType
+from muster_operator.model.core_messages import AllocationReleased, AllocationReported, AskSubmitted, TerminationType
 from muster_operator.model.ids import AllocationId, PodUid
 from muster_si import keys
 from tests.unit.operator.controller.driver import APP, done, events, live, orders, refused, requested_keys

@@ -9,10 +9,10 @@ import pytest
 from muster_operator.controller import recovery
 from muster_operator.controller.state import Phase
 from muster_operator.model.cluster_events import NodeGone, PodGone
-from muster_operator.model.core_requests import ApplicationRemoved
-from muster_operator.model.core_responses import (
+from muster_operator.model.core_messages import (
     AllocationResponse,
     ApplicationAccepted,
+    ApplicationRemoved,
     ApplicationResponse,
     AskRejected,
     NodeResponse,

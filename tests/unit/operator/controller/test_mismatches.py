@@ -39,7 +39,7 @@ def test_a_different_queue_is_reported_on_the_first_pod_that_names_it() -> None:
     [(pod, note)] = reported_mismatches(driver.see(a_member("w1", queue="root.b")))
     assert pod == "w1"
     assert note == (
-        'queue "root.b" ignored: application "job" is in queue "root.a" since its first pod. '
+        'queue "root.b" ignored: application "job" has been in queue "root.a" since its first pod. '
         "Use a different application ID to put this pod in another queue"
     )
     assert reported_mismatches(driver.see(a_member("w2", queue="root.b"))) == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from muster_operator.controller import recovery
 from muster_operator.model.cluster_events import NamespaceGone
 from muster_operator.model.commands import CreatePlaceholder, Outcome
-from muster_operator.model.core_requests import ApplicationSubmitted, ClusterObjectReported
+from muster_operator.model.core_messages import ApplicationSubmitted, ClusterObjectReported
 from muster_operator.model.ids import AppId
 from muster_operator.model.storage import ClusterObject, ObjectKind
 from muster_operator.translate.gangs import placeholder_body

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from muster_operator.model.cluster_events import NodeGone
 from muster_operator.model.commands import PostEvent, Subject
-from muster_operator.model.core_requests import (
+from muster_operator.model.core_messages import (
     AllocationReleased,
     AllocationReported,
     AskSubmitted,
@@ -12,10 +12,12 @@ from muster_operator.model.core_requests import (
     NodeDecommissioned,
     NodeDrained,
     NodeOpened,
+    NodeRecommended,
+    NodeResponse,
     NodeUpdated,
+    Recommendations,
     TerminationType,
 )
-from muster_operator.model.core_responses import NodeRecommended, NodeResponse, Recommendations
 from muster_operator.model.ids import AllocationId, NodeName, PodUid
 from muster_si import keys
 from tests.unit.operator.controller.driver import APP, done, events, live, orders, refused, requested_keys, waiting

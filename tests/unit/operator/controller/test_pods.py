@@ -6,23 +6,21 @@ import pytest
 
 from muster_operator.model import problems
 from muster_operator.model.commands import CommandUnanswered, DeletePod, EventType, FailPod, MarkDisrupted, PostEvent
-from muster_operator.model.core_requests import (
+from muster_operator.model.core_messages import (
+    AllocationRejected,
     AllocationReleased,
     AllocationReported,
+    AllocationResponse,
+    ApplicationRejected,
     ApplicationRemoved,
+    ApplicationResponse,
     ApplicationSubmitted,
+    AskRejected,
     AskReleased,
     AskSubmitted,
     NodeCreated,
-    TerminationType,
-)
-from muster_operator.model.core_responses import (
-    AllocationRejected,
-    AllocationResponse,
-    ApplicationRejected,
-    ApplicationResponse,
-    AskRejected,
     Released,
+    TerminationType,
 )
 from muster_operator.model.ids import AllocationId, PodUid
 from muster_operator.model.pods import PodRef

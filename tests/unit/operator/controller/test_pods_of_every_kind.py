@@ -8,16 +8,17 @@ import pytest
 
 from muster_operator.controller import recovery
 from muster_operator.model.commands import FailPod, Outcome, PostEvent, SetCondition
-from muster_operator.model.core_requests import (
+from muster_operator.model.core_messages import (
     AllocationReleased,
     AllocationReported,
     AllocationSpec,
+    ApplicationRejected,
+    ApplicationResponse,
     ApplicationSubmitted,
     AskReleased,
     ClusterObjectReported,
     NodeCreated,
 )
-from muster_operator.model.core_responses import ApplicationRejected, ApplicationResponse
 from muster_operator.model.ids import PodUid
 from tests.unit.operator.controller.driver import APP, events, live, orders, requested_keys, waiting, whole
 from tests.unit.operator.controller.kubernetes import node_seen

@@ -17,7 +17,7 @@ from muster_operator.model.commands import (
     RequestNodes,
     WithdrawNodes,
 )
-from muster_operator.model.core_responses import SchedulingState, SchedulingStateChanged, SchedulingStates
+from muster_operator.model.core_messages import SchedulingState, SchedulingStateChanged, SchedulingStates
 from muster_operator.model.ids import NodeName, PodUid
 from muster_operator.model.limits import POD_SETS
 from muster_operator.model.names import ANNOTATION_CONSUME_REQUEST, ANNOTATION_PROVISIONING_CLASS, CHECK_CAPACITY

@@ -8,16 +8,17 @@ from muster_operator.controller import applications, recovery
 from muster_operator.controller.rejections import AGAIN_S
 from muster_operator.controller.state import Phase
 from muster_operator.model.commands import CreatePlaceholder, DeletePod, FailPod, MarkResumed, Outcome, SetCondition
-from muster_operator.model.core_requests import (
+from muster_operator.model.core_messages import (
     AllocationReleased,
     AllocationReported,
+    ApplicationRejected,
+    ApplicationResponse,
     ApplicationSubmitted,
     AskSubmitted,
     NodeCreated,
     NodeOpened,
     TerminationType,
 )
-from muster_operator.model.core_responses import ApplicationRejected, ApplicationResponse
 from muster_operator.model.ids import AllocationId, AppId, NodeName, PodUid
 from muster_operator.model.pods import PodRef
 from muster_operator.model.states import AppState

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from muster_operator.controller import recovery
 from muster_operator.model.commands import SetCondition
-from muster_operator.model.core_responses import (
+from muster_operator.model.core_messages import (
     CoreEvent,
     CoreEvents,
     EventKind,
@@ -67,7 +67,7 @@ def test_a_current_condition_is_not_written_again() -> None:
 
 
 def test_a_gang_that_fits_on_no_node_gets_one_event() -> None:
-    impossible = "even an empty cluster could not hold the gang: 1 of 2 members of task group g would not fit"
+    impossible = "the gang would not fit even in an empty cluster: 1 of 2 members of task group g would not fit"
     event = CoreEvents((CoreEvent(EventKind.APP, APP, "g", impossible),))
     fresh = restarted(a_member("w0"))
     assert events(fresh.receive(event)) == [("w0", "FailedScheduling", "FailedScheduling")]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from muster_operator.controller import recovery
 from muster_operator.controller.recovery import SLICE
-from muster_operator.model.core_requests import ApplicationSubmitted, NodeCreated
+from muster_operator.model.core_messages import ApplicationSubmitted, NodeCreated
 from tests.unit.operator.controller.driver import Driver, requested_keys
 from tests.unit.operator.controller.objects import a_pod
 from tests.unit.operator.controller.test_recovery import gathered

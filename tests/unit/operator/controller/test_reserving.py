@@ -8,7 +8,7 @@ from muster_core.model.decisions import ReasonKind
 from muster_operator.controller import recovery
 from muster_operator.controller.state import next_due
 from muster_operator.model.commands import CreatePlaceholder, Outcome, PostEvent, SetCondition
-from muster_operator.model.core_responses import (
+from muster_operator.model.core_messages import (
     CoreEvent,
     CoreEvents,
     EventKind,
@@ -102,8 +102,8 @@ def test_a_gang_that_waits_for_quota_writes_one_condition_per_member_an_hour() -
     assert conditions(states(driver, SKIPPED, QUOTA)) == {}
     driver.wait(2.5)
     found = conditions(driver.wait(10))
-    mine = f"gang job waits for its reservation: 0 of 3 placeholders are bound; {QUOTA}"
-    other = "gang job waits for its reservation (queue quota exceeded); see pod w0"
+    mine = f"gang job is waiting for its reservation: 0 of 3 placeholders are bound; {QUOTA}"
+    other = "gang job is waiting for its reservation (queue quota exceeded); see pod w0"
     assert found == {
         "w0": ("SchedulingSkipped", mine),
         "w1": ("SchedulingSkipped", other),
@@ -176,7 +176,7 @@ def test_a_member_condition_names_the_reason_kind_sent_by_the_core_regardless_of
     states(driver, SKIPPED, "Queue quota exceeded, or another text", kind)
     assert reported_within(driver, 20)["w1"] == (
         "SchedulingSkipped",
-        f"gang job waits for its reservation{shown}; see pod w0",
+        f"gang job is waiting for its reservation{shown}; see pod w0",
     )
 
 
@@ -201,7 +201,7 @@ def test_unschedulable_placeholders_become_skipped_when_a_quota_blocks_the_gang(
 
 def test_a_gang_too_large_for_an_empty_cluster_reports_it_until_a_quota_blocks_it() -> None:
     driver = reserving()
-    note = "even an empty cluster could not hold the gang: 3 of 3 members of task group workers would not fit"
+    note = "the gang would not fit even in an empty cluster: 3 of 3 members of task group workers would not fit"
     driver.receive(CoreEvents((CoreEvent(EventKind.APP, "dev/job", "workers", note),)))
     driver.wait(5)
     states(driver, FAILED, FULL)
@@ -214,7 +214,7 @@ def test_a_gang_too_large_for_an_empty_cluster_reports_it_until_a_quota_blocks_i
 
 def test_a_gang_too_large_for_an_empty_cluster_stops_reporting_it_when_a_node_is_added() -> None:
     driver = reserving()
-    note = "even an empty cluster could not hold the gang: 3 of 3 members of task group workers would not fit"
+    note = "the gang would not fit even in an empty cluster: 3 of 3 members of task group workers would not fit"
     event = CoreEvents((CoreEvent(EventKind.APP, "dev/job", "workers", note),))
     assert conditions(driver.receive(event))["w0"] == ("SchedulingSkipped", note), "an autoscaler sees placeholders"
     driver.fact(node_seen(a_node("another")))

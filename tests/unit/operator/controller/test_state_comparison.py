@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster_operator.controller.reconciliation import compare
-from muster_operator.model.core_requests import TerminationType
-from muster_operator.model.core_responses import Inventory, Part
+from muster_operator.model.core_messages import Inventory, InventoryPart, TerminationType
 from muster_operator.model.ids import AppId, NodeName, PodUid
 from tests.unit.operator.controller.core import App, Held
 from tests.unit.operator.controller.driver import requested_keys
@@ -27,11 +26,11 @@ PLAIN = AppId("dev/plain")
 def test_messages_in_flight_cause_no_difference(data: st.DataObject) -> None:
     chaos = Chaos(data)
     for _ in range(data.draw(st.integers(1, 12))):
-        chaos.simulation.ask(list(Part)[chaos.pick(2)])
+        chaos.simulation.ask(list(InventoryPart)[chaos.pick(2)])
         chaos.happen()
     simulation = chaos.simulation
     run_until_idle(simulation, chaos.pick)
-    for part in Part:
+    for part in InventoryPart:
         simulation.ask(part)
         simulation.run(chaos.pick)
     assert simulation.differences == []
@@ -137,13 +136,15 @@ def test_a_lost_message_is_detected_and_repaired(lose: Callable[[Simulation], No
     assert simulation.differences == []
 
 
-def test_a_missing_application_or_node_makes_the_session_unsound() -> None:
+def test_a_missing_application_or_node_ends_the_session() -> None:
     simulation = at_rest()
     del simulation.core.apps[PLAIN]
     del simulation.core.nodes[NodeName("n1")]
-    applications, nodes = (compare(simulation.ledger, inventory_of(simulation.core, part), set(), 0.0) for part in Part)
-    assert applications.unsound == "the core has no application dev/plain"
-    assert nodes.unsound == "the core has no node n1"
+    applications, nodes = (
+        compare(simulation.ledger, inventory_of(simulation.core, part), set(), 0.0) for part in InventoryPart
+    )
+    assert applications.inconsistency == "the core has no application dev/plain"
+    assert nodes.inconsistency == "the core has no node n1"
     assert not applications.out
     assert not nodes.out
 
@@ -152,7 +153,7 @@ def test_a_repeated_difference_is_reported_and_not_repaired_again() -> None:
     """If the core rejects a repair, repeating it does not help."""
     simulation = at_rest()
     lose_ask(simulation)
-    inventory = inventory_of(simulation.core, Part.APPLICATIONS)
+    inventory = inventory_of(simulation.core, InventoryPart.APPLICATIONS)
     first = compare(simulation.ledger, inventory, set(), 0.0)
     again = compare(simulation.ledger, inventory, set(), 0.0, set(first.found))
     assert requested_keys(first.out) == ["uid-plain1"]
@@ -164,21 +165,21 @@ def test_a_repeated_difference_is_reported_and_not_repaired_again() -> None:
 def test_an_object_changed_during_the_comparison_is_skipped(recent_names: str) -> None:
     simulation = at_rest()
     lose_allocation(simulation)
-    inventory = inventory_of(simulation.core, Part.APPLICATIONS)
+    inventory = inventory_of(simulation.core, InventoryPart.APPLICATIONS)
     assert compare(simulation.ledger, inventory, {recent_names}, 0.0).found == []
 
 
 def test_only_applications_in_the_range_of_the_inventory_can_be_missing() -> None:
     simulation = at_rest()
-    nothing = Inventory(Part.APPLICATIONS, beyond="dev/plain", last="dev/q")
+    nothing = Inventory(InventoryPart.APPLICATIONS, beyond="dev/plain", last="dev/q")
     assert compare(simulation.ledger, nothing, set(), 0.0).found == []
-    everything = Inventory(Part.APPLICATIONS, beyond="dev/plai", last="dev/q")
+    everything = Inventory(InventoryPart.APPLICATIONS, beyond="dev/plai", last="dev/q")
     assert [found.subject for found in compare(simulation.ledger, everything, set(), 0.0).found] == ["dev/plain"]
 
 
 def contents(simulation: Simulation) -> list[object]:
     """The content of the core's state, independent of the order of events."""
-    applications, nodes = (inventory_of(simulation.core, part) for part in Part)
+    applications, nodes = (inventory_of(simulation.core, part) for part in InventoryPart)
     return [
         sorted(
             (app.app, sorted(app.asks), sorted((held.key, held.node) for held in app.held))
@@ -189,6 +190,6 @@ def contents(simulation: Simulation) -> list[object]:
 
 
 def compared(simulation: Simulation) -> None:
-    for part in Part:
+    for part in InventoryPart:
         simulation.ask(part)
         simulation.run()

@@ -9,7 +9,7 @@ import pytest
 
 from muster_operator.controller import recovery
 from muster_operator.controller.volume_binding import reaches
-from muster_operator.model.core_requests import (
+from muster_operator.model.core_messages import (
     ApplicationSubmitted,
     ClusterObjectReported,
     CoreRequest,

@@ -7,7 +7,7 @@ import pytest
 from muster_operator.controller.state import Deadline, Phase, TimerKind, next_due, set_timer
 from muster_operator.controller.timers import on_timers
 from muster_operator.model.commands import SetCondition
-from muster_operator.model.core_responses import SchedulingState, SchedulingStateChanged, SchedulingStates
+from muster_operator.model.core_messages import SchedulingState, SchedulingStateChanged, SchedulingStates
 from muster_operator.model.ids import PodUid
 from tests.unit.operator.controller.driver import APP, Driver, live, orders, waiting
 

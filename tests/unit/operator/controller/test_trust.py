@@ -12,7 +12,7 @@ from muster_operator.controller.state import Ledger
 from muster_operator.model import names
 from muster_operator.model.cluster_events import KeysSeen
 from muster_operator.model.commands import CreatePlaceholder, DeletePod
-from muster_operator.model.core_requests import ApplicationRemoved, NodeCreated
+from muster_operator.model.core_messages import ApplicationRemoved, NodeCreated
 from muster_operator.model.ids import PodUid
 from muster_operator.model.signing import SigningKeys
 from muster_operator.model.states import AppState

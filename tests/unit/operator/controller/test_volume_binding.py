@@ -15,7 +15,7 @@ from muster_operator.model.commands import (
     PostEvent,
     SelectNode,
 )
-from muster_operator.model.core_requests import AllocationReleased, AskSubmitted
+from muster_operator.model.core_messages import AllocationReleased, AskSubmitted
 from muster_operator.model.ids import NodeName, PodUid
 from muster_operator.model.pods import PodRef
 from muster_si import keys
@@ -147,7 +147,7 @@ def test_a_volume_that_cannot_be_bound_on_the_node_releases_it_with_an_event(
     out = driver.fact(fact)
     assert avoided_nodes(out) == "n1"
     assert [order for order in orders(out) if order in undone] == undone
-    assert note_of(out) == f"volumes for node n1 failed: {why}"
+    assert note_of(out) == f"binding volumes for node n1 failed: {why}"
     assert events(out) == [("w0", "PodVolumesBindFailure", "PodVolumesBindFailure")]
     assert driver.ledger.storage.waiting == {}
 
@@ -158,7 +158,7 @@ def test_failed_provisioning_releases_the_node_and_the_pod_is_rescheduled() -> N
     driver.fact(claim_seen(selected="n1"))
     out = driver.fact(claim_seen())
     assert avoided_nodes(out) == "n1"
-    assert note_of(out) == 'volumes for node n1 failed: provisioning failed for PVC "data"'
+    assert note_of(out) == 'binding volumes for node n1 failed: provisioning failed for PVC "data"'
     assert orders(driver.allocated("uid-w0", "n2", volumes={"dev/data": ""})) == [SelectNode(POD, DATA, NodeName("n2"))]
 
 
@@ -170,7 +170,7 @@ def test_a_selected_node_missing_from_a_newer_claim_means_failed_provisioning() 
     driver.result(CommandSucceeded(SELECT_N1, version=7))
     assert not driver.fact(before).commands, "older than the write"
     out = driver.fact(after)
-    assert note_of(out) == 'volumes for node n1 failed: provisioning failed for PVC "data"'
+    assert note_of(out) == 'binding volumes for node n1 failed: provisioning failed for PVC "data"'
 
 
 def test_a_claim_that_lost_its_volume_releases_the_node() -> None:
@@ -179,7 +179,7 @@ def test_a_claim_that_lost_its_volume_releases_the_node() -> None:
     driver.fact(volume_seen(claim="data"))
     out = driver.fact(volume_seen())
     assert avoided_nodes(out) == "n1"
-    assert note_of(out) == 'volumes for node n1 failed: ClaimRef got reset for pv "disk"'
+    assert note_of(out) == 'binding volumes for node n1 failed: ClaimRef got reset for pv "disk"'
 
 
 def test_an_older_state_received_after_the_write_is_not_a_failure() -> None:
@@ -194,7 +194,7 @@ def test_a_claim_bound_to_a_volume_with_another_node_affinity_releases_the_node(
     allocated_with(driver, "")
     out = driver.fact(claim_seen(volume="far", selected="n1"))
     assert avoided_nodes(out) == "n1"
-    assert note_of(out) == 'volumes for node n1 failed: pv "far" node affinity doesn\'t match node "n1"'
+    assert note_of(out) == 'binding volumes for node n1 failed: pv "far" node affinity doesn\'t match node "n1"'
     assert orders(out) == [], "a claim that is bound is nobody's to take back"
 
 
@@ -222,7 +222,7 @@ def test_a_pod_loses_its_node_when_its_claims_are_not_bound_in_time() -> None:
     out = driver.wait(1)
     assert avoided_nodes(out) == "n1"
     assert orders(out) == [UNSELECT_N1]
-    assert note_of(out) == "volumes for node n1 failed: not bound within 600 s: dev/data"
+    assert note_of(out) == "binding volumes for node n1 failed: not bound within 600 s: dev/data"
 
 
 def test_a_pod_bound_in_time_gets_no_timeout_message() -> None:

@@ -9,36 +9,36 @@ A = Lease("a", 10, acquired="t0", renewed="t1", transitions=3, version="7", uid=
 
 def test_a_lease_without_a_holder_is_free() -> None:
     assert LeaseObservation().free_in_s("b", 0.0) == 0
-    assert LeaseObservation().seeing(A.given_back("t2"), 5.0).free_in_s("b", 5.0) == 0
+    assert LeaseObservation().updated(A.given_back("t2"), 5.0).free_in_s("b", 5.0) == 0
 
 
 @pytest.mark.parametrize("looks", [[0.0], [0.0, 4.0, 9.0]])
 def test_an_unchanged_lease_is_free_after_its_duration(looks: list[float]) -> None:
     observation = LeaseObservation()
     for moment in looks:
-        observation = observation.seeing(A, moment)
+        observation = observation.updated(A, moment)
     assert observation.free_in_s("b", 9.0) == 1
     assert observation.free_in_s("b", 10.0) == 0
 
 
 def test_a_renewal_counts_from_when_it_was_observed() -> None:
-    observation = LeaseObservation().seeing(A, 0.0).seeing(A.renewed_by_holder(10, "long ago"), 9.0)
+    observation = LeaseObservation().updated(A, 0.0).updated(A.renewed_by_holder(10, "long ago"), 9.0)
     assert observation.free_in_s("b", 10.0) == 9
 
 
 def test_a_metadata_change_is_not_a_renewal() -> None:
     labelled = Lease("a", 10, acquired="t0", renewed="t1", transitions=3, version="8", uid="u")
-    observation = LeaseObservation().seeing(A, 0.0).seeing(labelled, 9.0)
+    observation = LeaseObservation().updated(A, 0.0).updated(labelled, 9.0)
     assert observation.free_in_s("b", 10.0) == 0
     assert observation.lease.version == "8"
 
 
 def test_a_candidate_may_take_its_own_lease_immediately() -> None:
-    assert LeaseObservation().seeing(A, 0.0).free_in_s("a", 0.0) == 0
+    assert LeaseObservation().updated(A, 0.0).free_in_s("a", 0.0) == 0
 
 
 def test_a_deleted_lease_is_not_free_before_it_expires() -> None:
-    observation = LeaseObservation().seeing(A, 0.0).seeing(None, 1.0)
+    observation = LeaseObservation().updated(A, 0.0).updated(None, 1.0)
     assert observation.free_in_s("b", 1.0) == 9
     assert "resourceVersion" not in body("ns", "muster", observation.lease)["metadata"]
 
@@ -54,9 +54,9 @@ def test_holder_changes_are_counted_and_renewals_are_not() -> None:
 def test_a_holder_change_is_detected_after_the_lease_was_released() -> None:
     taken = A.taken_by("b", 10, "t2")
     for state, shown in [(A, False), (A.given_back("t"), False), (taken, True), (taken.given_back("t"), True)]:
-        assert LeaseObservation().seeing(state, 0.0).has_changed_hands(A) is shown
-    assert not LeaseObservation().seeing(A.renewed_by_holder(10, "t2"), 0.0).has_changed_hands(A)
-    assert LeaseObservation().seeing(A.taken_by("a", 10, "t2"), 0.0).has_changed_hands(A)
+        assert LeaseObservation().updated(state, 0.0).has_changed_hands(A) is shown
+    assert not LeaseObservation().updated(A.renewed_by_holder(10, "t2"), 0.0).has_changed_hands(A)
+    assert LeaseObservation().updated(A.taken_by("a", 10, "t2"), 0.0).has_changed_hands(A)
 
 
 def test_a_lease_object_is_read_back_unchanged() -> None:

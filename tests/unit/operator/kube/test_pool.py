@@ -12,7 +12,16 @@ import pytest
 from msgspec import structs
 
 from muster_operator.kube import write_queue
-from muster_operator.kube.write_queue import EventBuffer, Limits, Pool, Throttle, WritePriority
+from muster_operator.kube.write_queue import (
+    EventBuffer,
+    Limits,
+    Pool,
+    Throttle,
+    WritePriority,
+    key_of,
+    namespace_of,
+    write_priority_of,
+)
 from muster_operator.model.commands import (
     BindPod,
     CancelCreations,
@@ -191,6 +200,20 @@ async def test_a_write_in_flight_ends_with_the_pool() -> None:
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     assert ended.is_set()
+
+
+def test_the_oldest_queue_time_follows_events_that_are_taken_dropped_and_added() -> None:
+    buffer = EventBuffer(2, lambda: None)
+    assert buffer.oldest() == float("inf")
+    for at in (100, 101):
+        buffer.put(an_event(f"number {at}"), at=at)
+        assert buffer.oldest() == 100
+    buffer.put(an_event("too many"), at=102)
+    assert buffer.oldest() == 101
+    buffer.take()
+    assert buffer.oldest() == 102
+    buffer.take()
+    assert buffer.oldest() == float("inf")
 
 
 def test_an_updated_series_keeps_the_queue_time_of_its_first_event() -> None:
@@ -372,7 +395,7 @@ async def test_cancelled_binds_are_dropped_while_writes_in_flight_finish() -> No
 
 async def test_a_bind_that_waits_for_the_rate_limit_is_cancelled() -> None:
     api = Api()
-    async with a_pool(api, Limits(qps=20, burst=1)) as pool:
+    async with a_pool(api, Limits(qps=5, burst=1)) as pool:
         pool.submit(a_bind("a"))
         pool.submit(a_bind("b"))
         pool.submit(a_delete("b"))
@@ -380,6 +403,28 @@ async def test_a_bind_that_waits_for_the_rate_limit_is_cancelled() -> None:
         assert api.started == [a_bind("a")]
         pool.cancel_binds()
         assert await finished(pool, api) == [a_bind("a"), a_delete("b")]
+
+
+async def test_a_creation_that_waits_for_the_rate_limit_is_cancelled() -> None:
+    api = Api()
+    async with a_pool(api, Limits(qps=5, burst=1)) as pool:
+        pool.submit(a_bind("a"))
+        pool.submit(a_create_of("w", "team", 0))
+        await asyncio.sleep(0.01)
+        assert api.started == [a_bind("a")]
+        pool.submit(CancelCreations(AppId("w")))
+        assert await finished(pool, api) == [a_bind("a")]
+
+
+async def test_a_bind_overtakes_a_creation_that_waits_for_the_rate_limit() -> None:
+    api = Api()
+    api.gate.set()
+    async with a_pool(api, Limits(qps=5, burst=1)) as pool:
+        pool.submit(a_bind("a"))
+        pool.submit(a_create("tg-0"))
+        await asyncio.sleep(0.01)
+        pool.submit(a_bind("b"))
+        assert await finished(pool, api) == [a_bind("a"), a_bind("b"), a_create("tg-0")]
 
 
 async def test_a_write_behind_a_cancelled_queued_bind_is_executed() -> None:
@@ -438,6 +483,22 @@ async def test_queued_creations_of_an_application_are_cancelled_together() -> No
         assert await finished(pool, api) == [a_create_of("given-up", "ns", 0), a_create_of("other", "ns", 0)]
 
 
+@pytest.mark.parametrize("is_bind", [True, False])
+async def test_a_creation_that_started_before_a_more_urgent_write_of_its_pod_is_not_cancelled(*, is_bind: bool) -> None:
+    api = Api()
+    create = a_create_of("given-up", "ns", 0)
+    pod = of_namespace("ns", create.spec.name)
+    async with a_pool(api, Limits(writers=1)) as pool:
+        pool.submit(a_bind("first"))
+        await asyncio.sleep(0.01)
+        pool.submit(create)  # its pod's next write lets it start with that write's priority
+        pool.submit(structs.replace(a_bind("x"), pod=pod) if is_bind else DeletePod(pod, "released"))
+        found = await finished(pool, api)
+        pool.submit(CancelCreations(AppId("given-up")))
+        assert create in found
+        assert pool.depths()["writes"] == 0
+
+
 async def test_a_write_behind_a_cancelled_creation_is_executed() -> None:
     api = Api()
     async with a_pool(api, Limits(writers=1)) as pool:
@@ -493,3 +554,30 @@ def test_a_noisy_namespace_does_not_evict_events_of_others_from_a_full_buffer() 
     assert len(theirs) == 10
     assert max(theirs) <= 20
     assert [event.note for event in taken if event.namespace == "noisy"][-1] == "999"
+
+
+def test_a_buffer_that_was_full_and_empty_drops_from_the_namespace_with_most_events() -> None:
+    dropped: list[int] = []
+    buffer = EventBuffer(4, lambda: dropped.append(len(buffer)))
+    for number in range(5):
+        buffer.put(noted("a", number), float(number))
+    while buffer.take() is not None:
+        pass
+    for namespace, number in (("b", 0), ("a", 1), ("b", 2), ("b", 3), ("a", 4)):
+        buffer.put(noted(namespace, number), float(number))
+    left = [event.namespace for _ in range(4) if (event := buffer.take()) is not None]
+    assert (sorted(left), len(dropped)) == (["a", "a", "b", "b"], 2)
+
+
+@pytest.mark.parametrize("command", [a_bind(), a_condition(), a_create(), a_delete()])
+def test_a_queued_write_has_the_key_priority_and_namespace_of_its_command(command: Command) -> None:
+    job = write_queue._job(command)
+    expected = (key_of(command), write_priority_of(command), namespace_of(command))
+    assert (job.key, job.write_priority, job.namespace) == expected
+
+
+def test_dropping_the_writes_of_an_unknown_pod_changes_nothing() -> None:
+    pool = Pool(Api().execute, Limits())
+    pool.submit(a_bind("p"))
+    pool._drop("ns/other", lambda job: True)
+    assert pool.depths()["writes"] == 1

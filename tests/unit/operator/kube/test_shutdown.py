@@ -6,12 +6,12 @@ import asyncio
 
 import pytest
 
-from muster_operator.assembly import Options, Ways, assembled
 from muster_operator.config.settings import parse
 from muster_operator.handlers.framework import Watching
 from muster_operator.kube.leadership import NoElection
 from muster_operator.kube.session import KubeSession, LeadershipGuard
 from muster_operator.model.errors import LeadershipLost
+from muster_operator.running import CoreClients, Options, assembled
 from muster_operator.runtime.metrics import Metrics
 from muster_operator.serving import serve
 from muster_si.transport.administration import AdministrationClient
@@ -32,8 +32,8 @@ class LosingElection(NoElection):
 async def served(stop: asyncio.Event, leading: NoElection) -> None:
     """The operator without an API server, until it ends."""
     session = KubeSession(FixedCredentials(NOWHERE, ["t"]))
-    ways = Ways(Peer(), AdministrationClient("unix:///nowhere.sock"))
-    parts = assembled(parse({}), session, Metrics(), ways, Options())
+    clients = CoreClients(Peer(), AdministrationClient("unix:///nowhere.sock"))
+    parts = assembled(parse({}), session, Metrics(), clients, Options())
     try:
         async with asyncio.timeout(5):
             await serve(parts, leading, Watching(parts.memo, session, "muster"), stop)

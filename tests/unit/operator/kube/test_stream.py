@@ -7,6 +7,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from email.utils import format_datetime
 
+import orjson
 import pytest
 from aiohttp import web
 
@@ -14,6 +15,7 @@ from muster_operator.kube import watch
 from muster_operator.model.cluster_events import PodGone
 from muster_operator.model.ids import PodUid
 from muster_operator.runtime.inputs import EventReceived, Listed
+from muster_operator.runtime.loop import Inbox
 from tests.unit.operator.handlers.test_framework import Cluster, a_pod, change, seen, until, watching
 
 PODS = "/api/v1/pods"
@@ -214,3 +216,71 @@ async def test_a_pod_of_an_unfinished_streamed_list_missing_from_the_paged_list_
         assert await until(inbox, 2) == [seen(a_pod("a", 1)), seen(a_pod("b", 2))]
         server.pods[:], server.version = [a_pod("a", 1)], 9
         assert await until(inbox, 2) == [EventReceived(PodGone(PodUid("uid-b"))), Listed("pods")]
+
+
+class Pieces(Cluster):
+    """A server whose first watch of pods sends these bytes one after the other. The client reads each by itself."""
+
+    def __init__(self, *pieces: bytes) -> None:
+        super().__init__(pods=[a_pod("a")], refusals=[])
+        self.pieces = list(pieces)
+        self.received = asyncio.Event()
+
+    async def _watch(self, request: web.Request) -> web.StreamResponse:
+        if request.path != PODS or "sendInitialEvents" in request.query or not self.pieces:
+            return await super()._watch(request)
+        response = web.StreamResponse()
+        await response.prepare(request)
+        while self.pieces:
+            self.received.clear()
+            await response.write(self.pieces.pop(0))
+            async with asyncio.timeout(10):
+                await self.received.wait()
+        return response
+
+
+@pytest.fixture
+def sending(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Pieces]:
+    """Create a server that is told what the client has read."""
+
+    def send(*pieces: bytes) -> Pieces:
+        server, record = Pieces(*pieces), Inbox.record_activity
+
+        def recorded(inbox: Inbox, plural: str) -> None:
+            record(inbox, plural)
+            if plural == "pods":
+                server.received.set()
+
+        monkeypatch.setattr(Inbox, "record_activity", recorded)
+        return server
+
+    return send
+
+
+LINES = orjson.dumps(change("MODIFIED", a_pod("a", 2))) + b"\n" + orjson.dumps(change("ADDED", a_pod("b", 3))) + b"\n"
+
+
+@pytest.mark.parametrize(
+    "at", [1, 40, LINES.index(b"\n"), LINES.index(b"\n") + 1, LINES.index(b"\n") + 2, len(LINES) - 1]
+)
+async def test_events_are_read_from_lines_that_are_split_over_two_pieces(
+    at: int, sending: Callable[..., Pieces]
+) -> None:
+    async with watching(sending(LINES[:at], LINES[at:])) as inbox:
+        await until(inbox, 2)
+        assert await until(inbox, 2) == [seen(a_pod("a", 2)), seen(a_pod("b", 3))]
+
+
+async def test_an_event_is_read_from_a_line_that_is_split_over_many_pieces(sending: Callable[..., Pieces]) -> None:
+    async with watching(sending(*(LINES[at : at + 40] for at in range(0, len(LINES), 40)))) as inbox:
+        await until(inbox, 2)
+        assert await until(inbox, 2) == [seen(a_pod("a", 2)), seen(a_pod("b", 3))]
+
+
+async def test_blank_lines_of_a_watch_are_ignored(sending: Callable[..., Pieces]) -> None:
+    blank = b"\n\r\n" + LINES.replace(b"\n", b"\n\n \n") + b"\n"
+    server = sending(blank[:1], blank[1:])
+    async with watching(server) as inbox:
+        await until(inbox, 2)
+        assert await until(inbox, 2) == [seen(a_pod("a", 2)), seen(a_pod("b", 3))]
+        assert await began(server) == "3", "the watch continues after the last event"

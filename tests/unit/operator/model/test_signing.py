@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import json
 
 import pytest
 from hypothesis import given
@@ -24,12 +25,17 @@ def test_a_signature_is_valid_only_for_the_signed_texts(signed: list[str], read:
 
 
 @given(TEXTS)
-def test_a_signature_covers_the_length_and_the_bytes_of_each_text(texts: list[str]) -> None:
+def test_a_signature_covers_the_instance_and_the_texts_as_json_lists(texts: list[str]) -> None:
     """Signatures are stored on pods, so this format must not change."""
-    encoded = [text.encode("utf-8", "replace") for text in ("muster", *texts)]
-    message = b"".join(b"%d:%b" % (len(text), text) for text in encoded)
+    lists = [json.dumps(one, ensure_ascii=False, separators=(",", ":")) for one in (["muster"], texts)]
+    message = "".join(lists).encode("utf-8", "replace")
     code = base64.urlsafe_b64encode(hmac.digest(NEW, message, hashlib.sha256)).rstrip(b"=").decode()
     assert SigningKeys("muster", [NEW]).sign(texts) == f"v1:{key_id(NEW)}:{code}"
+
+
+def test_a_text_that_is_not_valid_unicode_is_signed_with_replacement_characters() -> None:
+    keys = SigningKeys("muster", [NEW])
+    assert keys.sign(["a\ud800"]) == keys.sign(["a?"])
 
 
 def test_the_current_key_signs_and_the_previous_one_still_verifies() -> None:

@@ -11,7 +11,7 @@ from muster_operator.controller import applications, cluster_events, nodes, reco
 from muster_operator.controller.state import Application, Phase
 from muster_operator.model.cluster_events import PodSeen
 from muster_operator.model.commands import Outcome, PostEvent
-from muster_operator.model.core_requests import AskSubmitted, NodeCreated
+from muster_operator.model.core_messages import AskSubmitted, NodeCreated
 from tests.unit.operator.controller.driver import Driver, whole
 from tests.unit.operator.controller.kubernetes import node_seen
 from tests.unit.operator.controller.objects import a_node, a_pod

@@ -175,7 +175,8 @@ async def test_an_unknown_key_is_reported_once_with_a_suggestion() -> None:
     async with an_author(Peer()) as author:
         [event] = await author.writes(misspelt)
         assert event.reason == "ConfigurationWarning"
-        assert event.note == "service.placeholderImag is not a setting of Muster; is service.placeholderImage meant?"
+        expected = "service.placeholderImag is not a setting of Muster; did you mean service.placeholderImage?"
+        assert event.note == expected
         assert await author.writes(misspelt | {"gang.waitTimeout": "1h"}) == []
         assert await author.writes({}) == []
         assert len(await author.writes(misspelt)) == 1

@@ -11,7 +11,7 @@ from muster_operator.controller import recovery
 from muster_operator.controller.state import Ledger
 from muster_operator.model.cluster_events import ClusterEvent
 from muster_operator.model.commands import BindPod, CommandSucceeded, Outcome, Result
-from muster_operator.model.core_responses import (
+from muster_operator.model.core_messages import (
     ApplicationAccepted,
     ApplicationResponse,
     CoreResponse,

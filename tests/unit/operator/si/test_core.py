@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 
 from muster_operator.config.settings import parse
-from muster_operator.model.core_requests import (
+from muster_operator.model.core_messages import (
     AllocationReported,
+    AllocationResponse,
     AllocationSpec,
     ApplicationRemoved,
+    ApplicationResponse,
     ApplicationSpec,
     ApplicationSubmitted,
     AskSpec,
@@ -22,8 +24,8 @@ from muster_operator.model.core_requests import (
     Node,
     NodeCreated,
     NodeOpened,
+    NodeResponse,
 )
-from muster_operator.model.core_responses import AllocationResponse, ApplicationResponse, NodeResponse
 from muster_operator.model.errors import StartupRefused
 from muster_operator.model.ids import AppId, NodeName, PodUid
 from muster_operator.model.pods import UserInfo
@@ -247,7 +249,7 @@ async def test_a_message_that_cannot_be_encoded_ends_the_session_and_a_new_one_i
         await ear.until(lambda: len(ear.up) == 1)
         ear.up[0].send([NodeOpened(NodeName("n1")), NodeOpened(7)])  # type: ignore[arg-type] # a bug somewhere else
         await ear.until(lambda: len(ear.lost) == 1)
-        assert "could not be made" in ear.lost[0]
+        assert "could not be encoded" in ear.lost[0]
         await ear.until(lambda: len(ear.up) == 2)
 
 

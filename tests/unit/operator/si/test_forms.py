@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import structs
 
-from muster_operator.model.core_requests import AskSpec, AskSubmitted, CoreRequest
+from muster_operator.model.core_messages import AskSpec, AskSubmitted, CoreRequest
 from muster_operator.model.ids import AppId, PodUid
 from muster_operator.si.codec import Encoder
 from muster_si import keys, si_pb2

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import get_args
 
 from muster_operator.controller import recovery
 from muster_operator.controller.cluster_events import record_event
 from muster_operator.controller.state import Ledger
 from muster_operator.model import limits
 from muster_operator.model.cluster_events import PodSeen
-from muster_operator.model.core_requests import (
+from muster_operator.model.core_messages import (
     AllocationReported,
     AllocationSpec,
     AskSpec,
@@ -20,6 +21,7 @@ from muster_operator.model.core_requests import (
 )
 from muster_operator.model.ids import AppId, NodeName, PodUid
 from muster_operator.model.settings import Settings
+from muster_operator.si import codec
 from muster_operator.si.codec import Encoder
 from muster_operator.translate.pods import read_pod
 from muster_si import si_pb2
@@ -88,3 +90,7 @@ def test_a_recovery_of_a_hundred_padded_gangs_sends_no_large_message() -> None:
         record_event(ledger, PodSeen(pod))
     sent = [message for out in recovery.begin(ledger, 0.0) for message in messages(out.requests)]
     assert sum(len(one.new) for one in sent if isinstance(one, si_pb2.ApplicationRequest)) == 100
+
+
+def test_every_kind_of_request_has_a_stream() -> None:
+    assert set(codec._LANES) == set(get_args(CoreRequest))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from structlog.testing import capture_logs
 
-from muster_operator.model.core_requests import ApplicationRemoved, ClusterObjectReported, NodeOpened
+from muster_operator.model.core_messages import ApplicationRemoved, ClusterObjectReported, NodeOpened
 from muster_operator.model.ids import AppId, NodeName
 from muster_operator.model.limits import MESSAGE_ITEMS
 from muster_operator.model.storage import ClusterObject, ObjectKind

@@ -8,52 +8,50 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster_operator.model.core_requests import (
+from muster_operator.model.core_messages import (
+    Allocated,
+    AllocationRejected,
     AllocationReleased,
     AllocationReported,
+    AllocationResponse,
     AllocationSpec,
+    ApplicationAccepted,
+    ApplicationRejected,
     ApplicationRemoved,
+    ApplicationResponse,
     ApplicationSpec,
     ApplicationSubmitted,
+    ApplicationUpdated,
+    AskCancelled,
+    AskRejected,
     AskReleased,
     AskSpec,
     AskSubmitted,
     ClusterObjectReported,
+    CoreEvent,
+    CoreEvents,
     CoreRequest,
+    EventKind,
     Node,
     NodeCreated,
     NodeDecommissioned,
     NodeDrained,
     NodeOpened,
-    NodeUpdated,
-    TerminationType,
-)
-from muster_operator.model.core_responses import (
-    Allocated,
-    AllocationRejected,
-    AllocationResponse,
-    ApplicationAccepted,
-    ApplicationRejected,
-    ApplicationResponse,
-    ApplicationUpdated,
-    AskCancelled,
-    AskRejected,
-    CoreEvent,
-    CoreEvents,
-    EventKind,
     NodeRecommended,
     NodeResponse,
+    NodeUpdated,
     Recommendations,
     Released,
     SchedulingState,
     SchedulingStateChanged,
     SchedulingStates,
+    TerminationType,
 )
 from muster_operator.model.ids import AllocationId, AppId, NodeName, PodUid
 from muster_operator.model.limits import MESSAGE_ITEMS
 from muster_operator.model.pods import UserInfo
 from muster_operator.model.storage import ClusterObject, ObjectKind
-from muster_operator.si.codec import Encoder, Request, Sent, decoded, decoded_callback
+from muster_operator.si.codec import EncodedRequest, Encoder, Sent, decoded, decoded_callback
 from muster_si import keys, muster_pb2, si_pb2
 
 ENCODER = Encoder("rm", "default")
@@ -95,7 +93,7 @@ GOLDEN = (
 )
 
 
-def messages_of(requests: Iterable[CoreRequest]) -> list[Request]:
+def messages_of(requests: Iterable[CoreRequest]) -> list[EncodedRequest]:
     """As they would be sent."""
     return [ENCODER.encoded(batch) for batch in ENCODER.batches(requests)]
 
@@ -207,7 +205,7 @@ NEWS: list[CoreRequest] = [
 ]
 
 
-def item_types(message: Request) -> list[type[object]]:
+def item_types(message: EncodedRequest) -> list[type[object]]:
     """The kinds of news in a message."""
     match message:
         case si_pb2.ApplicationRequest():

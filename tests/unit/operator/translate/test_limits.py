@@ -127,7 +127,7 @@ def test_a_pending_pod_has_a_resource_count_limit_and_a_bound_pod_has_none() -> 
     [
         (QUEUE, 2_000, "queue xxxx"),
         (TASK_GROUP_NAME, 300, "task group xxxx"),
-        ("yunikorn.apache.org/app-id", 200_000, "application id xxxx"),
+        ("yunikorn.apache.org/app-id", 200_000, "application ID xxxx"),
     ],
 )
 def test_a_pod_with_a_too_long_name_is_rejected_and_the_name_is_not_kept(

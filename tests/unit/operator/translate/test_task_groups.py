@@ -188,21 +188,24 @@ def test_without_parameters_a_gang_is_soft_with_the_default_timeouts() -> None:
 @pytest.mark.parametrize(
     "parameters, expected",
     [
-        ("gangSchedulingStyle=hard", 'gangSchedulingStyle: "hard" is unknown; Soft is used, write Soft or Hard'),
+        (
+            "gangSchedulingStyle=hard",
+            'gangSchedulingStyle: "hard" is invalid; Soft is used. Valid values: Soft or Hard',
+        ),
         ("placeholderTimeoutInSeconds=ten", 'placeholderTimeoutInSeconds: "ten" is not a number of seconds'),
         ("placeholderTimeoutInSeconds=-1", 'placeholderTimeoutInSeconds: "-1" is not a number'),
         ("gangWaitTimeoutInSeconds=99999999999999999999", "gangWaitTimeoutInSeconds: "),
         (
             "gangPlacement=best",
-            'gangPlacement: "best" is unknown; Reserve, the default, is used, write Reserve, Atomic, Direct or Auto',
+            'gangPlacement: "best" is invalid; Reserve, the default, is used. Valid values: Reserve, Atomic',
         ),
-        ("gangPlacement=direct", 'gangPlacement: "direct" is unknown; Reserve, the default, is used'),
-        ("gangSchedulingStyle", 'schedulingPolicyParameters: "gangSchedulingStyle" is ignored, write name=value'),
+        ("gangPlacement=direct", 'gangPlacement: "direct" is invalid; Reserve, the default, is used'),
+        ("gangSchedulingStyle", 'schedulingPolicyParameters: "gangSchedulingStyle" is ignored; use name=value'),
         ("a=b=c", 'schedulingPolicyParameters: "a=b=c" is ignored'),
         ("=1", 'schedulingPolicyParameters: "=1" is ignored'),
-        ("topologyKey=a/b/c", 'topologyKey: "a/b/c" is ignored, write the key of a node label'),
-        ("topologyMode=required", "topologyMode: is ignored without topologyKey"),
-        ("topologyKey=zone topologyMode=hard", 'topologyMode: "hard" is unknown; preferred is used'),
+        ("topologyKey=a/b/c", 'topologyKey: "a/b/c" is ignored; set it to the key of a node label'),
+        ("topologyMode=required", "topologyMode is ignored without topologyKey"),
+        ("topologyKey=zone topologyMode=hard", 'topologyMode: "hard" is invalid; preferred is used'),
     ],
 )
 def test_an_invalid_parameter_gives_a_warning_and_the_default_is_used(parameters: str, expected: str) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from muster_operator.webhook.context import KINDS as KNOWN_KINDS
-from muster_operator.webhook.context import Identity
+from muster_operator.webhook.context import MusterIdentity
 from muster_operator.webhook.registration import WebhookClientConfig, mutating
 from tests.unit.operator.webhook.reviews import (
     ANN,
@@ -75,7 +75,7 @@ def test_cve_2026_97146_no_label_switches_a_check_off(kind: str, labels: dict[st
 
 def test_the_webhook_fails_closed_for_managed_kinds() -> None:
     """Both of YuniKorn's do: while it is down its users' pods go to another scheduler, unchecked."""
-    ours = Identity(KNOWN.scheduler_names, KNOWN.account, KNOWN.own_namespace)
+    ours = MusterIdentity(KNOWN.scheduler_names, KNOWN.account, KNOWN.own_namespace)
     hooks = mutating(WebhookClientConfig(KNOWN.own_namespace, "muster"), ours, [])["webhooks"]
     closed = [rule for hook in hooks if hook["failurePolicy"] == "Fail" for rule in hook["rules"]]
     for operation in ("CREATE", "UPDATE"):

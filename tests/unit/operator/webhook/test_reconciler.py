@@ -154,7 +154,7 @@ async def test_provided_files_are_reloaded_on_change_and_rejected_if_they_do_not
         assert read.chain == leaf.chain
         assert await source.leaf(NOW) is read
     key.write_bytes(first.key)
-    with pytest.raises(BadCertificate, match="does not belong"):
+    with pytest.raises(BadCertificate, match="does not match"):
         await source.leaf(NOW)
 
 

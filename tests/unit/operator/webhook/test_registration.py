@@ -12,7 +12,7 @@ from muster_operator.model.errors import ApiRefused
 from muster_operator.model.names import ANNOTATION_USER_INFO, INTERNAL_PREFIX
 from muster_operator.webhook import registration
 from muster_operator.webhook.certificates import split
-from muster_operator.webhook.context import KINDS, Identity
+from muster_operator.webhook.context import KINDS, MusterIdentity
 from muster_operator.webhook.registration import (
     MUTATING,
     NAME,
@@ -27,7 +27,7 @@ from muster_operator.webhook.registration import (
 from tests.unit.operator.webhook.cluster_peer import Peer, a_session
 from tests.unit.operator.webhook.test_certificates import a_pair
 
-OURS = Identity(frozenset({"muster", "yunikorn"}), "system:serviceaccount:muster:muster-operator", "muster")
+OURS = MusterIdentity(frozenset({"muster", "yunikorn"}), "system:serviceaccount:muster:muster-operator", "muster")
 CLIENT_CONFIG = WebhookClientConfig("muster", service="muster-webhook")
 PATHS = [f"{path}/{NAME}" for path in (MUTATING, VALIDATING)]
 PEMS = tuple(one.pem for one in a_pair())
@@ -106,7 +106,7 @@ def test_an_operator_outside_of_the_cluster_is_found_by_its_url() -> None:
 
 def test_two_musters_register_next_to_each_other() -> None:
     for own_namespace, name in (("muster", NAME), ("gangs", f"{NAME}-gangs")):
-        ours = Identity(OURS.scheduler_names, OURS.account, own_namespace)
+        ours = MusterIdentity(OURS.scheduler_names, OURS.account, own_namespace)
         assert {make(CLIENT_CONFIG, ours, PEMS)["metadata"]["name"] for make in (mutating, validating)} == {name}
 
 

@@ -1,33 +1,35 @@
-"""The channel of a client, opened again after its TLS files were renewed. Existing connections keep theirs."""
+"""The gRPC channel of a client, opened again after its TLS files were renewed. Existing connections keep theirs."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from typing import Final
 
 import grpc
 
 from muster_si.errors import AddressError
+from muster_si.transport.address import parse_address, require_protection
 from muster_si.transport.credentials import Fingerprint, TlsFiles
+from muster_si.transport.settings import TransportSettings
 
 #: Seconds that calls on a channel with old certificates have to finish.
 LAST_CALLS_S: Final = 10.0
 
-Options = Sequence[tuple[str, int | str]]
 
+class ClientChannel:
+    """The connection to one address, for both clients. Does not connect before `channel` is called."""
 
-class Dialling:
-    """Opens channels to one target. Does not connect before `channel` is called."""
-
-    def __init__(self, target: str, tls: TlsFiles | None, options: Options) -> None:
+    def __init__(
+        self, address: str, tls: TlsFiles | None, settings: TransportSettings, *, allow_plaintext: bool
+    ) -> None:
         """Reads the TLS files.
 
         Raises:
-            AddressError: a file cannot be read.
+            AddressError: the address is invalid or needs TLS, or a file cannot be read.
         """
-        self._target, self._tls = target, tls
-        self._options = [*options, *(tls.channel_options() if tls is not None else [])]
+        require_protection(address, has_tls=tls is not None, allow_plaintext=allow_plaintext)
+        self._target, self._tls = parse_address(address).target, tls
+        self._options = [*settings.options(), *(tls.channel_options() if tls is not None else [])]
         self._credentials = tls.for_client() if tls is not None else None
         self._seen: Fingerprint = tls.fingerprint() if tls is not None else ()
         self._channel: grpc.aio.Channel | None = None

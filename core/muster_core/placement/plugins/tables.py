@@ -1,6 +1,6 @@
 """The tables of stateful filters and scores.
 
-A filter that reads only node properties is a function (`filters/node_properties`). A filter that depends on the pods on
+A filter that reads only node properties is a function (`node_properties`). A filter that depends on the pods on
 the nodes is stateful: it is created per request shape and snapshot, evaluates all rows at once, and is updated with
 each planned placement. No filter is created for a shape that it does not apply to.
 """
@@ -11,13 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from muster_core.placement.filters import hooks, inter_pod_affinity, node_properties, resources, topology_spread
-from muster_core.placement.filters.hooks import PREDICATES, TOO_MANY, Score, StatefulFilter
-from muster_core.placement.filters.inter_pod_affinity import ANTI_AFFINITY_NOT_MET, EXISTING_ANTI_AFFINITY_NOT_MET
-from muster_core.placement.filters.resources import CROWDED, INSUFFICIENT, TAKEN
-from muster_core.placement.filters.topology_spread import SKEWED
-from muster_core.placement.scores import inter_pod_affinity as preferred_company
-from muster_core.placement.scores import topology_spread as preferred_spread
+from muster_core.placement.plugins import hooks, inter_pod_affinity, node_properties, resources, topology_spread
+from muster_core.placement.plugins.hooks import PREDICATES, TOO_MANY, Score, StatefulFilter
+from muster_core.placement.plugins.inter_pod_affinity import ANTI_AFFINITY_NOT_MET, EXISTING_ANTI_AFFINITY_NOT_MET
+from muster_core.placement.plugins.resources import CROWDED, INSUFFICIENT, TAKEN
+from muster_core.placement.plugins.topology_spread import SKEWED
 from muster_core.placement.volumes import binding, restrictions
 from muster_core.state.columns import BoolColumn
 from muster_core.state.snapshot import RequestShape, Snapshot
@@ -72,8 +70,8 @@ POD_FILTERS: Final = (
 
 #: In the order of kube-scheduler's default plugins. The score of the Scheduler Interface is last.
 SCORES: Final = (
-    ScoreEntry("InterPodAffinity", preferred_company.score),
-    ScoreEntry("PodTopologySpread", preferred_spread.score),
+    ScoreEntry("InterPodAffinity", inter_pod_affinity.score),
+    ScoreEntry("PodTopologySpread", topology_spread.score),
     ScoreEntry("PlacementConstraint", hooks.constraint_score),
 )
 

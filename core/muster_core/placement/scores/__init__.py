@@ -1,1 +1,0 @@
-"""Score plugins, as in kube-scheduler: which of the feasible nodes is preferred."""
