@@ -28,7 +28,8 @@ async def wait_for_reason(scenario: Scenario, pod: str, reason: str, *texts: str
             and all(text in found.get("message", "") for text in texts)
         )
 
-    await scenario.eventually(f"{pod} has PodScheduled=False, {reason}, {texts}", is_so, 20)
+    # Longer than the operator's `condition_refresh_s`: its first text can be of an earlier moment.
+    await scenario.eventually(f"{pod} has PodScheduled=False, {reason}, {texts}", is_so, 75)
 
 
 async def wait_for_event(scenario: Scenario, pod: str, *texts: str, kind: str = "Warning") -> None:

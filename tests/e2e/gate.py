@@ -91,7 +91,10 @@ class Gate(Proxy):
         self._flowing.set()
         self._generation = self._cuts = 0
         self.requests: Counter[tuple[str, str, bool]] = Counter()
-        """Method, path and whether it was a watch, of every request."""
+        """Method, path and whether it was a watch, of every request without a label selector.
+
+        The requests with one are of the detection of YuniKorn, which repeats its lists.
+        """
         self.waiting = 0
         """Number of held requests whose clients are still connected."""
 
@@ -148,7 +151,8 @@ class Gate(Proxy):
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Apply the first matching rule; without one, forward the request."""
-        self.requests[request.method, request.path, is_watch(request)] += 1
+        if "labelSelector" not in request.query:
+            self.requests[request.method, request.path, is_watch(request)] += 1
         rule = next((rule for rule in self._rules if rule.matches(request.method, request.path)), None)
         match rule:
             case Rule(action=Action.HOLD):

@@ -21,8 +21,13 @@ async def submit(scenario: Scenario, name: str, user: str, *groups: str) -> None
     await scenario.create([owned(a_pod(name, labels=labels), user, *groups)])
 
 
-async def names_bound(scenario: Scenario) -> set[str]:
-    return {pod["metadata"]["name"] for pod in await scenario.bound()}
+async def only_bound(scenario: Scenario, *names: str) -> None:
+    """Wait until these pods are bound, and no others."""
+
+    async def are_bound() -> bool:
+        return {pod["metadata"]["name"] for pod in await scenario.bound()} == set(names)
+
+    await scenario.eventually(f"only {', '.join(names)} are bound", are_bound)
 
 
 async def test_a_user_at_the_limit_waits_while_another_user_runs(
@@ -35,7 +40,7 @@ async def test_a_user_at_the_limit_waits_while_another_user_runs(
     await submit(scenario, "bob-0", "bob")
     await submit(scenario, "bob-1", "bob")
     await wait_for_reason(scenario, "ann-1", "SchedulingSkipped", "ann", "root.leaf", "cpu")
-    assert await names_bound(scenario) == {"ann-0", "bob-0", "bob-1"}
+    await only_bound(scenario, "ann-0", "bob-0", "bob-1")
     await scenario.api.delete("pods", "ann-0", scenario.namespace)
     await scenario.all_bound(3)
 
@@ -45,7 +50,7 @@ async def test_a_wildcard_gives_each_user_a_separate_limit(open_scenario: OpenSc
     for name in ("ann-0", "bob-0", "ann-1"):
         await submit(scenario, name, name.split("-")[0])
     await wait_for_reason(scenario, "ann-1", "SchedulingSkipped", "ann", "cpu")
-    assert await names_bound(scenario) == {"ann-0", "bob-0"}
+    await only_bound(scenario, "ann-0", "bob-0")
 
 
 async def test_the_members_of_a_group_share_its_limit(open_scenario: OpenScenario) -> None:
@@ -55,7 +60,7 @@ async def test_the_members_of_a_group_share_its_limit(open_scenario: OpenScenari
     await submit(scenario, "bob-0", "bob", "research")
     await submit(scenario, "eve-0", "eve", "sales")
     await wait_for_reason(scenario, "bob-0", "SchedulingSkipped", "research", "cpu")
-    assert await names_bound(scenario) == {"ann-0", "eve-0"}
+    await only_bound(scenario, "ann-0", "eve-0")
 
 
 async def test_an_application_above_maxapplications_waits(open_scenario: OpenScenario) -> None:
@@ -67,8 +72,4 @@ async def test_an_application_above_maxapplications_waits(open_scenario: OpenSce
     await scenario.create([a_pod("second", labels={"applicationId": "second", "queue": "root.leaf"})])
     await wait_for_reason(scenario, "second", "SchedulingSkipped", "root.leaf", "1")
     await scenario.api.delete("pods", "first", scenario.namespace)
-
-    async def second_runs() -> bool:
-        return await names_bound(scenario) == {"second"}
-
-    await scenario.eventually("the second application runs", second_runs)
+    await only_bound(scenario, "second")

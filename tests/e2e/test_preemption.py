@@ -30,8 +30,8 @@ async def test_a_queue_regains_its_guarantee_by_preemption(open_scenario: OpenSc
     """Victims report the reason and terminate gracefully; their resources stay reserved until they are deleted."""
     scenario = await open_scenario(NODES, two_queues())
     for index in range(4):
-        victim = with_annotations(a_pod_of("borrower", index), {"devcluster.muster/delete-after": "2s"})
-        victim["spec"]["terminationGracePeriodSeconds"] = 30
+        victim = with_annotations(a_pod_of("borrower", index), {"devcluster.muster/delete-after": "3600s"})
+        victim["spec"]["terminationGracePeriodSeconds"] = 3600
         await scenario.create([victim])
     await scenario.all_bound(4)
     await scenario.create(a_pod_of("owner", index) for index in range(2))
@@ -46,6 +46,8 @@ async def test_a_queue_regains_its_guarantee_by_preemption(open_scenario: OpenSc
         target = condition(victim, "DisruptionTarget")
         assert (target["status"], target["reason"]) == ("True", "PreemptionByScheduler")
         assert "root.owner" in target["message"]
+    for victim in terminating:
+        await scenario.api.delete("pods", victim["metadata"]["name"], scenario.namespace, grace_s=0)
     await scenario.all_bound(4)
     assert {"owner-0", "owner-1"} < await names_bound(scenario)
     for victim in terminating:

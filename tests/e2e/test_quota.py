@@ -10,8 +10,13 @@ from tests.e2e.scenario import Scenario
 NODES = [FakeNode("node-0", cpu="8", extra={"nvidia.com/gpu": "8"})]
 
 
-async def names_bound(scenario: Scenario) -> set[str]:
-    return {pod["metadata"]["name"] for pod in await scenario.bound()}
+async def only_bound(scenario: Scenario, *names: str) -> None:
+    """Wait until these pods are bound, and no others."""
+
+    async def are_bound() -> bool:
+        return {pod["metadata"]["name"] for pod in await scenario.bound()} == set(names)
+
+    await scenario.eventually(f"only {', '.join(names)} are bound", are_bound)
 
 
 async def test_a_pod_over_quota_waits_with_a_message_and_runs_after_another_is_deleted(
@@ -27,7 +32,7 @@ async def test_a_pod_over_quota_waits_with_a_message_and_runs_after_another_is_d
     )
     await scenario.api.delete("pods", "pod-0", scenario.namespace)
     await scenario.all_bound(2)
-    assert await names_bound(scenario) == {"pod-1", "late"}
+    await only_bound(scenario, "pod-1", "late")
 
 
 async def test_the_quota_of_a_parent_limits_the_sum_of_its_leaves(open_scenario: OpenScenario) -> None:
@@ -51,7 +56,7 @@ async def test_a_quota_counts_resources_by_any_name(open_scenario: OpenScenario)
         pod["spec"]["containers"][0]["resources"]["requests"]["nvidia.com/gpu"] = "2"
     await scenario.create([*pods, a_pod("no-gpu", labels=labels)])
     await wait_for_reason(scenario, "gpu-1", "SchedulingSkipped", "root.leaf", "nvidia.com/gpu")
-    assert await names_bound(scenario) == {"gpu-0", "no-gpu"}
+    await only_bound(scenario, "gpu-0", "no-gpu")
 
 
 async def test_no_gang_member_starts_before_every_parent_queue_has_quota_for_all(

@@ -108,7 +108,8 @@ async def test_a_gang_waiting_for_nodes_reports_progress_once_without_further_wr
     assert (series["action"], series["message"]) == ("PlaceholderAllocated", "2 of 3 placeholders are bound")
 
     async def all_have_reported() -> bool:
-        return sum(write.what == "patch pods/status" for write in scenario.writes(of_operator=True)) == members + 1
+        patches = [write for write in scenario.writes(of_operator=True) if write.what == "patch pods/status"]
+        return len({write.name for write in patches}) == members + 1
 
     await scenario.eventually(
         "every member and the placeholder without a node report why they wait", all_have_reported, 20
@@ -133,11 +134,13 @@ async def test_a_gang_waiting_for_nodes_reports_progress_once_without_further_wr
 
     last = await scenario.eventually("the series ends with the reservation", has_reported, 10)
     assert last is not None
-    assert last["series"]["count"] >= 3
+    # "2 of 3 placeholders are bound" is preceded by "1 of 3" if the check came before the second bind.
+    early = last["series"]["count"] - 3
+    assert early in {0, 1}
     of_operator = scenario.writes(of_operator=True)[first_write:]
     writes = Counter(write.what for write in of_operator if not write.name.startswith("behind"))
     assert writes["create pods"] == writes["delete pods"] == members
     assert writes["create pods/binding"] == 2 * members
-    assert writes["patch pods/status"] == members + 1
+    assert members + 1 <= writes["patch pods/status"] <= members + 1 + early
     of_the_gang, of_busy = 5, 1  # its placeholder without a node and its series; an event
-    assert sum(writes.values()) <= 6 * members + of_the_gang + of_busy, writes
+    assert sum(writes.values()) <= 6 * members + of_the_gang + of_busy + 2 * early, writes

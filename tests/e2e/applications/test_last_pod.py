@@ -51,7 +51,7 @@ def reserving_gang(placement: str) -> list[Json]:
 async def test_an_application_completes_after_its_last_pod_is_deleted_and_stays_readable(
     open_scenario: OpenScenario, pods: list[Json]
 ) -> None:
-    scenario = await open_scenario([NODE], {"service.completingTimeout": "5s"})
+    scenario = await open_scenario([NODE], {"service.completingTimeout": "10s"})
     await scenario.occupy("node-0", "2")
     await scenario.create(pods)
 

@@ -65,7 +65,7 @@ async def test_lessons_and_quick_start_match_the_real_output_and_clean_up(
         with subtests.test(str(document)):
             try:
                 assert await follow(shell, document, folder) == ""
-                await scenario.eventually("nothing is left", lambda: _is_clean(scenario), 10)
+                await scenario.eventually("nothing is left", lambda: _is_clean(scenario))
             finally:
                 await _cleaned(scenario)
 
@@ -93,4 +93,4 @@ async def _cleaned(scenario: Scenario) -> None:
             await scenario.api.delete("namespaces", name)
     for plural in ("jobs", "cronjobs", "deployments", "statefulsets", "daemonsets", "replicasets", "pods"):
         await scenario.api.delete_all(plural, WHERE)
-    await scenario.eventually("nothing is left", lambda: _is_clean(scenario), 20)
+    await scenario.eventually("nothing is left", lambda: _is_clean(scenario))

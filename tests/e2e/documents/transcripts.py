@@ -15,7 +15,7 @@ WRITE_VARIABLE = "MUSTER_WRITE_TRANSCRIPTS"
 lessons, separated by commas: run and write only these.
 """
 
-DEADLINE_S = 60.0
+DEADLINE_S = 90.0
 EVERY_S = 0.2
 STABLE_S = 3.5
 """How long an output must stay unchanged before it is written: pods report why they wait after two seconds."""

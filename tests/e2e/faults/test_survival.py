@@ -9,7 +9,7 @@ from tests.e2e.faults.plan import Plan
 from tests.e2e.faults.schedule import Fault
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(600, func_only=True)  # the waits in a round have their own deadlines
 @pytest.mark.parametrize(
     "plan",
     [

@@ -20,6 +20,8 @@ ROOMY = [FakeNode("node-0"), FakeNode("node-1")]
 #: Resources for a part of the gang only.
 TIGHT = [FakeNode("node-0", cpu="2500m")]
 MORE = FakeNode("more", cpu="8")
+#: A pause between two creations does not make a member absent.
+SLOWLY_CREATED = {"gang.memberQuietPeriod": "2s"}
 
 
 def member(index: int, extra: str = "") -> Json:
@@ -96,7 +98,7 @@ async def test_absent_members_get_placeholder_pods_that_members_replace(open_sce
 
 
 async def test_an_autoscaler_sees_present_and_absent_members_that_need_nodes(open_scenario: OpenScenario) -> None:
-    scenario = await open_scenario(TIGHT)
+    scenario = await open_scenario(TIGHT, SLOWLY_CREATED)
     await scenario.create(members(0, 2))
     await wait_for_pods(scenario, bound=0, unassigned=MEMBERS - 2)
     for name in ("gang-0", "gang-1", *(pod["metadata"]["name"] for pod in await scenario.pods(placeholders=True))):
@@ -110,7 +112,7 @@ async def test_an_autoscaler_sees_present_and_absent_members_that_need_nodes(ope
 
 
 async def test_a_member_takes_the_slot_of_a_placeholder_pod_without_a_node(open_scenario: OpenScenario) -> None:
-    scenario = await open_scenario(TIGHT)
+    scenario = await open_scenario(TIGHT, SLOWLY_CREATED)
     await scenario.create(members(0, 2))
     await wait_for_pods(scenario, bound=0, unassigned=MEMBERS - 2)
     await scenario.create(members(2, 4))
@@ -122,7 +124,7 @@ async def test_a_member_takes_the_slot_of_a_placeholder_pod_without_a_node(open_
 
 
 async def test_a_deleted_member_gets_a_placeholder_pod(open_scenario: OpenScenario) -> None:
-    scenario = await open_scenario(TIGHT)
+    scenario = await open_scenario(TIGHT, SLOWLY_CREATED)
     await scenario.create(members(0))
     await wait_for_reason(scenario, "gang-0", "Unschedulable", "Insufficient cpu")
     assert created(scenario) == 0
@@ -137,7 +139,7 @@ async def test_a_deleted_member_gets_a_placeholder_pod(open_scenario: OpenScenar
 async def test_a_kill_between_members_and_placeholder_pods_loses_no_slot(
     victims: list[str], open_scenario: OpenScenario
 ) -> None:
-    scenario = await open_scenario(TIGHT)
+    scenario = await open_scenario(TIGHT, SLOWLY_CREATED)
     await scenario.create(members(0, 2))
     await wait_for_pods(scenario, bound=0, unassigned=MEMBERS - 2)
     await restart(scenario, victims)
@@ -154,8 +156,8 @@ async def test_a_kill_between_members_and_placeholder_pods_loses_no_slot(
 async def test_a_timeout_deletes_the_placeholder_pods_of_an_incomplete_gang(
     style: str, open_scenario: OpenScenario
 ) -> None:
-    scenario = await open_scenario(TIGHT)
-    extra = f"gangWaitTimeoutInSeconds=5 gangSchedulingStyle={style}"
+    scenario = await open_scenario(TIGHT, SLOWLY_CREATED)
+    extra = f"gangWaitTimeoutInSeconds=10 gangSchedulingStyle={style}"
     await scenario.create([member(0, extra), member(1, extra)])
     await wait_for_pods(scenario, bound=0, unassigned=MEMBERS - 2)
     if style == "Soft":

@@ -119,8 +119,14 @@ async def test_an_uninstall_deletes_only_the_objects_of_its_installation(
     assert await api.delete("pods", "forged", scenario.namespace, grace_s=0), "a forged placeholder was deleted"
     assert "kept, held by another/muster" in text
     assert await api.delete("leases", f"{PREFIX}yunikorn", NAMES), "the Lease of another installation was deleted"
-    remaining = {pod["metadata"]["name"] for pod in await api.find("pods", scenario.namespace)}
-    assert remaining == {first["metadata"]["name"], "of-another-muster"}
+    kept = {first["metadata"]["name"], "of-another-muster"}
+
+    async def only_kept_remain() -> bool:
+        found = {pod["metadata"]["name"] for pod in await api.find("pods", scenario.namespace)}
+        assert kept <= found
+        return found == kept
+
+    await scenario.eventually("the placeholders are deleted", only_kept_remain)
     await api.delete("pods", "of-another-muster", scenario.namespace, grace_s=0)
     for plural, name, namespace in (
         ("mutatingwebhookconfigurations", NAME, None),

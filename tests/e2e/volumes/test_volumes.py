@@ -43,9 +43,10 @@ async def is_bound_claim(scenario: Scenario, name: str) -> None:
 
 
 def of_storage(scenario: Scenario) -> list[tuple[str, str]]:
-    """The operator's writes of volumes and claims."""
+    """The operator's successful writes of volumes and claims. A conflict with another controller is tried again."""
     kinds = {"persistentvolumes", "persistentvolumeclaims"}
-    return [(write.verb, write.resource) for write in scenario.writes(of_operator=True) if write.resource in kinds]
+    writes = [write for write in scenario.writes(of_operator=True) if write.resource in kinds and write.succeeded]
+    return [(write.verb, write.resource) for write in writes]
 
 
 async def test_a_pod_runs_where_a_free_volume_is_and_a_second_one_waits_for_the_claim(

@@ -16,14 +16,14 @@ from tests.unit.contract.proxy import Proxy
 
 Client = InProcessClient | GrpcClient
 
-#: Small limits that tests can reach, and a short time to close a session.
+#: Small limits that tests can reach, and a limited time to close a session.
 SETTINGS = TransportSettings(
     max_message_bytes=256 * 1024,
     batch_bytes=64 * 1024,
     client_outbox_bytes=256 * 1024,
     server_outbox_bytes=4 * 1024 * 1024,
     register_timeout_s=5.0,
-    farewell_s=0.5,
+    farewell_s=5.0,
 )
 
 

@@ -73,6 +73,7 @@ async def test_registering_again_clears_the_state_and_ends_the_older_session(wir
     assert (len(partition.nodes), len(partition.applications)) == (0, 0)
     await with_a_node(again)
     await again.application()
+    await again.accepted()
     await again.ask("p1")
     await again.allocated("p1")
     assert len(again.allocations()) == 1

@@ -149,6 +149,7 @@ async def test_after_a_restart_a_direct_gang_keeps_the_reservation_of_its_missin
 async def test_placeholders_of_an_atomic_gang_are_sent_in_one_message(talk: Talk) -> None:
     await talk.node("n1", vcore=2000)
     await submit(talk, 3, keys.PLACEMENT_ATOMIC)
+    await talk.accepted()
     await talk.ask("p1", "p2", "p3", placeholder=True, **WORKERS)
     await talk.barrier()
     assert talk.allocations() == []

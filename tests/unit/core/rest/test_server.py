@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import suppress
 
 import aiohttp
 import orjson
@@ -171,8 +172,8 @@ async def test_a_connection_without_a_complete_request_is_closed() -> None:
         assert connections.sweep(server.handler.connections, 0.0) == 0
         assert connections.sweep(server.handler.connections, 9.9) == 0
         assert connections.sweep(server.handler.connections, 10.0) == 1
-        with pytest.raises(ConnectionResetError):
-            await reader.read()
+        with suppress(ConnectionResetError):  # a normal end if the server had read the bytes
+            assert await reader.read() == b""
         writer.close()
         async with session.get("") as answer:
             assert await answer.text() == "heard"

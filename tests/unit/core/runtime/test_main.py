@@ -49,8 +49,8 @@ async def test_the_process_serves_grpc_and_rest_and_stops_on_sigterm(tmp_path: P
     listen, port = f"unix://{tmp_path}/core.sock", free_port()
     async with a_process("--listen", listen, "--rest-port", str(port)) as process:
         assert process.stderr is not None
-        while b"the core listens" not in await process.stderr.readline():
-            assert process.returncode is None
+        while b"the core listens" not in (line := await process.stderr.readline()):
+            assert line, "the process has ended"
         client, rm = GrpcClient(listen), Notebook()
         await client.register_resource_manager(si_pb2.RegisterResourceManagerRequest(rmID="rm", version="1.0.0"), rm)
         await client.barrier(muster_pb2.BarrierRequest(rmID="rm"))

@@ -87,7 +87,7 @@ async def test_a_throttled_bind_is_retried_after_retry_after_without_reading_the
 async def test_a_bind_that_times_out_is_resolved_by_reading_the_pod() -> None:
     server, recorder = ApiServer(pods={"p": a_pod()}), CommandRecorder()
     server.plan(BIND, 5.0)
-    async with serving(server), a_kube(server, recorder, request_s=0.2) as kube:
+    async with serving(server), a_kube(server, recorder, request_s=1.0) as kube:
         await kube.execute(a_bind())
     assert recorder.results == [CommandSucceeded(a_bind())]
     assert recorder.retried == [("BindPod", 0)]

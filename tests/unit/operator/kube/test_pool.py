@@ -71,7 +71,7 @@ async def a_pool(api: Api, limits: Limits) -> AsyncIterator[Pool]:
 
 async def finished(pool: Pool, api: Api) -> list[Command]:
     api.gate.set()
-    async with asyncio.timeout(2):
+    async with asyncio.timeout(30):
         await pool.drained()
     return api.started
 

@@ -56,11 +56,12 @@ async def test_a_write_in_flight_is_cancelled_when_the_guard_closes() -> None:
 
 
 async def test_a_write_in_flight_continues_while_the_lease_is_renewed() -> None:
-    guard, server = LeadershipGuard(), ApiServer(delay_s=1.0)
-    async with behind(guard, server) as session:
-        guard.open_until(running_s() + 0.7)
+    guard, server = LeadershipGuard(), ApiServer(delay_s=2.5)
+    async with behind(guard, server, request_s=10.0) as session:
+        guard.open_until(running_s() + 2.0)
         writing = asyncio.create_task(session.send(WRITE))
-        await asyncio.sleep(0.05)
+        while not server.seen:  # noqa: ASYNC110 - the server has no signal
+            await asyncio.sleep(0.001)
         guard.open_until(running_s() + 60)
         assert (await writing).ok
 

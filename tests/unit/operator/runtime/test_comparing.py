@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 from muster_operator.controller.state import Ledger
 from muster_operator.model.ids import AppId
@@ -27,7 +28,11 @@ WHOLE = muster_pb2.ApplicationInventory(
 
 def comparing(*inventories: muster_pb2.Inventory) -> Operator:
     """An operator that compares without a pause, and a core that shows these one after the other."""
-    operator = Operator(Peer(inventories=[*inventories]))
+    return comparing_with(Peer(inventories=[*inventories]))
+
+
+def comparing_with(peer: Peer) -> Operator:
+    operator = Operator(peer)
     operator.loop = Loop(operator.ledger, operator.inbox, operator.commands.append, operator.metrics, 0.001)
     return operator
 
@@ -103,11 +108,25 @@ async def test_a_failed_application_whose_update_is_in_flight_is_not_missing() -
     assert counted(operator, "application missing") == 0
 
 
+class Gated(Peer):
+    """Answers inventory requests after `are_answered` is set."""
+
+    def __post_init__(self) -> None:
+        self.are_answered = asyncio.Event()
+
+    async def take_inventory(self, request: muster_pb2.InventoryRequest) -> muster_pb2.Inventory:
+        inventory = await super().take_inventory(request)
+        await self.are_answered.wait()
+        return inventory
+
+
 async def test_a_failed_comparison_is_followed_by_another() -> None:
     first = muster_pb2.Inventory(applications=[WHOLE])
-    async with running(comparing(first, muster_pb2.Inventory(nodes=[Node(nodeID="n1", schedulable=True)]))) as operator:
+    peer = Gated(inventories=[first, muster_pb2.Inventory(nodes=[Node(nodeID="n1", schedulable=True)])])
+    async with running(comparing_with(peer)) as operator:
         await at_work(operator)
         operator.ledger.applications[AppId("dev/broken")] = 7  # type: ignore[assignment]  # a bug somewhere else
+        peer.are_answered.set()
         await operator.until(lambda: len(operator.peer.inventory_requests) > 1)
         del operator.ledger.applications[AppId("dev/broken")]
     failures = operator.metrics.registry.get_sample_value("muster_operator_loop_failures_total", {"kind": "Compared"})
@@ -155,22 +174,25 @@ class Older(Peer):
         raise Refused(RefusalCode.FAILED_PRECONDITION, "unknown method")
 
 
-async def end_reasons(peer: Peer) -> list[str]:
-    """Why sessions with this core end within some questions."""
+async def end_reasons(peer: Peer, within_s: float) -> list[str]:
+    """Why the session with this core ends, or an empty list if it does not end in time."""
     inbox: list[Input] = []
     listener = RecordingListener()
     session = Session(peer, Encoder("rm", "default"), listener)
     comparing = Comparing(Ledger(), inbox.append, Metrics(), 0.001, 0.02)
     comparing.begin(session)
-    await asyncio.sleep(0.2)
+    with suppress(TimeoutError):
+        async with asyncio.timeout(within_s):
+            while not listener.lost:  # noqa: ASYNC110 - a plain listener without a signal
+                await asyncio.sleep(0.001)
     comparing.end()
     session.close()
     return listener.lost
 
 
 async def test_a_session_ends_when_the_core_never_answers_inventory_requests() -> None:
-    assert await end_reasons(Silent()) == ["the core has not answered for 0.02 s"]
+    assert await end_reasons(Silent(), 10) == ["the core has not answered for 0.02 s"]
 
 
 async def test_a_session_continues_when_the_core_does_not_support_inventory_requests() -> None:
-    assert await end_reasons(Older()) == []
+    assert await end_reasons(Older(), 0.2) == []

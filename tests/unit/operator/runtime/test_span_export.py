@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Iterator
 from concurrent import futures
@@ -63,6 +64,15 @@ def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
 
 
+@pytest.fixture
+def reserved_port() -> Iterator[int]:
+    """A port that refuses connections until a gRPC server listens on it. No other process gets it."""
+    with socket.socket() as reserved:
+        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)  # gRPC sets it, too
+        reserved.bind(("127.0.0.1", 0))
+        yield reserved.getsockname()[1]
+
+
 def queued(export: Any) -> Any:
     """The spans that wait in the SDK."""
     (processor,) = export._provider._active_span_processor._span_processors
@@ -102,10 +112,9 @@ async def test_a_collector_receives_the_spans_with_their_ids_times_and_attribute
 
 
 async def test_an_outage_of_the_collector_is_logged_once_at_its_start_and_once_at_its_end(
-    monkeypatch: pytest.MonkeyPatch,
+    reserved_port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with listening() as (_, address):
-        pass
+    address = f"127.0.0.1:{reserved_port}"
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://{address}")
     metrics = Metrics()
     export = SpanExport(metrics)

@@ -133,13 +133,13 @@ def test_starting_and_ending_a_list_do_not_iterate_over_all_objects(plural: str)
     versions = listed(*map(str, range(200_000)), plural=plural)
 
     def compare() -> float:
-        before = time.process_time()
+        before = time.thread_time()
         versions.begin_list(plural)
-        took = time.process_time() - before
+        took = time.thread_time() - before
         for key in range(200_000):
             versions.is_newer(plural, str(key), None, "5")
-        before = time.process_time()
+        before = time.thread_time()
         assert list(versions.end_list(plural, "6")) == []
-        return took + time.process_time() - before
+        return took + time.thread_time() - before
 
-    assert min(compare() for _ in range(2)) < 0.005
+    assert min(compare() for _ in range(2)) < 0.02
