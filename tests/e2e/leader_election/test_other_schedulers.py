@@ -108,7 +108,7 @@ async def another_installation(scenario: Scenario) -> AsyncIterator[Muster]:
         await scenario.api.delete("leases", name, MUSTER)
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600, func_only=True)
 async def test_of_two_musters_started_together_one_binds_and_the_other_exits(
     open_scenario: OpenScenario,
 ) -> None:
