@@ -6,6 +6,7 @@ applications active whose reason it may have removed. `ledger` and the handlers 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Container
 from typing import Final
 
@@ -26,7 +27,7 @@ from muster_core.state.queues import Queue
 from muster_core.state.request_classes import AskClass, UnschedulableClass
 from muster_core.state.scheduler_state import Partition
 from muster_core.state.scheduling_queue import LeafQueue, MaxApplicationsReached, QueuedBehindGang
-from muster_core.state.snapshot import Snapshot, shape_of
+from muster_core.state.snapshot import Snapshot, shape_of, wanted
 from muster_core.state.users import Account, LimitSubject, LimitSubjectKind
 
 
@@ -104,7 +105,10 @@ def _has_all(app: Application) -> bool:
     """Whether the pending placeholder requests cover all missing members of the gang."""
     if app.spec.uses_virtual_placeholders:
         return bool(app.placeholder_asks)  # their sum is what the gang is missing
-    asked = sum((ask.spec.resources.times(ask.left) for ask in app.asks.values() if ask.spec.placeholder), NOTHING)
+    asked = NOTHING
+    for kind in app.waiting:
+        if kind.placeholder:
+            asked = asked.plus(kind.resources, wanted(app, kind, sys.maxsize))
     return bool(asked) and asked.covers(lacking(app))
 
 
