@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from types import FrameType
+
 import pytest
 
 from muster_core.model.events import (
@@ -15,7 +18,7 @@ from muster_core.model.events import (
 from muster_core.model.ids import AllocationKey, ApplicationId, Termination
 from muster_core.model.specs import GangPlacement
 from muster_core.scheduling.scheduler import CyclePhase, cycle, step
-from tests.unit.builders import PARTITION, a_configuration, a_node, a_queue, an_application, an_ask
+from tests.unit.builders import PARTITION, a_configuration, a_node, a_queue, an_application, an_ask, resources
 from tests.unit.core.scheduling.scenario import Scenario, placed
 
 #: More nodes than are evaluated one by one when they change together.
@@ -95,3 +98,32 @@ def test_a_gang_that_could_not_fit_is_placed_when_resources_suffice() -> None:
         assert tried(scenario, released(f"short{index}"))[1] == 0
     assert tried(scenario, released(f"short{NODES - 1}"))[1] == 0
     assert tried(scenario, NodeAdded(a_node("more", 1000))) == (1, NODES * 2 + 1)
+
+
+def calls_for_one_pod(members: int) -> int:
+    """Number of calls of Python functions that place one pod while a Reserve gang that fits on no node waits."""
+    each, placement = resources(vcore=64_000, pods=1), GangPlacement.RESERVE
+    scenario = Scenario(a_configuration(a_queue("a"), a_queue("b")), nodes=2, vcore=8000)
+    scenario.send(ApplicationAdded(an_application("gang", gang=members, each=each, placement=placement)))
+    names = [f"member-{number}" for number in range(members)]
+    scenario.send(
+        *(AskAdded(an_ask(name, app="gang", vcore=64_000, placeholder=True, group="workers")) for name in names)
+    )
+    assert tried(scenario, *short("first"))[1] == 1
+    calls = 0
+
+    def count(_frame: FrameType, event: str, _: object) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    sys.setprofile(count)
+    try:
+        _, places = tried(scenario, released("first"), *short("second"))
+    finally:
+        sys.setprofile(None)
+    assert places == 1
+    return calls
+
+
+def test_a_change_does_not_evaluate_the_single_members_of_a_waiting_gang() -> None:
+    assert calls_for_one_pod(400) < 2 * calls_for_one_pod(20)
