@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from dataclasses import dataclass, field
 
 from muster_operator.controller.state import Ledger
 from muster_operator.model.ids import AppId
@@ -108,11 +109,11 @@ async def test_a_failed_application_whose_update_is_in_flight_is_not_missing() -
     assert counted(operator, "application missing") == 0
 
 
+@dataclass
 class Gated(Peer):
     """Answers inventory requests after `are_answered` is set."""
 
-    def __post_init__(self) -> None:
-        self.are_answered = asyncio.Event()
+    are_answered: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def take_inventory(self, request: muster_pb2.InventoryRequest) -> muster_pb2.Inventory:
         inventory = await super().take_inventory(request)
