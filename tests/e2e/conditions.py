@@ -17,7 +17,12 @@ def condition(pod: Json, kind: str) -> Json:
     return found[0] if found else {}
 
 
-async def wait_for_reason(scenario: Scenario, pod: str, reason: str, *texts: str) -> None:
+#: Longer than the operator's `condition_refresh_s`. The first message of a gang counts the placeholders that are bound
+#: at that moment.
+REFRESHED_S = 75.0
+
+
+async def wait_for_reason(scenario: Scenario, pod: str, reason: str, *texts: str, deadline_s: float = 20) -> None:
     """Wait for PodScheduled=False with this reason and a message that contains all texts."""
 
     async def is_so() -> bool:
@@ -28,8 +33,7 @@ async def wait_for_reason(scenario: Scenario, pod: str, reason: str, *texts: str
             and all(text in found.get("message", "") for text in texts)
         )
 
-    # Longer than the operator's `condition_refresh_s`: its first text can be of an earlier moment.
-    await scenario.eventually(f"{pod} has PodScheduled=False, {reason}, {texts}", is_so, 75)
+    await scenario.eventually(f"{pod} has PodScheduled=False, {reason}, {texts}", is_so, deadline_s)
 
 
 async def wait_for_event(scenario: Scenario, pod: str, *texts: str, kind: str = "Warning") -> None:

@@ -7,7 +7,7 @@ from collections import Counter
 
 from devcluster.api import Json
 from devcluster.nodes import FakeNode
-from tests.e2e.conditions import condition, scheduled, wait_for_reason
+from tests.e2e.conditions import REFRESHED_S, condition, scheduled, wait_for_reason
 from tests.e2e.configuration import a_queue, queue_file
 from tests.e2e.conftest import OpenScenario, with_pods
 from tests.e2e.manifests import Group, a_gang, a_pod, owned
@@ -58,7 +58,7 @@ async def test_waiting_pods_report_the_reason_and_only_missing_nodes_are_unsched
     # In Reserve the gang reserves the free quota and waits for the rest. In Atomic it reserves nothing yet.
     reserved, available = (2, 0) if with_pods() == "Reserve" else (0, 2)
     texts = (f"{reserved} of 3 placeholders", f"root.turn, requested cpu {3 - reserved}, available {available} of 3")
-    await wait_for_reason(scenario, "gang-workers-0", "SchedulingSkipped", *texts)
+    await wait_for_reason(scenario, "gang-workers-0", "SchedulingSkipped", *texts, deadline_s=REFRESHED_S)
     await scenario.create([at("turn", "late", "turn-late")])
     full = "requested cpu 1, available 0 of 1"
     await asyncio.gather(
@@ -98,7 +98,8 @@ async def test_a_gang_waiting_for_nodes_reports_progress_once_without_further_wr
     first_write = len(scenario.writes(of_operator=True))
     await scenario.create(a_gang("gang", [Group("workers", members)], timeout_s=600, placement="Reserve"))
     node_reason = "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint(s)."
-    await wait_for_reason(scenario, "gang-workers-0", "SchedulingSkipped", "2 of 3 placeholders are bound", node_reason)
+    texts = ("2 of 3 placeholders are bound", node_reason)
+    await wait_for_reason(scenario, "gang-workers-0", "SchedulingSkipped", *texts, deadline_s=REFRESHED_S)
     await wait_for_reason(
         scenario, "gang-workers-2", "SchedulingSkipped", "(not enough suitable nodes); see pod gang-workers-0"
     )

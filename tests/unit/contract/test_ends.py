@@ -160,7 +160,8 @@ async def test_the_same_object_reconnects_to_a_restarted_scheduler(socket: Socke
     await client.register_resource_manager(a_registration(), first)
     await socket.restart()
     (reason,) = await first.ends.first()
-    assert reason == "UNAVAILABLE: the scheduler is shutting down"
+    # gRPC replaces "the scheduler is shutting down" if it writes to the connection after the server has closed it.
+    assert reason.startswith("UNAVAILABLE: ")
     await client.register_resource_manager(a_registration(), second)
     await client.update_allocation(asks("a"))
     assert keys_of(await socket.scheduler.allocations.first()) == ["a"]

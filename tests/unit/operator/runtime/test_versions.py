@@ -142,4 +142,4 @@ def test_starting_and_ending_a_list_do_not_iterate_over_all_objects(plural: str)
         assert list(versions.end_list(plural, "6")) == []
         return took + time.thread_time() - before
 
-    assert min(compare() for _ in range(2)) < 0.02
+    assert min(compare() for _ in range(2)) < 0.005
