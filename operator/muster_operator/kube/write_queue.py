@@ -2,7 +2,7 @@
 
 Binds precede other writes. Kubernetes events come last and can be dropped. Writes to one object stay in order. Writes
 of equal priority are sent round-robin by namespace. A 429 response pauses the writes of its kind. With a rate limit,
-patches and events leave a part of the burst to decisions.
+patches and events leave a part of the burst to decisions, and each kind of write has a minimum share of the rate.
 """
 
 from __future__ import annotations
@@ -504,7 +504,8 @@ class Pool:  # long: queueing, execution and cancellation share the same queues
                 job = self._next()
                 if job is None:
                     break
-                self._rate.take(time.monotonic())
+                if self._limits.qps > 0:
+                    self._rate.take(time.monotonic(), job.write_priority, self._waiting())
                 self._start(job)
             pause_s = min((one for one in (before_s, self._pause_s()) if one is not None), default=None)
             self._idle.set()
@@ -538,25 +539,44 @@ class Pool:  # long: queueing, execution and cancellation share the same queues
 
     def _next(self) -> _Job | None:
         """Returns the next job that may start: a write, else an event. None if there is none."""
+        for kind in self._rate.next_kinds() if self._limits.qps > 0 else ():
+            job = self._next_event() if kind is _EVENT else self._next_write(kind)
+            if job is not None:
+                return job
         is_full = False
         for kind, queue in self._queues.items():
             if not queue.by_namespace:
                 continue
-            while (first := queue.first()) is not None and (first.started or first.write_priority is not kind):
-                queue.drop_first()
-            if first is None:
-                continue
-            if self._may_start(kind):
-                job = queue.take()
-                job.started = True
-                if isinstance(job.command, CreatePlaceholder):
-                    self._forget_creation(job)
+            job = self._next_write(kind)
+            if job is not None:
                 return job
-            is_full = is_full or not self._is_held(kind)
-        if is_full or not len(self._events) or self._events_wait_s() != 0 or not self._may_start(_EVENT):
+            is_full = is_full or (bool(queue.by_namespace) and not self._is_held(kind))
+        return None if is_full else self._next_event()
+
+    def _next_write(self, kind: WritePriority) -> _Job | None:
+        """Takes the next job of this kind. None if there is none, or it may not start."""
+        queue = self._queues[kind]
+        while (first := queue.first()) is not None and (first.started or first.write_priority is not kind):
+            queue.drop_first()
+        if first is None or not self._may_start(kind):
+            return None
+        job = queue.take()
+        job.started = True
+        if isinstance(job.command, CreatePlaceholder):
+            self._forget_creation(job)
+        return job
+
+    def _next_event(self) -> _Job | None:
+        """Takes the next event. None if there is none, or it may not start."""
+        if not len(self._events) or self._events_wait_s() != 0 or not self._may_start(_EVENT):
             return None
         event = self._events.take()
         return None if event is None else _Job(event, "", _EVENT, event.namespace, started=True)
+
+    def _waiting(self) -> list[WritePriority]:
+        """The kinds of which writes are queued. Some of these may have been cancelled."""
+        kinds = [kind for kind, queue in self._queues.items() if queue]
+        return [*kinds, _EVENT] if len(self._events) else kinds
 
     def _forget_creation(self, job: _Job) -> None:
         """Forgets a creation that has started and cannot be cancelled any more."""
@@ -590,13 +610,11 @@ class Pool:  # long: queueing, execution and cancellation share the same queues
     def _held_s(self, kind: WritePriority) -> float:
         """Seconds until the API server and the rate limit allow writes of this kind; 0 = now."""
         paused_s = self._throttle.left_s(kind) if self._throttle.until else 0.0
-        return max(paused_s, self._rate.wait_s(time.monotonic(), leave_reserve=kind not in DECISIONS))
+        return max(paused_s, self._rate.wait_s(time.monotonic(), kind))
 
     def _pause_s(self) -> float | None:
         """Seconds until a write may start that waits only for time. None if there is none."""
-        waiting = [kind for kind, queue in self._queues.items() if queue]
-        waiting += [WritePriority.EVENT] if len(self._events) else []
-        pauses = [self._held_s(kind) for kind in waiting]
+        pauses = [self._held_s(kind) for kind in self._waiting()]
         pauses += [self._events_wait_s()] if len(self._events) else []
         return min((pause for pause in pauses if pause > 0), default=None)
 
@@ -647,6 +665,9 @@ class Pool:  # long: queueing, execution and cancellation share the same queues
 #: Share of the burst that patches and events leave to decisions.
 _RESERVE: Final = 0.25
 
+#: A kind of write that waits while this number of others starts goes next, so that each kind gets a part of the rate.
+_PASSED_OVER: Final = 8
+
 
 class _Rate:
     """A token bucket. `qps`: tokens that are added per second, 0 = unlimited; `burst`: the most that it holds."""
@@ -654,17 +675,25 @@ class _Rate:
     def __init__(self, qps: float, burst: int) -> None:
         self._qps, self._burst = qps, max(burst, 1)
         self._tokens, self._at = float(self._burst), 0.0
+        #: Number of other writes that started while this kind waited.
+        self._passed_over: Counter[WritePriority] = Counter()
 
-    def take(self, now_s: float) -> None:
-        """Takes a token. Call `wait_s` before."""
-        if self._qps > 0:
-            self._tokens, self._at = self._level(now_s) - 1, now_s
+    def take(self, now_s: float, kind: WritePriority, waiting: Iterable[WritePriority]) -> None:
+        """Takes a token for a write of this kind. Call `wait_s` before. `waiting`: kinds of which writes are queued."""
+        self._tokens, self._at = self._level(now_s) - 1, now_s
+        self._passed_over.update(waiting)
+        del self._passed_over[kind]
 
-    def wait_s(self, now_s: float, *, leave_reserve: bool) -> float:
-        """Seconds until a token is available, with `leave_reserve` besides those kept for decisions; 0 = now."""
+    def next_kinds(self) -> list[WritePriority]:
+        """The kinds that were passed over too often. The first one has waited for the largest number of writes."""
+        return [kind for kind, writes in self._passed_over.most_common() if writes >= _PASSED_OVER]
+
+    def wait_s(self, now_s: float, kind: WritePriority) -> float:
+        """Seconds until a token is available for this kind of write; 0 = now."""
         if self._qps <= 0:
             return 0.0
-        needed = min(float(self._burst), 1 + self._burst * _RESERVE) if leave_reserve else 1.0
+        leaves_reserve = kind not in DECISIONS and self._passed_over[kind] < _PASSED_OVER
+        needed = min(float(self._burst), 1 + self._burst * _RESERVE) if leaves_reserve else 1.0
         return max(0.0, (needed - self._level(now_s)) / self._qps)
 
     def _level(self, now_s: float) -> float:

@@ -43,6 +43,7 @@ class Api:
 
     started: list[Command] = field(default_factory=list)
     gate: asyncio.Event = field(default_factory=asyncio.Event)
+    arrivals: asyncio.Queue[Command] = field(default_factory=asyncio.Queue)
     running: set[str] = field(default_factory=set)
     most: int = 0
     dropped: int = 0
@@ -52,6 +53,7 @@ class Api:
 
     async def execute(self, command: Command) -> None:
         self.started.append(command)
+        self.arrivals.put_nowait(command)
         self.running.add(str(command))
         self.most = max(self.most, len(self.running))
         await self.gate.wait()
@@ -264,6 +266,22 @@ async def test_patches_and_events_leave_part_of_the_burst_to_binds(kind: str) ->
             pool.submit(a_bind(f"p{number}"))
         await asyncio.sleep(0.05)
         assert api.started[6:] == [a_bind("p0"), a_bind("p1")]
+
+
+@pytest.mark.parametrize("flood", [a_bind, a_delete])
+@pytest.mark.parametrize("other", [a_create("other"), a_condition("other"), an_event("other")], ids=type)
+async def test_a_flood_of_writes_leaves_each_kind_a_share_of_the_rate(
+    flood: Callable[[str], Command], other: Command
+) -> None:
+    api = Api()
+    api.gate.set()
+    async with a_pool(api, Limits(qps=0.001, burst=12, quiet_s=0.0, max_event_delay_s=0.0)) as pool:
+        for number in range(100):
+            pool.submit(flood(f"p{number}"))
+        pool.submit(other)
+        async with asyncio.timeout(10):
+            started = [await api.arrivals.get() for _ in range(12)]
+        assert sum(type(command) is type(other) for command in started) == 1
 
 
 async def test_patches_and_events_are_sent_when_the_bucket_is_refilled() -> None:
