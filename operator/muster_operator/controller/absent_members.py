@@ -144,7 +144,7 @@ def _compare(
         absent = group.min_member - taken - pods
         if absent > 0:
             missing[group.name] = absent
-        elif pods:
+        elif absent < 0 and pods:
             _delete_surplus(ledger, out, app, group.name, -absent, now)
     if missing and may_create and not app.has_virtual_slots_only:
         if not app.core_is_running:  # otherwise it would replace the event that the gang is reserved

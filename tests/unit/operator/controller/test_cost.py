@@ -11,11 +11,11 @@ from muster_operator.model.commands import BindPod
 from muster_operator.model.core_messages import AllocationReported, TerminationType
 from muster_operator.model.ids import NodeName
 from muster_si import keys
-from tests.unit.operator.controller.driver import Driver, done, live, orders
+from tests.unit.operator.controller.driver import APP, Driver, done, live, orders
 from tests.unit.operator.controller.gang import a_member, creates, pod_of, uid
 from tests.unit.operator.controller.index_checks import work_of
 from tests.unit.operator.controller.kubernetes import seen
-from tests.unit.operator.controller.objects import Raw, a_pod
+from tests.unit.operator.controller.objects import Raw, a_group, a_pod, gang_annotations
 
 #: Twice as many members take twice the work, and not four times.
 LINEAR = 2.2
@@ -121,3 +121,23 @@ def losing_a_node(others: int) -> int:
 def test_a_node_deletion_costs_no_more_work_for_pods_on_other_nodes() -> None:
     losing_a_node(1)
     assert losing_a_node(300) < 1.1 * losing_a_node(1)
+
+
+def comparing_task_groups(groups: int) -> int:
+    """A member appears in an Auto gang. Its other task groups have a placeholder pod for each absent member."""
+    driver = live()
+    others = [a_group(f"g{number}", 5) for number in range(groups)]
+    annotations = gang_annotations(a_group("first", 1), *others, parameters="gangPlacement=Auto", member_of="first")
+    driver.see(a_pod("w0", app=APP, annotations=annotations))
+    driver.accepted()
+    commands = creates(driver.wait(1))
+    assert len(commands) == 5 * groups
+    for command in commands:
+        driver.see(pod_of(command))
+    driver.see(a_pod("w1", app=APP, annotations=annotations))
+    return work_of(lambda: driver.wait(1))
+
+
+def test_comparing_members_and_slots_costs_work_linear_in_the_slots() -> None:
+    comparing_task_groups(5)
+    assert comparing_task_groups(20) < LINEAR * comparing_task_groups(10)
