@@ -247,7 +247,10 @@ def states_changed(ledger: Ledger, out: Outcome, changes: Iterable[SchedulingSta
 
 
 def _record_shortage(ledger: Ledger, change: SchedulingStateChanged) -> bool:
-    """Records the reason of a gang without placeholder pods. Returns False if the change is not about such a gang."""
+    """Records the reason of a gang whose reservations the core keeps. Returns whether a reason has changed.
+
+    For example, the core repeats a reason for the slot of each placeholder pod that ends.
+    """
     app = ledger.applications.get(change.app)
     group = change.key.removeprefix(f"{change.app}/")
     if app is None or app.state not in _REPORTED_STATES or app.gang is None or app.gang.group(group) is None:
@@ -256,11 +259,11 @@ def _record_shortage(ledger: Ledger, change: SchedulingStateChanged) -> bool:
         why: Condition | None = Condition(messages.SKIPPED, change.reason)
     else:
         why = shortage_of(change)
-    if why is None:
-        app.shortages.pop(group, None)
-    else:
-        app.shortages[group] = (why, change.kind)
-    return True
+    before = app.shortages.pop(group, None)
+    after = None if why is None else (why, change.kind)
+    if after is not None:
+        app.shortages[group] = after
+    return after != before
 
 
 def _first_shortage(app: Application) -> tuple[Condition, str] | None:

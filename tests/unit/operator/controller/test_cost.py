@@ -8,7 +8,7 @@ import pytest
 
 from muster_operator.model.cluster_events import NodeGone
 from muster_operator.model.commands import BindPod
-from muster_operator.model.core_messages import AllocationReported, TerminationType
+from muster_operator.model.core_messages import AllocationReported, SchedulingState, TerminationType
 from muster_operator.model.ids import NodeName
 from muster_si import keys
 from tests.unit.operator.controller.driver import APP, Driver, done, live, orders
@@ -16,6 +16,7 @@ from tests.unit.operator.controller.gang import a_member, creates, pod_of, uid
 from tests.unit.operator.controller.index_checks import work_of
 from tests.unit.operator.controller.kubernetes import seen
 from tests.unit.operator.controller.objects import Raw, a_group, a_pod, gang_annotations
+from tests.unit.operator.controller.test_direct import FULL, conditions, gang_state
 
 #: Twice as many members take twice the work, and not four times.
 LINEAR = 2.2
@@ -141,3 +142,19 @@ def comparing_task_groups(groups: int) -> int:
 def test_comparing_members_and_slots_costs_work_linear_in_the_slots() -> None:
     comparing_task_groups(5)
     assert comparing_task_groups(20) < LINEAR * comparing_task_groups(10)
+
+
+def repeating_a_reason(members: int) -> int:
+    """The core reports again why the members of an Auto gang wait: a slot without a pod is requested again."""
+    driver = live()
+    for number in range(members):
+        driver.see(a_member(f"w{number}", count=members, parameters="gangPlacement=Auto"))
+    driver.accepted()
+    gang_state(driver, SchedulingState.FAILED, FULL)
+    assert len(conditions(driver.wait(5))) == members
+    return work_of(lambda: gang_state(driver, SchedulingState.FAILED, FULL))
+
+
+def test_an_unchanged_reason_costs_no_more_work_for_a_larger_gang() -> None:
+    repeating_a_reason(SMALL)
+    assert repeating_a_reason(LARGE) < 1.1 * repeating_a_reason(SMALL)
