@@ -33,7 +33,8 @@ from muster_operator.model.states import AppState, TaskState
 
 _FILLING = frozenset({AppState.RESERVING, AppState.RUNNING})
 
-#: Seconds until placeholder pods are tried again that could not be created, doubled with each failure up to a maximum.
+#: Seconds until placeholder pods are tried again that could not be created or used. They double with each failure up to
+#: a maximum, until a placeholder pod is bound.
 _AGAIN_S, _LONGEST_PAUSE_S, _MOST_DOUBLED = 60.0, 600.0, 4
 
 #: Maximum wait for members of a gang whose slots all have nodes, as a multiple of ``gang.memberWait``.

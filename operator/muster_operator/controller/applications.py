@@ -416,6 +416,7 @@ def placeholder_bound(ledger: Ledger, out: Outcome, task: Task, now: float) -> N
     app = ledger.applications.get(task.app)
     if app is not None:
         app.open_slots.discard(task.pod.ref.name)
+        app.pod_failures = 0
         check_reserved(ledger, out, app, now)
 
 

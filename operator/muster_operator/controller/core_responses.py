@@ -171,7 +171,6 @@ def _create(ledger: Ledger, out: Outcome, result: Result, command: CreatePlaceho
             applications.give_up_gang(ledger, out, app, now, problem)
         else:
             slot.state = SlotState.CREATED
-            app.pod_failures = 0 if isinstance(result, CommandSucceeded) else app.pod_failures
             slot.is_taken = isinstance(result, CommandFailed) and result.status == _CONFLICT
     placeholders.creation_answered(ledger, out, app, command.spec.name)
 

@@ -291,7 +291,7 @@ class Application:
     used_slots: dict[str, int] = field(default_factory=dict)
     member_wait: MemberWait | None = None
     has_virtual_slots_only: bool = False
-    #: When placeholder pods are tried again after that, and how often they could not be created.
+    #: When placeholder pods are tried again after that, and how often they failed since one was bound.
     pods_again_at: float = 0.0
     pod_failures: int = 0
     #: When created placeholders that were not seen are created again; the time of the last timer.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from muster_operator.controller import recovery
 from muster_operator.controller.state import TimerKind
 from muster_operator.model import names
-from muster_operator.model.commands import DeletePod, Outcome, PostEvent
+from muster_operator.model.commands import CreatePlaceholder, DeletePod, Outcome, PostEvent
 from muster_operator.model.core_messages import (
     ApplicationSubmitted,
     SchedulingState,
@@ -393,17 +393,40 @@ def test_a_slot_whose_pod_was_rejected_by_its_kubelet_gets_no_other_pod() -> Non
     assert creates(driver.wait(60)) == []
 
 
-def test_the_pause_after_refused_pods_starts_again_after_a_success() -> None:
+def changed_by_a_webhook(command: CreatePlaceholder) -> Raw:
+    """Return a placeholder pod whose requests an admission webhook has changed."""
+    raw = pod_of(command)
+    raw["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "2"
+    return raw
+
+
+def test_the_pause_grows_while_placeholder_pods_are_created_but_unusable() -> None:
+    driver = began("w0")
+    for pause in (60, 120, 240):
+        commands = creates(driver.wait(QUIET_S))
+        assert len(commands) == 3
+        for command in commands:
+            driver.result(done(command))
+            raw = changed_by_a_webhook(command)
+            assert deleted(driver.see(raw)) == [raw["metadata"]["name"]]
+            driver.gone_uid(PodUid(raw["metadata"]["uid"]))
+        assert creates(driver.wait(pause - 1)) == []
+        driver.wait(1)
+
+
+def test_the_pause_after_refused_pods_starts_again_after_one_is_bound() -> None:
     driver = began("w0")
     for pause in (60, 120):
         driver.result(refused(creates(driver.wait(QUIET_S))[0], message="exceeded quota"))
         assert creates(driver.wait(pause - 1)) == []
         driver.wait(1)
-    for command in creates(driver.wait(QUIET_S)):
+    driver.updated(keys.APP_RUNNING)
+    for command in creates(driver.wait(WAIT_S)):
         driver.result(done(command))
         raw = pod_of(command)
         driver.see(raw)
+        bound(driver, raw["metadata"]["uid"])
         driver.gone_uid(PodUid(raw["metadata"]["uid"]))
-    driver.result(refused(creates(driver.wait(QUIET_S))[0], message="exceeded quota"))
+    driver.result(refused(creates(driver.wait(WAIT_S))[0], message="exceeded quota"))
     driver.wait(60)
-    assert creates(driver.wait(QUIET_S)), "the pause is a minute again"
+    assert creates(driver.wait(WAIT_S)), "the pause is a minute again"
