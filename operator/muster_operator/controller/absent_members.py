@@ -209,4 +209,14 @@ def stop_pods(ledger: Ledger, out: Outcome, app: Application, problem: str, now:
         app.pod_failures = min(app.pod_failures + 1, _MOST_DOUBLED)
         set_timer(ledger, Deadline(app.pods_again_at, TimerKind.MEMBERS, app.id))
         reporting.post(out, app.originator.ref, messages.slots_without_pods(problem))
-    placeholders.forget_unseen(ledger, out, app)
+        placeholders.forget_unseen(ledger, out, app)
+
+
+def pod_rejected(ledger: Ledger, out: Outcome, app: Application, task: Task, problem: str, now: float) -> None:
+    """The core rejected the request of a placeholder pod: deletes the pod, so that its slot can get another one later.
+
+    In the other placement modes the gang is given up.
+    """
+    if gang_of(ledger, app) is not None:
+        placeholders.close_slot(app, task.pod.ref.name)
+        tasks.kill(ledger, out, task, now, problem)

@@ -372,6 +372,7 @@ def _ask_rejected(ledger: Ledger, out: Outcome, response: AskRejected, now: floa
     tasks.step(task, TaskEvent.REJECT)
     if task.pod.membership.placeholder and app is not None:
         problem = problems.placeholder_rejected(task.pod.ref.name, response.reason)
+        absent_members.pod_rejected(ledger, out, app, task, problem, now)
         applications.give_up_gang(ledger, out, app, now, problem)
     else:
         reporting.post(out, task.pod.ref, messages.request_rejected(response.reason))

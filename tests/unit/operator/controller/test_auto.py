@@ -7,7 +7,9 @@ from muster_operator.controller.state import TimerKind
 from muster_operator.model import names
 from muster_operator.model.commands import CreatePlaceholder, DeletePod, Outcome, PostEvent
 from muster_operator.model.core_messages import (
+    AllocationResponse,
     ApplicationSubmitted,
+    AskRejected,
     SchedulingState,
     SchedulingStateChanged,
     SchedulingStates,
@@ -235,6 +237,18 @@ def test_a_deleted_pod_is_created_again() -> None:
     driver, pods = with_pods("w0")
     driver.gone_uid(PodUid(pods[0]["metadata"]["uid"]))
     assert len(creates(driver.wait(QUIET_S))) == 1
+
+
+def test_a_pod_whose_request_the_core_rejects_is_deleted_and_created_again_after_the_pause() -> None:
+    driver, pods = with_pods("w0")
+    for raw in pods:
+        rejected = AskRejected(APP, PodUid(raw["metadata"]["uid"]), "no")
+        out = driver.receive(AllocationResponse(rejected_asks=(rejected,)))
+        assert deleted(out) == [raw["metadata"]["name"]]
+        driver.gone_uid(PodUid(raw["metadata"]["uid"]))
+    assert creates(driver.wait(59)) == []
+    driver.wait(1)
+    assert len(creates(driver.wait(QUIET_S))) == 3
 
 
 def test_if_no_pod_can_be_created_the_gang_continues_without_pods() -> None:
