@@ -105,7 +105,8 @@ def on_timer(ledger: Ledger, out: Outcome, app_id: AppId, now: float) -> None:
     if now >= due:
         app.member_wait = None
         gang = gang_of(ledger, app)
-        if gang is None or not app.members or state.is_namespace_terminating(ledger, app.namespace):
+        has_originator = app.originator.ref.uid in app.members  # it owns the pods, which are deleted with their owner
+        if gang is None or not has_originator or state.is_namespace_terminating(ledger, app.namespace):
             return
         due = max(due, _creation_time(ledger, app, wait))
         if not _compare(ledger, out, app, gang, now, may_create=now >= due) or now >= due:

@@ -273,6 +273,8 @@ def join(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> None:
     if app.refusals:
         rejections.inherit(ledger, app, task, now)
     if app.gang is not None and app.gang.is_auto:
+        if app.originator.ref.uid not in app.members and absent_members.gang_of(ledger, app) is not None:
+            _change_originator(ledger, out, app, app.originator.ref.uid, now)
         absent_members.changed(ledger, app, now)
     report_mismatches(ledger, out, app, task)
     if is_new:

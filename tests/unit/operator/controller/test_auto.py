@@ -289,14 +289,40 @@ def test_no_placeholder_is_created_after_the_last_member_was_deleted() -> None:
     assert creates(driver.wait(60)) == []
 
 
+def a_forged_pod(name: str) -> Raw:
+    """Return a bound member with the mark of placeholders, and without a signature."""
+    forged = member(name)
+    forged["metadata"]["annotations"][names.ANNOTATION_PLACEHOLDER] = "true"
+    forged["spec"]["nodeName"] = "n1"
+    return forged
+
+
 def test_bound_pods_with_a_forged_mark_do_not_use_slots() -> None:
     driver = began()
     for number in range(3):
-        forged = member(f"forged-{number}")
-        forged["metadata"]["annotations"][names.ANNOTATION_PLACEHOLDER] = "true"
-        forged["spec"]["nodeName"] = "n1"
-        driver.see(forged)
+        driver.see(a_forged_pod(f"forged-{number}"))
     assert len(creates(driver.wait(60))) == 3
+
+
+def test_a_member_that_appears_after_all_others_have_ended_owns_the_placeholder_pods() -> None:
+    driver = began()
+    driver.updated(keys.APP_RUNNING)
+    bound(driver, "uid-w0")
+    driver.gone("w0")
+    assert creates(driver.wait(60)) == []
+    driver.see(member("w1"))
+    assert [command.spec.owner.uid for command in creates(driver.wait(60))] == ["uid-w1"] * 2
+
+
+def test_no_placeholder_pod_is_created_without_a_member_that_can_own_it() -> None:
+    driver = began()
+    driver.updated(keys.APP_RUNNING)
+    bound(driver, "uid-w0")
+    driver.see(a_forged_pod("forged"))
+    driver.gone("w0")
+    assert creates(driver.wait(60)) == []
+    driver.see(member("w1"))
+    assert [command.spec.owner.uid for command in creates(driver.wait(60))] == ["uid-w1"] * 2
 
 
 def test_one_timer_checks_all_creations_of_a_gang() -> None:
