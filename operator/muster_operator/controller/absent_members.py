@@ -28,7 +28,7 @@ from muster_operator.model import messages, problems
 from muster_operator.model.commands import Outcome
 from muster_operator.model.core_messages import SchedulingStateChanged, TerminationType
 from muster_operator.model.ids import AppId
-from muster_operator.model.pods import GangDefinition
+from muster_operator.model.pods import GangDefinition, TaskGroup
 from muster_operator.model.states import AppState, TaskState
 
 _FILLING = frozenset({AppState.RESERVING, AppState.RUNNING})
@@ -69,7 +69,7 @@ def begin(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
 def changed(ledger: Ledger, app: Application, now: float) -> None:
     """A member appeared or ended: compares members and slots after the quiet period."""
     gang = gang_of(ledger, app)
-    if gang is None or all(app.used_slots.get(group.name, 0) >= group.min_member for group in gang.groups):
+    if gang is None or all(_is_used(app, group) for group in gang.groups):
         return
     settings, wait = ledger.settings, app.member_wait
     if wait is None:
@@ -79,6 +79,11 @@ def changed(ledger: Ledger, app: Application, now: float) -> None:
     if _has_pods(app) and now + settings.member_quiet_s < wait.due:
         wait.due = now + settings.member_quiet_s  # one of these pods may be surplus
         _set_due(ledger, app, wait)
+
+
+def _is_used(app: Application, group: TaskGroup) -> bool:
+    """Whether no slot of the task group is left for an absent member."""
+    return group.name in app.timed_out_groups or app.used_slots.get(group.name, 0) >= group.min_member
 
 
 def _set_due(ledger: Ledger, app: Application, wait: MemberWait) -> None:
@@ -141,11 +146,14 @@ def _compare(
     with_pods = Counter(slot.group for slot in app.slots.values())
     missing: dict[str, int] = {}
     for group in gang.groups:
+        if group.name in app.timed_out_groups:
+            continue
         taken = min(app.used_slots.get(group.name, 0), group.min_member) + waiting[group.name]
         pods = with_pods[group.name] + app.creations.missing.get(group.name, 0)
         absent = group.min_member - taken - pods
-        if absent > 0:
-            missing[group.name] = absent
+        without_pods = _slots_without_pods(ledger, app, group.name, absent)
+        if absent > without_pods:
+            missing[group.name] = absent - without_pods
         elif absent < 0 and pods:
             _delete_surplus(ledger, out, app, group.name, -absent, now)
     if missing and may_create and not app.has_virtual_slots_only:
@@ -154,6 +162,17 @@ def _compare(
         placeholders.add_creations(ledger, out, app, missing)
         placeholders.watch_creations(ledger, app, now)
     return bool(missing)
+
+
+def _slots_without_pods(ledger: Ledger, app: Application, group: str, absent: int) -> int:
+    """Slots of absent members that get no placeholder pod.
+
+    They are kept for the replacement of a member that lost its node, or a kubelet rejected their pod. A member that
+    appears takes the slot of a rejected pod, so that there are at most as many of these as absent members.
+    """
+    if group in app.rejected_slots:
+        app.rejected_slots[group] = max(min(app.rejected_slots[group], absent), 0)
+    return app.rejected_slots.get(group, 0) + len(ledger.places_of.get(app.id, {}).get(group, ()))
 
 
 def _waits(task: Task) -> bool:
@@ -180,15 +199,18 @@ def _delete_surplus(ledger: Ledger, out: Outcome, app: Application, group: str, 
             count -= 1
 
 
-def placeholder_ended(ledger: Ledger, app: Application, task: Task, now: float) -> None:
+def placeholder_ended(ledger: Ledger, app: Application, task: Task, now: float, *, had_slot: bool) -> None:
     """A placeholder pod has ended. If the core still has its slot, its member is absent again.
 
     If a kubelet rejected the pod of a slot, the slot gets no other pod.
     """
     if gang_of(ledger, app) is None:
         return
-    if task.release is TerminationType.TIMEOUT or task.pod.kubelet_refusal:
-        tasks.count_used_slot(ledger, task, 1)
+    group = task.pod.membership.task_group
+    if had_slot and task.release is TerminationType.TIMEOUT:
+        tasks.count_used_slot(ledger, app.id, group, 1)
+    elif had_slot and task.release is None and task.pod.kubelet_refusal:
+        app.rejected_slots[group] = app.rejected_slots.get(group, 0) + 1
     changed(ledger, app, now)
 
 
@@ -198,7 +220,7 @@ def slots_timed_out(ledger: Ledger, change: SchedulingStateChanged) -> None:
     definition = app.gang.group(group) if app is not None and app.gang is not None else None
     if app is None or app.gang is None or definition is None or not app.gang.is_auto:
         return
-    app.used_slots[group] = max(app.used_slots.get(group, 0), definition.min_member)
+    app.timed_out_groups.add(group)
     app.creations.missing.pop(group, None)
 
 

@@ -622,7 +622,7 @@ def _placeholder_ended(ledger: Ledger, out: Outcome, app: Application, task: Tas
     app.placeholder_names.discard(task.pod.ref.name)
     slot = placeholders.close_slot(app, task.pod.ref.name)
     if absent_members.gang_of(ledger, app) is not None:
-        absent_members.placeholder_ended(ledger, app, task, now)
+        absent_members.placeholder_ended(ledger, app, task, now, had_slot=slot is not None)
     elif app.state is AppState.RESERVING and slot is not None:
         is_missed = task.release in _REPLACEABLE and not app.core_is_running
         if is_missed and not state.is_namespace_terminating(ledger, app.namespace):

@@ -295,7 +295,8 @@ def _released(ledger: Ledger, out: Outcome, order: Released, key: PodUid, now: f
     if task is not None and task.asked:
         return  # already released; a confirmation now would apply to the next allocation with the same key
     if task is None or not task.held:
-        rejections.slot_taken(ledger, key)
+        is_taken = order.termination is TerminationType.PLACEHOLDER_REPLACED
+        (rejections.slot_taken if is_taken else rejections.slot_ended)(ledger, key)
         out.requests.append(AllocationReleased(order.app, key, order.termination, order.allocation_id))
         if task is not None and task.state is TaskState.BOUND and task.pod.membership.placeholder:
             tasks.kill(ledger, out, task, now, _reason(order))  # its node is gone, and the allocation with it

@@ -10,7 +10,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from muster_operator.controller import reporting, state, tasks
+from muster_operator.controller import absent_members, reporting, state, tasks
 from muster_operator.controller.state import (
     Application,
     Deadline,
@@ -47,6 +47,8 @@ def pod_rejected(ledger: Ledger, out: Outcome, task: Task, now: float) -> None:
     if app is None or node is None or not task.pod.kubelet_refusal:
         return
     is_kept = keep_place(ledger, out, task, now)
+    if is_kept:
+        tasks.count_node(ledger, task, -1)
     is_free = keys.TAG_REQUIRED_NODE not in task.pod.tags
     if is_free and (is_kept or not task.pod.membership.placeholder):
         nodes = tasks.nodes_to_avoid(task.avoid, node)
@@ -128,7 +130,7 @@ def resume_rejected(ledger: Ledger, now: float) -> None:
 
 
 def slot_taken(ledger: Ledger, key: PodUid) -> None:
-    """Removes a kept slot, because the core gave it to a pod or released it."""
+    """Removes a kept slot, because the core gave it to a pod or does not have it."""
     place = ledger.places.pop(key, None)
     if place is None:
         return
@@ -140,10 +142,18 @@ def slot_taken(ledger: Ledger, key: PodUid) -> None:
         del ledger.places_of[place.app]
 
 
+def slot_ended(ledger: Ledger, key: PodUid) -> None:
+    """Removes a kept slot that no pod has taken. The gang has it no longer."""
+    place = ledger.places.get(key)
+    if place is not None:
+        slot_taken(ledger, key)
+        tasks.count_used_slot(ledger, place.app, place.group, 1)
+
+
 def node_gone(ledger: Ledger, node: NodeName) -> None:
     """Removes the kept slots of a deleted node, which the core dropped with the node."""
     for key in [key for key, place in ledger.places.items() if place.node == node]:
-        slot_taken(ledger, key)
+        slot_ended(ledger, key)
 
 
 def rejection_over(ledger: Ledger, app: Application) -> None:
@@ -153,11 +163,16 @@ def rejection_over(ledger: Ledger, app: Application) -> None:
 
 
 def give_up(ledger: Ledger, out: Outcome, key: PodUid, now: float) -> None:
-    """Timer: releases a kept slot that was not used in time. A slot that was kept again has a later timer."""
+    """Timer: releases a kept slot that was not used in time. A slot that was kept again has a later timer.
+
+    In an Auto gang it becomes the slot of an absent member, which can get a placeholder pod.
+    """
     place = ledger.places.get(key)
     if place is not None and place.until <= now:
         slot_taken(ledger, key)
         out.requests.append(AllocationReleased(place.app, key, message="the reserved slot was not used in time"))
+        if (app := ledger.applications.get(place.app)) is not None:
+            absent_members.changed(ledger, app, now)
 
 
 #: Seconds until a failed write is sent again.

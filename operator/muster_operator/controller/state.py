@@ -286,9 +286,12 @@ class Application:
     open_slots: set[str] = field(default_factory=set)
     creations: Creations = field(default_factory=Creations)
     placeholder_names: set[str] = field(default_factory=set)
-    #: For an Auto gang (`absent_members`): by task group, the slots that members or timeouts have used; the current
-    #: wait for members; whether placeholder pods cannot be created.
+    #: For an Auto gang (`absent_members`): by task group, the slots that members or timeouts have used, and the slots
+    #: that get no pod because a kubelet rejected one; task groups whose unused slots have timed out; the current wait
+    #: for members; whether placeholder pods cannot be created.
     used_slots: dict[str, int] = field(default_factory=dict)
+    rejected_slots: dict[str, int] = field(default_factory=dict)
+    timed_out_groups: set[str] = field(default_factory=set)
     member_wait: MemberWait | None = None
     has_virtual_slots_only: bool = False
     #: When placeholder pods are tried again after that, and how often they failed since one was bound.

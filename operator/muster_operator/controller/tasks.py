@@ -48,7 +48,7 @@ from muster_operator.model.core_messages import (
     AskSubmitted,
     TerminationType,
 )
-from muster_operator.model.ids import NO_ALLOCATION_ID, NodeName, PodUid
+from muster_operator.model.ids import NO_ALLOCATION_ID, AppId, NodeName, PodUid
 from muster_operator.model.pods import ForeignPod, GangDefinition, Placement, Pod, PodRef, TaskGroup
 from muster_operator.model.signing import Validity
 from muster_operator.model.states import TASK, TaskEvent, TaskState, after
@@ -311,18 +311,18 @@ def submit(ledger: Ledger, out: Outcome, task: Task, now: float) -> None:
     out.requests.append(AskSubmitted(ask_of(ledger, task)))
 
 
-def count_used_slot(ledger: Ledger, task: Task, number: int) -> None:
+def count_used_slot(ledger: Ledger, app_id: AppId, group: str, number: int) -> None:
     """Counts slots that members or timeouts of an Auto gang have used. Negative: slots that are available again."""
-    app, group = ledger.applications.get(task.app), task.pod.membership.task_group
+    app = ledger.applications.get(app_id)
     if number and app is not None and app.gang is not None and app.gang.is_auto and app.gang.group(group) is not None:
         app.used_slots[group] = max(app.used_slots.get(group, 0) + number, 0)
 
 
 def count_node(ledger: Ledger, task: Task, number: int) -> None:
-    """Counts the slot of a member that got a node, or (negative) lost its node before it was bound."""
+    """Counts the slot of a member that got a node, or (negative) lost its node and keeps no slot."""
     member = task.pod.membership
     if member.task_group and not member.placeholder and not is_unverified(task.pod):
-        count_used_slot(ledger, task, number)
+        count_used_slot(ledger, task.app, member.task_group, number)
 
 
 def allocate(ledger: Ledger, task: Task, node: NodeName) -> None:

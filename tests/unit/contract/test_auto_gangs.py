@@ -159,6 +159,48 @@ def test_pods_that_cannot_be_created_leave_their_slots_reserved() -> None:
     assert all(both.kubernetes.node_of(f"w{number}") for number in range(4))
 
 
+def rejected_by_kubelet(both: Both, name: str) -> None:
+    """The kubelet rejects this member, and the pod is deleted."""
+    both.kubernetes.change(name, phase="Failed", reason="OutOfcpu")
+    both.run()
+    both.kubernetes.delete_by_name(name)
+    both.run()
+
+
+def reserved(both: Both) -> int:
+    """Return how many slots have a node without a member."""
+    return sum(one.spec.placeholder for one in both.real.applications_there[APP].allocations.values())
+
+
+def test_the_slot_of_a_member_that_its_kubelet_rejected_gets_a_pod_if_no_replacement_appears() -> None:
+    both = began("w0", "w1", "w2", "w3", extra="placeholderTimeoutInSeconds=300")
+    rejected_by_kubelet(both, "w1")
+    both.wait(100)
+    assert (reserved(both), pods(both)) == (1, [])
+    both.wait(30)
+    assert (reserved(both), pods(both)) == (1, [True])
+    both.wait(200)
+    assert (reserved(both), pods(both)) == (0, [])
+    both.wait(60)
+    assert creations(both) == 1
+
+
+def test_absent_members_keep_their_slots_if_the_replacement_of_a_rejected_member_takes_one() -> None:
+    both = began("w0", "w1", nodes=2)
+    both.wait(WAIT_S)
+    assert pods(both) == [True] * 2
+    rejected_by_kubelet(both, "w1")
+    both.kubernetes.add(a_member(both, "w9"))
+    both.run()
+    assert both.kubernetes.node_of("w9")
+    both.wait(130)
+    assert (reserved(both), pods(both)) == (2, [True] * 2)
+    both.kubernetes.delete(both.kubernetes.placeholders()[0]["metadata"]["uid"])
+    both.run()
+    both.wait(WAIT_S)
+    assert pods(both) == [True] * 2
+
+
 @every_kill
 def test_after_a_restart_pods_without_a_node_keep_their_slots(kill: Kill) -> None:
     both = began("w0", cpu="3")

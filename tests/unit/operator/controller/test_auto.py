@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from muster_operator.controller import recovery
 from muster_operator.controller.state import TimerKind
 from muster_operator.model import names
@@ -21,7 +23,7 @@ from muster_si import keys
 from tests.unit.operator.controller import gang
 from tests.unit.operator.controller.driver import APP, Driver, done, live, orders, refused, requested_keys, whole
 from tests.unit.operator.controller.gang import a_member, creates, pod_of, seen
-from tests.unit.operator.controller.kubernetes import namespace_seen
+from tests.unit.operator.controller.kubernetes import SETTINGS, namespace_seen
 from tests.unit.operator.controller.objects import Raw, a_group, a_namespace, a_pod, gang_annotations
 from tests.unit.operator.controller.test_direct import FULL, conditions, gang_state
 
@@ -399,7 +401,35 @@ def test_planned_creations_end_first_when_members_appear() -> None:
     assert [deleted(driver.see(pod_of(command))) for command in waiting] == [[]] * len(waiting)
 
 
-def test_a_member_whose_bind_failed_uses_no_slot_until_it_has_a_node_again() -> None:
+def with_bound_pods(*names: str) -> tuple[Driver, list[Raw]]:
+    """Return a running gang of four. These members and the placeholder pods of the absent members are bound."""
+    driver, pods = with_pods(*names)
+    driver.updated(keys.APP_RUNNING)
+    for bound_uid in (*(f"uid-{name}" for name in names), *(raw["metadata"]["uid"] for raw in pods)):
+        bound(driver, bound_uid)
+    return driver, pods
+
+
+def rejected_by_kubelet(driver: Driver, raw: Raw) -> None:
+    """The kubelet rejects the bound pod, and the pod is deleted."""
+    driver.see(raw | {"spec": raw["spec"] | {"nodeName": "n1"}}, phase="Failed", reason="OutOfcpu", message="no cpu")
+    driver.gone_uid(PodUid(raw["metadata"]["uid"]))
+
+
+def replaced(driver: Driver, key: str, name: str) -> None:
+    """A new member gets the node of a kept slot."""
+    driver.see(member(name))
+    driver.released(key, TerminationType.PLACEHOLDER_REPLACED)
+    bound(driver, f"uid-{name}")
+
+
+def evicted(driver: Driver, raw: Raw) -> Outcome:
+    """A placeholder pod is deleted, and its slot is virtual again. Return what follows."""
+    driver.gone_uid(PodUid(raw["metadata"]["uid"]))
+    return driver.wait(60)
+
+
+def test_the_slot_of_a_member_whose_bind_failed_is_kept_and_gets_no_placeholder_pod() -> None:
     driver = began("w0", "w1", "w2", "w3")
     driver.updated(keys.APP_RUNNING)
     for name in ("w0", "w1", "w2"):
@@ -407,7 +437,89 @@ def test_a_member_whose_bind_failed_uses_no_slot_until_it_has_a_node_again() -> 
     [order] = orders(driver.allocated("uid-w3"))
     driver.result(refused(order))
     driver.gone("w3")
-    assert len(creates(driver.wait(60))) == 1
+    assert creates(driver.wait(60)) == []
+
+
+def test_a_member_whose_bind_failed_uses_one_slot() -> None:
+    driver = began("w0", "w1")
+    driver.updated(keys.APP_RUNNING)
+    bound(driver, "uid-w0")
+    [order] = orders(driver.allocated("uid-w1"))
+    driver.result(refused(order))
+    driver.released("uid-w1/place", TerminationType.PLACEHOLDER_REPLACED)
+    bound(driver, "uid-w1")
+    assert len(creates(driver.wait(60))) == 2
+
+
+def test_a_member_that_replaces_one_rejected_by_its_kubelet_uses_the_same_slot() -> None:
+    driver, pods = with_bound_pods("w0", "w1")
+    rejected_by_kubelet(driver, member("w1"))
+    replaced(driver, "uid-w1/place", "w9")
+    assert len(creates(evicted(driver, pods[0]))) == 1
+
+
+def test_a_slot_that_is_kept_for_the_replacement_of_a_member_gets_no_placeholder_pod() -> None:
+    driver, _ = with_bound_pods("w0", "w1")
+    rejected_by_kubelet(driver, member("w1"))
+    assert creates(driver.wait(60)) == []
+
+
+def test_a_kept_slot_that_no_member_used_in_time_is_that_of_an_absent_member() -> None:
+    driver, _ = with_bound_pods("w0", "w1")
+    rejected_by_kubelet(driver, member("w1"))
+    assert creates(driver.wait(SETTINGS.keep_slot_s)) == []
+    assert len(creates(driver.wait(WAIT_S))) == 1
+
+
+@pytest.mark.parametrize("why", [TerminationType.TIMEOUT, TerminationType.PREEMPTED_BY_SCHEDULER])
+def test_a_kept_slot_that_the_core_releases_gets_no_placeholder_pod(why: TerminationType) -> None:
+    driver, _ = with_bound_pods("w0", "w1")
+    rejected_by_kubelet(driver, member("w1"))
+    driver.released("uid-w1/place", why)
+    driver.see(member("w2"))
+    driver.gone("w2")
+    assert creates(driver.wait(300)) == []
+
+
+def test_no_pod_is_created_for_the_slot_of_a_rejected_member_after_the_slots_have_timed_out() -> None:
+    driver = began("w0", "w1", "w2", "w3")
+    driver.updated(keys.APP_RUNNING)
+    for name in ("w0", "w1", "w2", "w3"):
+        bound(driver, f"uid-{name}")
+    slots_over(driver)
+    rejected_by_kubelet(driver, member("w1"))
+    driver.wait(SETTINGS.keep_slot_s)
+    assert creates(driver.wait(60)) == []
+
+
+def test_a_kept_slot_gets_no_placeholder_pod_in_a_new_session() -> None:
+    driver = began("w0", "w1")
+    driver.updated(keys.APP_RUNNING)
+    bound(driver, "uid-w0")
+    bound(driver, "uid-w1")
+    driver.see(member("w0") | {"spec": member("w0")["spec"] | {"nodeName": "n1"}}, **BOUND)
+    rejected_by_kubelet(driver, member("w1"))
+    restart(driver)
+    assert len(creates(driver.wait(60))) == 2
+
+
+def test_a_member_that_takes_the_slot_of_a_rejected_pod_uses_one_slot() -> None:
+    driver, pods = with_bound_pods("w0")
+    rejected_by_kubelet(driver, pods[0])
+    driver.see(member("w1"))
+    bound(driver, "uid-w1")
+    assert creates(driver.wait(60)) == []
+    assert len(creates(evicted(driver, pods[1]))) == 1
+
+
+def restart(driver: Driver) -> Outcome:
+    """A new session begins."""
+    out = whole([*recovery.begin(driver.ledger, driver.now)])
+    out.add(driver.accepted())
+    out.add(whole([*recovery.report_nodes(driver.ledger, driver.now)]))
+    out.add(whole([*recovery.submit_asks(driver.ledger, driver.now)]))
+    out.add(recovery.open_nodes(driver.ledger, driver.now))
+    return out
 
 
 def test_slots_of_bound_members_are_not_given_to_existing_pods_after_a_restart() -> None:
@@ -415,21 +527,17 @@ def test_slots_of_bound_members_are_not_given_to_existing_pods_after_a_restart()
     driver.updated(keys.APP_RUNNING)
     for raw in (member("w0"), member("w1"), *pods):
         driver.see(raw | {"spec": raw["spec"] | {"nodeName": "n1"}}, **BOUND)
-    restarted = whole([*recovery.begin(driver.ledger, driver.now)])
-    restarted.add(driver.accepted())
-    restarted.add(whole([*recovery.report_nodes(driver.ledger, driver.now)]))
-    restarted.add(whole([*recovery.submit_asks(driver.ledger, driver.now)]))
-    assert len(deleted(restarted)) == 1, "four slots, two members and three pods"
+    [surplus] = deleted(restart(driver))
+    assert len(driver.ledger.applications[APP].slots) == 2, "four slots, two members and three pods"
+    driver.released(f"ph-{surplus}", TerminationType.TIMEOUT)
+    driver.gone_uid(PodUid(f"ph-{surplus}"))
+    kept = next(raw for raw in pods if raw["metadata"]["name"] != surplus)
+    assert len(creates(evicted(driver, kept))) == 1, "the surplus pod had no slot"
 
 
 def test_a_slot_whose_pod_was_rejected_by_its_kubelet_gets_no_other_pod() -> None:
-    driver, pods = with_pods("w0")
-    driver.updated(keys.APP_RUNNING)
-    for raw in pods:
-        bound(driver, raw["metadata"]["uid"])
-    rejected = pods[0] | {"spec": pods[0]["spec"] | {"nodeName": "n1"}}
-    driver.see(rejected, phase="Failed", reason="OutOfcpu", message="no cpu")
-    driver.gone_uid(PodUid(rejected["metadata"]["uid"]))
+    driver, pods = with_bound_pods("w0")
+    rejected_by_kubelet(driver, pods[0])
     assert creates(driver.wait(60)) == []
 
 
