@@ -81,6 +81,14 @@ def changed(ledger: Ledger, app: Application, now: float) -> None:
         _set_due(ledger, app, wait)
 
 
+def session_is_live(ledger: Ledger, now: float) -> None:
+    """Members that appeared during recovery are processed only now: starts all waits for members again."""
+    for app in ledger.applications.values():
+        if app.member_wait is not None:
+            app.member_wait = None
+            changed(ledger, app, now)
+
+
 def _is_used(app: Application, group: TaskGroup) -> bool:
     """Whether no slot of the task group is left for an absent member."""
     return group.name in app.timed_out_groups or app.used_slots.get(group.name, 0) >= group.min_member

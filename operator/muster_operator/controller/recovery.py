@@ -17,6 +17,7 @@ from typing import Final, ParamSpec, TypeVar
 from msgspec import structs
 
 from muster_operator.controller import (
+    absent_members,
     applications,
     cluster_events,
     rejections,
@@ -295,6 +296,7 @@ def open_nodes(ledger: Ledger, now: float) -> Outcome:
     """The core has answered the barrier: opens the nodes and handles the events that arrived in the meantime."""
     out = Outcome(requests=[NodeOpened(node.name) for node in ledger.nodes.values() if node.schedulable])
     ledger.phase = Phase.LIVE
+    absent_members.session_is_live(ledger, now)
     for app in list(ledger.applications.values()):
         if app.state is AppState.ACCEPTED:  # it was accepted after the nodes or the requests had been sent
             error = attempt(applications.begin, ledger, out, app, now)

@@ -512,14 +512,43 @@ def test_a_member_that_takes_the_slot_of_a_rejected_pod_uses_one_slot() -> None:
     assert len(creates(evicted(driver, pods[1]))) == 1
 
 
-def restart(driver: Driver) -> Outcome:
-    """A new session begins."""
+def recover(driver: Driver) -> Outcome:
+    """A new session begins, and its nodes are not open yet."""
     out = whole([*recovery.begin(driver.ledger, driver.now)])
     out.add(driver.accepted())
     out.add(whole([*recovery.report_nodes(driver.ledger, driver.now)]))
     out.add(whole([*recovery.submit_asks(driver.ledger, driver.now)]))
+    return out
+
+
+def restart(driver: Driver) -> Outcome:
+    """A new session begins and is live."""
+    out = recover(driver)
     out.add(recovery.open_nodes(driver.ledger, driver.now))
     return out
+
+
+def test_the_wait_for_members_starts_when_the_session_is_live() -> None:
+    driver = began("w0")
+    driver.updated(keys.APP_RUNNING)
+    bound(driver, "uid-w0")
+    driver.see(member("w0") | {"spec": member("w0")["spec"] | {"nodeName": "n1"}}, **BOUND)
+    recover(driver)
+    driver.updated(keys.APP_RUNNING)
+    driver.now += 10 * WAIT_S
+    recovery.open_nodes(driver.ledger, driver.now)
+    assert creates(driver.wait(WAIT_S * 0.9)) == []
+    assert len(creates(driver.wait(WAIT_S * 0.1))) == 3
+
+
+def test_members_that_appear_during_recovery_restart_the_quiet_period() -> None:
+    driver = began("w0")
+    recover(driver)
+    driver.now += 10 * WAIT_S
+    driver.see(member("w1"))
+    recovery.open_nodes(driver.ledger, driver.now)
+    assert creates(driver.wait(QUIET_S * 0.9)) == []
+    assert len(creates(driver.wait(QUIET_S * 0.1))) == 2
 
 
 def test_slots_of_bound_members_are_not_given_to_existing_pods_after_a_restart() -> None:
