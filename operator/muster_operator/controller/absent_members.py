@@ -196,15 +196,22 @@ def _delete_surplus(ledger: Ledger, out: Outcome, app: Application, group: str, 
         if not app.creations.missing[group]:
             del app.creations.missing[group]
         count -= planned
-    for slot in [slot for slot in app.slots.values() if slot.group == group and slot.state is not SlotState.SEEN]:
-        if count:
-            placeholders.close_slot(app, slot.name)  # its pod is deleted when it is seen
-            count -= 1
+    unseen = [slot for slot in app.slots.values() if slot.group == group and slot.state is not SlotState.SEEN][:count]
+    for slot in unseen:
+        placeholders.close_slot(app, slot.name)  # its pod is deleted when it is seen
+    count -= len(unseen)
+    if unseen and not _needs_creations(app):
+        placeholders.cancel_creations(ledger, out, app)
     for task in list(app.placeholders.values()) if count else ():
         if count and task.pod.membership.task_group == group and task.state in _UNASSIGNED:
             placeholders.close_slot(app, task.pod.ref.name)
             tasks.kill(ledger, out, task, now, problems.member_appeared())
             count -= 1
+
+
+def _needs_creations(app: Application) -> bool:
+    """Whether a slot still waits for the creation of its pod."""
+    return app.creations.are_waiting or any(slot.state is SlotState.ORDERED for slot in app.slots.values())
 
 
 def placeholder_ended(ledger: Ledger, app: Application, task: Task, now: float, *, had_slot: bool) -> None:

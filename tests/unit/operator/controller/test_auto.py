@@ -7,7 +7,7 @@ import pytest
 from muster_operator.controller import recovery
 from muster_operator.controller.state import TimerKind
 from muster_operator.model import names
-from muster_operator.model.commands import CreatePlaceholder, DeletePod, Outcome, PostEvent
+from muster_operator.model.commands import CancelCreations, CreatePlaceholder, DeletePod, Outcome, PostEvent
 from muster_operator.model.core_messages import (
     AllocationResponse,
     ApplicationSubmitted,
@@ -23,6 +23,7 @@ from muster_si import keys
 from tests.unit.operator.controller import gang
 from tests.unit.operator.controller.driver import APP, Driver, done, live, orders, refused, requested_keys, whole
 from tests.unit.operator.controller.gang import a_member, creates, pod_of, seen
+from tests.unit.operator.controller.index_checks import assert_counted
 from tests.unit.operator.controller.kubernetes import SETTINGS, namespace_seen
 from tests.unit.operator.controller.objects import Raw, a_group, a_namespace, a_pod, gang_annotations
 from tests.unit.operator.controller.test_direct import FULL, conditions, gang_state
@@ -225,6 +226,26 @@ def test_a_pod_that_is_seen_after_its_member_is_deleted() -> None:
         driver.see(member(name))
     driver.wait(QUIET_S)
     assert [deleted(driver.see(raw)) for raw in late] == [[raw["metadata"]["name"]] for raw in late]
+
+
+def test_queued_creations_are_cancelled_if_all_members_appear() -> None:
+    driver = began()
+    driver.wait(QUIET_S)
+    for name in ("w1", "w2", "w3"):
+        driver.see(member(name))
+    assert CancelCreations(APP) in driver.wait(QUIET_S).commands
+    assert_counted(driver.ledger)
+    driver.gone("w3")
+    assert len(creates(driver.wait(QUIET_S))) == 1
+
+
+def test_queued_creations_are_not_cancelled_while_a_member_is_absent() -> None:
+    driver = began()
+    commands = creates(driver.wait(QUIET_S))
+    for name in ("w1", "w2"):
+        driver.see(member(name))
+    assert CancelCreations(APP) not in driver.wait(QUIET_S).commands
+    assert sorted(len(deleted(driver.see(pod_of(command)))) for command in commands) == [0, 1, 1]
 
 
 def test_a_pod_that_the_core_does_not_need_is_not_created_again() -> None:
