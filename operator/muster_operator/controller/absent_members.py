@@ -5,7 +5,7 @@ has appeared or ended for ``gang.memberQuietPeriod``, at most ``gang.memberWait`
 compares members and slots, and creates placeholder pods for absent members. If all slots have nodes, it waits longer
 before it creates them, see `_creation_time`.
 
-`applications` and `cluster_events` call it. See docs/internals/semantics.md, 16.
+Modules that handle members, kept slots and placeholder pods call `changed`. See docs/internals/semantics.md, 16.
 """
 
 from __future__ import annotations
@@ -136,11 +136,21 @@ def _creation_time(ledger: Ledger, app: Application, wait: MemberWait) -> float:
     gangs, or with a limited request rate, creates a pod of each gang only every few seconds. Nodes can be
     missing for a running gang after a restart.
     """
-    has_all_nodes = app.core_is_running and not app.shortages
-    if not has_all_nodes:
+    if not has_all_nodes(app):
         return wait.last
     member_wait_s = ledger.settings.member_wait_s
     return min(wait.last + member_wait_s, wait.first + _LONGEST_WAIT * member_wait_s)
+
+
+def has_all_nodes(app: Application) -> bool:
+    """Whether each slot of the gang has a node."""
+    return app.core_is_running and not app.shortages
+
+
+def originator_ended(ledger: Ledger, out: Outcome, app: Application) -> None:
+    """Stops the creation of placeholder pods, because their owner is gone. `changed` plans them for the next one."""
+    if gang_of(ledger, app) is not None:
+        placeholders.forget_unseen(ledger, out, app)
 
 
 def _compare(
@@ -153,6 +163,7 @@ def _compare(
     waiting = Counter(task.pod.membership.task_group for task in app.members.values() if _waits(task))
     with_pods = Counter(slot.group for slot in app.slots.values())
     missing: dict[str, int] = {}
+    surplus: dict[str, int] = {}
     for group in gang.groups:
         if group.name in app.timed_out_groups:
             continue
@@ -163,7 +174,9 @@ def _compare(
         if absent > without_pods:
             missing[group.name] = absent - without_pods
         elif absent < 0 and pods:
-            _delete_surplus(ledger, out, app, group.name, -absent, now)
+            surplus[group.name] = -absent
+    if surplus:
+        _delete_surplus(ledger, out, app, surplus, now)
     if missing and may_create and not app.has_virtual_slots_only:
         if not app.core_is_running:  # otherwise it would replace the event that the gang is reserved
             reporting.progress(out, app, messages.creating_placeholders(sum(missing.values()), gang.size))
@@ -175,12 +188,10 @@ def _compare(
 def _slots_without_pods(ledger: Ledger, app: Application, group: str, absent: int) -> int:
     """Slots of absent members that get no placeholder pod.
 
-    They are kept for the replacement of a member that lost its node, or a kubelet rejected their pod. A member that
-    appears takes the slot of a rejected pod, so that there are at most as many of these as absent members.
+    They are kept for the replacement of a member that lost its node, or a kubelet rejected their pod.
     """
-    if group in app.rejected_slots:
-        app.rejected_slots[group] = max(min(app.rejected_slots[group], absent), 0)
-    return app.rejected_slots.get(group, 0) + len(ledger.places_of.get(app.id, {}).get(group, ()))
+    kept = len(ledger.places_of.get(app.id, {}).get(group, ()))
+    return kept + min(app.rejected_slots.get(group, 0), max(absent - kept, 0))
 
 
 def _waits(task: Task) -> bool:
@@ -188,25 +199,37 @@ def _waits(task: Task) -> bool:
     return task.node is None and not task.pod.terminating and not tasks.is_unverified(task.pod)
 
 
-def _delete_surplus(ledger: Ledger, out: Outcome, app: Application, group: str, count: int, now: float) -> None:
-    """Removes this number of placeholder pods without a node: those that do not exist yet first."""
-    planned = min(app.creations.missing.get(group, 0), count)
-    if planned:
-        app.creations.missing[group] -= planned
-        if not app.creations.missing[group]:
-            del app.creations.missing[group]
-        count -= planned
-    unseen = [slot for slot in app.slots.values() if slot.group == group and slot.state is not SlotState.SEEN][:count]
-    for slot in unseen:
-        placeholders.close_slot(app, slot.name)  # its pod is deleted when it is seen
-    count -= len(unseen)
-    if unseen and not _needs_creations(app):
-        placeholders.cancel_creations(ledger, out, app)
-    for task in list(app.placeholders.values()) if count else ():
-        if count and task.pod.membership.task_group == group and task.state in _UNASSIGNED:
+def _delete_surplus(ledger: Ledger, out: Outcome, app: Application, surplus: dict[str, int], now: float) -> None:
+    """Removes placeholder pods without a node, those that do not exist yet first. ``surplus``: number by task group."""
+    for group, count in surplus.items():
+        planned = min(app.creations.missing.get(group, 0), count)
+        if planned:
+            surplus[group] -= planned
+            app.creations.missing[group] -= planned
+            if not app.creations.missing[group]:
+                del app.creations.missing[group]
+    _close_unseen(ledger, out, app, surplus)
+    for task in list(app.placeholders.values()) if any(surplus.values()) else ():
+        group = task.pod.membership.task_group
+        if surplus.get(group, 0) and task.state in _UNASSIGNED:
             placeholders.close_slot(app, task.pod.ref.name)
             tasks.kill(ledger, out, task, now, problems.member_appeared())
-            count -= 1
+            surplus[group] -= 1
+
+
+def _close_unseen(ledger: Ledger, out: Outcome, app: Application, counts: dict[str, int]) -> None:
+    """Removes slots whose pods were not seen, and subtracts them from ``counts``, the largest number by task group.
+
+    If no slot waits for a creation any more, the queued ones are cancelled. Other pods are deleted when they are seen.
+    """
+    closed = 0
+    for slot in [slot for slot in app.slots.values() if slot.state is not SlotState.SEEN]:
+        if counts.get(slot.group, 0):
+            placeholders.close_slot(app, slot.name)
+            counts[slot.group] -= 1
+            closed += 1
+    if closed and not _needs_creations(app):
+        placeholders.cancel_creations(ledger, out, app)
 
 
 def _needs_creations(app: Application) -> bool:
@@ -217,19 +240,20 @@ def _needs_creations(app: Application) -> bool:
 def placeholder_ended(ledger: Ledger, app: Application, task: Task, now: float, *, had_slot: bool) -> None:
     """A placeholder pod has ended. If the core still has its slot, its member is absent again.
 
-    If a kubelet rejected the pod of a slot, the slot gets no other pod.
+    If a kubelet rejected the pod of a slot, and the core keeps that node for the slot, it gets no other pod until a
+    member of the group gets a node.
     """
     if gang_of(ledger, app) is None:
         return
     group = task.pod.membership.task_group
     if had_slot and task.release is TerminationType.TIMEOUT:
         tasks.count_used_slot(ledger, app.id, group, 1)
-    elif had_slot and task.release is None and task.pod.kubelet_refusal:
+    elif had_slot and task.release is None and task.pod.kubelet_refusal and has_all_nodes(app):
         app.rejected_slots[group] = app.rejected_slots.get(group, 0) + 1
     changed(ledger, app, now)
 
 
-def slots_timed_out(ledger: Ledger, change: SchedulingStateChanged) -> None:
+def slots_timed_out(ledger: Ledger, out: Outcome, change: SchedulingStateChanged) -> None:
     """The core has released the slots of absent members of a task group: creates no more placeholder pods for it."""
     app, group = ledger.applications.get(change.app), change.key.removeprefix(f"{change.app}/")
     definition = app.gang.group(group) if app is not None and app.gang is not None else None
@@ -237,6 +261,7 @@ def slots_timed_out(ledger: Ledger, change: SchedulingStateChanged) -> None:
         return
     app.timed_out_groups.add(group)
     app.creations.missing.pop(group, None)
+    _close_unseen(ledger, out, app, {group: len(app.slots)})
 
 
 def stop_pods(ledger: Ledger, out: Outcome, app: Application, problem: str, now: float) -> None:
@@ -250,7 +275,7 @@ def stop_pods(ledger: Ledger, out: Outcome, app: Application, problem: str, now:
         placeholders.forget_unseen(ledger, out, app)
 
 
-def pod_rejected(ledger: Ledger, out: Outcome, app: Application, task: Task, problem: str, now: float) -> None:
+def request_rejected(ledger: Ledger, out: Outcome, app: Application, task: Task, problem: str, now: float) -> None:
     """The core rejected the request of a placeholder pod: deletes the pod, so that its slot can get another one later.
 
     In the other placement modes the gang is given up.

@@ -273,7 +273,8 @@ def join(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> None:
     if app.refusals:
         rejections.inherit(ledger, app, task, now)
     if app.gang is not None and app.gang.is_auto:
-        if app.originator.ref.uid not in app.members and absent_members.gang_of(ledger, app) is not None:
+        has_owner = app.originator.ref.uid in app.members or tasks.is_unverified(pod)
+        if not has_owner and absent_members.gang_of(ledger, app) is not None:
             _change_originator(ledger, out, app, app.originator.ref.uid, now)
         absent_members.changed(ledger, app, now)
     report_mismatches(ledger, out, app, task)
@@ -634,6 +635,8 @@ def _placeholder_ended(ledger: Ledger, out: Outcome, app: Application, task: Tas
 
 def _member_ended(ledger: Ledger, out: Outcome, app: Application, uid: PodUid, now: float) -> None:
     app.members.pop(uid, None)
+    if app.originator.ref.uid == uid:
+        absent_members.originator_ended(ledger, out, app)
     absent_members.changed(ledger, app, now)
     if app.state is AppState.COMPLETED:
         _forget_completed(ledger, out, app, now)

@@ -217,7 +217,7 @@ def _states(ledger: Ledger, out: Outcome, response: SchedulingStates, now: float
         if change.key in ledger.tasks:
             reporting.state_changed(ledger, out, change, now)
         elif change.kind == keys.REASON_TIMED_OUT:
-            absent_members.slots_timed_out(ledger, change)
+            absent_members.slots_timed_out(ledger, out, change)
     reporting.states_changed(ledger, out, (one for one in response.changes if one.key not in ledger.tasks), now)
     if ledger.settings.provisioning_class:
         provisioning.states_changed(ledger, out, dict.fromkeys(change.app for change in response.changes))
@@ -295,8 +295,10 @@ def _released(ledger: Ledger, out: Outcome, order: Released, key: PodUid, now: f
     if task is not None and task.asked:
         return  # already released; a confirmation now would apply to the next allocation with the same key
     if task is None or not task.held:
-        is_taken = order.termination is TerminationType.PLACEHOLDER_REPLACED
-        (rejections.slot_taken if is_taken else rejections.slot_ended)(ledger, key)
+        if order.termination is TerminationType.PLACEHOLDER_REPLACED:
+            rejections.slot_taken(ledger, key)
+        else:
+            rejections.slot_ended(ledger, key, now)
         out.requests.append(AllocationReleased(order.app, key, order.termination, order.allocation_id))
         if task is not None and task.state is TaskState.BOUND and task.pod.membership.placeholder:
             tasks.kill(ledger, out, task, now, _reason(order))  # its node is gone, and the allocation with it
@@ -373,7 +375,7 @@ def _ask_rejected(ledger: Ledger, out: Outcome, response: AskRejected, now: floa
     tasks.step(task, TaskEvent.REJECT)
     if task.pod.membership.placeholder and app is not None:
         problem = problems.placeholder_rejected(task.pod.ref.name, response.reason)
-        absent_members.pod_rejected(ledger, out, app, task, problem, now)
+        absent_members.request_rejected(ledger, out, app, task, problem, now)
         applications.give_up_gang(ledger, out, app, now, problem)
     else:
         reporting.post(out, task.pod.ref, messages.request_rejected(response.reason))

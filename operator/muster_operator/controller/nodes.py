@@ -122,7 +122,7 @@ def node_gone(ledger: Ledger, out: Outcome, name: NodeName, now: float) -> None:
     ones before the pod garbage collector runs.
     """
     out.requests.append(NodeDecommissioned(name))
-    rejections.node_gone(ledger, name)
+    rejections.node_gone(ledger, name, now)
     for uid in ledger.tasks_by_node.on(name):
         task = ledger.tasks[uid]
         task.held = False

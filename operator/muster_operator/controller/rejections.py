@@ -142,18 +142,26 @@ def slot_taken(ledger: Ledger, key: PodUid) -> None:
         del ledger.places_of[place.app]
 
 
-def slot_ended(ledger: Ledger, key: PodUid) -> None:
-    """Removes a kept slot that no pod has taken. The gang has it no longer."""
+def slot_ended(ledger: Ledger, key: PodUid, now: float) -> None:
+    """Removes a kept slot that no pod has taken.
+
+    A gang whose slots all have nodes has it no longer. Otherwise the core requests it again, for an absent member.
+    """
     place = ledger.places.get(key)
-    if place is not None:
-        slot_taken(ledger, key)
+    if place is None:
+        return
+    slot_taken(ledger, key)
+    app = ledger.applications.get(place.app)
+    if app is not None and absent_members.has_all_nodes(app):
         tasks.count_used_slot(ledger, place.app, place.group, 1)
+    elif app is not None:
+        absent_members.changed(ledger, app, now)
 
 
-def node_gone(ledger: Ledger, node: NodeName) -> None:
+def node_gone(ledger: Ledger, node: NodeName, now: float) -> None:
     """Removes the kept slots of a deleted node, which the core dropped with the node."""
     for key in [key for key, place in ledger.places.items() if place.node == node]:
-        slot_ended(ledger, key)
+        slot_ended(ledger, key, now)
 
 
 def rejection_over(ledger: Ledger, app: Application) -> None:

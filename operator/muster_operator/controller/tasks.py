@@ -312,17 +312,25 @@ def submit(ledger: Ledger, out: Outcome, task: Task, now: float) -> None:
 
 
 def count_used_slot(ledger: Ledger, app_id: AppId, group: str, number: int) -> None:
-    """Counts slots that members or timeouts of an Auto gang have used. Negative: slots that are available again."""
+    """Counts slots that members or timeouts of an Auto gang have used. Negative: slots that are available again.
+
+    More members than slots can get nodes, because a member that ended does not return its slot.
+    """
     app = ledger.applications.get(app_id)
-    if number and app is not None and app.gang is not None and app.gang.is_auto and app.gang.group(group) is not None:
-        app.used_slots[group] = max(app.used_slots.get(group, 0) + number, 0)
+    definition = app.gang.group(group) if app is not None and app.gang is not None else None
+    if app is not None and app.gang is not None and app.gang.is_auto and definition is not None:
+        app.used_slots[group] = max(min(app.used_slots.get(group, 0) + number, definition.min_member), 0)
 
 
 def count_node(ledger: Ledger, task: Task, number: int) -> None:
     """Counts the slot of a member that got a node, or (negative) lost its node and keeps no slot."""
     member = task.pod.membership
-    if member.task_group and not member.placeholder and not is_unverified(task.pod):
-        count_used_slot(ledger, task.app, member.task_group, number)
+    if not member.task_group or member.placeholder or is_unverified(task.pod):
+        return
+    count_used_slot(ledger, task.app, member.task_group, number)
+    app = ledger.applications.get(task.app)
+    if number > 0 and app is not None and app.rejected_slots.get(member.task_group, 0):
+        app.rejected_slots[member.task_group] -= 1  # members take slots without pods first
 
 
 def allocate(ledger: Ledger, task: Task, node: NodeName) -> None:

@@ -185,6 +185,19 @@ def test_the_slot_of_a_member_that_its_kubelet_rejected_gets_a_pod_if_no_replace
     assert creations(both) == 1
 
 
+def test_a_kept_slot_gets_a_pod_also_after_another_member_was_replaced() -> None:
+    both = began("w0", "w1", "w2", "w3", extra="placeholderTimeoutInSeconds=3000")
+    both.kubernetes.change("w3", phase="Failed", reason="Error")
+    both.run()
+    both.kubernetes.delete_by_name("w3")
+    both.kubernetes.add(a_member(both, "w4"))
+    both.run()
+    assert both.kubernetes.node_of("w4")
+    rejected_by_kubelet(both, "w1")
+    both.wait(130)
+    assert (reserved(both), pods(both)) == (1, [True])
+
+
 def test_absent_members_keep_their_slots_if_the_replacement_of_a_rejected_member_takes_one() -> None:
     both = began("w0", "w1", nodes=2)
     both.wait(WAIT_S)

@@ -348,6 +348,21 @@ def test_no_placeholder_pod_is_created_without_a_member_that_can_own_it() -> Non
     assert [command.spec.owner.uid for command in creates(driver.wait(60))] == ["uid-w1"] * 2
 
 
+def test_no_more_pods_are_created_for_an_originator_that_is_gone() -> None:
+    driver = began(count=1200)
+    driver.updated(keys.APP_RUNNING)
+    bound(driver, "uid-w0")
+    sent = creates(driver.wait(WAIT_S))
+    out = driver.gone("w0")
+    assert CancelCreations(APP) in out.commands
+    assert [creates(driver.result(done(command))) for command in sent] == [[]] * len(sent)
+    assert [deleted(driver.see(pod_of(command))) for command in sent[:2]] == [
+        [command.spec.name] for command in sent[:2]
+    ]
+    driver.see(member("w1", 1200))
+    assert {command.spec.owner.uid for command in creates(driver.wait(60))} == {"uid-w1"}
+
+
 def test_one_timer_checks_all_creations_of_a_gang() -> None:
     driver = began(*(f"w{number}" for number in range(10)), count=10)
     for number in range(5):
@@ -400,6 +415,14 @@ def test_planned_creations_end_when_the_slots_of_absent_members_have_timed_out()
     driver.updated(keys.APP_RUNNING)
     slots_over(driver)
     assert [creates(driver.result(done(command))) for command in open_creations[:3]] == [[], [], []]
+
+
+def test_queued_creations_are_cancelled_when_the_slots_of_absent_members_have_timed_out() -> None:
+    driver = began()
+    sent = creates(driver.wait(QUIET_S))
+    driver.updated(keys.APP_RUNNING)
+    assert CancelCreations(APP) in slots_over(driver).commands
+    assert [deleted(driver.see(pod_of(command))) for command in sent] == [[command.spec.name] for command in sent]
 
 
 def test_nothing_is_created_in_a_terminating_namespace() -> None:
@@ -533,6 +556,29 @@ def test_a_member_that_takes_the_slot_of_a_rejected_pod_uses_one_slot() -> None:
     assert len(creates(evicted(driver, pods[1]))) == 1
 
 
+def test_a_member_that_takes_a_slot_without_a_pod_takes_that_of_a_rejected_pod() -> None:
+    driver, pods = with_bound_pods("w0")
+    rejected_by_kubelet(driver, pods[0])
+    driver.wait(60)
+    driver.see(member("w1"))
+    bound(driver, "uid-w1")
+    driver.gone_uid(PodUid(pods[1]["metadata"]["uid"]))
+    assert len(creates(driver.wait(60))) == 1
+
+
+def test_members_that_replace_ended_members_use_no_further_slots() -> None:
+    driver = began("w0", "w1", "w2", "w3")
+    driver.updated(keys.APP_RUNNING)
+    for name in ("w0", "w1", "w2", "w3"):
+        bound(driver, f"uid-{name}")
+    driver.gone("w3")
+    driver.see(member("w4"))
+    bound(driver, "uid-w4")
+    rejected_by_kubelet(driver, member("w1"))
+    driver.wait(SETTINGS.keep_slot_s)
+    assert len(creates(driver.wait(60))) == 1, "the kept slot is that of an absent member"
+
+
 def recover(driver: Driver) -> Outcome:
     """A new session begins, and its nodes are not open yet."""
     out = whole([*recovery.begin(driver.ledger, driver.now)])
@@ -589,6 +635,29 @@ def test_a_slot_whose_pod_was_rejected_by_its_kubelet_gets_no_other_pod() -> Non
     driver, pods = with_bound_pods("w0")
     rejected_by_kubelet(driver, pods[0])
     assert creates(driver.wait(60)) == []
+
+
+def short_of_nodes(*names: str) -> tuple[Driver, list[Raw]]:
+    """Return a gang whose members and pods are bound, after a restart in which the core found too few nodes."""
+    driver, pods = with_bound_pods(*names)
+    for raw in (*(member(name) for name in names), *pods):
+        driver.see(raw | {"spec": raw["spec"] | {"nodeName": "n1"}}, **BOUND)
+    restart(driver)
+    gang_state(driver, SchedulingState.FAILED, FULL)
+    return driver, pods
+
+
+def test_in_a_gang_without_enough_nodes_the_slot_of_a_rejected_pod_gets_another_pod() -> None:
+    driver, pods = short_of_nodes("w0")
+    rejected_by_kubelet(driver, pods[0])
+    assert len(creates(driver.wait(60))) == 1
+
+
+def test_in_a_gang_without_enough_nodes_a_kept_slot_that_the_core_releases_gets_a_pod() -> None:
+    driver, _ = short_of_nodes("w0", "w1")
+    rejected_by_kubelet(driver, member("w1"))
+    driver.released("uid-w1/place", TerminationType.PREEMPTED_BY_SCHEDULER)
+    assert len(creates(driver.wait(60))) == 1
 
 
 def changed_by_a_webhook(command: CreatePlaceholder) -> Raw:

@@ -16,6 +16,8 @@ from tests.unit.operator.controller.gang import a_member, creates, pod_of, uid
 from tests.unit.operator.controller.index_checks import work_of
 from tests.unit.operator.controller.kubernetes import seen
 from tests.unit.operator.controller.objects import Raw, a_group, a_pod, gang_annotations
+from tests.unit.operator.controller.test_auto import a_forged_pod
+from tests.unit.operator.controller.test_auto import began as began_auto
 from tests.unit.operator.controller.test_direct import FULL, conditions, gang_state
 
 #: Twice as many members take twice the work, and not four times.
@@ -142,6 +144,45 @@ def comparing_task_groups(groups: int) -> int:
 def test_comparing_members_and_slots_costs_work_linear_in_the_slots() -> None:
     comparing_task_groups(5)
     assert comparing_task_groups(20) < LINEAR * comparing_task_groups(10)
+
+
+def a_surplus_in_each_group(groups: int) -> int:
+    """A member appears in each task group of an Auto gang, which has a placeholder pod for each absent member."""
+    driver = live()
+    others = [a_group(f"g{number}", 5) for number in range(groups)]
+
+    def annotations(group: str) -> dict[str, str]:
+        return gang_annotations(a_group("first", 1), *others, parameters="gangPlacement=Auto", member_of=group)
+
+    driver.see(a_pod("w0", app=APP, annotations=annotations("first")))
+    driver.accepted()
+    for command in creates(driver.wait(1)):
+        driver.see(pod_of(command))
+    for number in range(groups):
+        driver.see(a_pod(f"w{number + 1}", app=APP, annotations=annotations(f"g{number}")))
+    return work_of(lambda: driver.wait(1))
+
+
+def test_removing_surplus_pods_costs_work_linear_in_the_slots() -> None:
+    a_surplus_in_each_group(5)
+    assert a_surplus_in_each_group(20) < LINEAR * a_surplus_in_each_group(10)
+
+
+def unverified_pods_without_an_originator(count: int) -> int:
+    """A pod with a forged mark appears in an Auto gang whose other pods have this mark, and whose originator ended."""
+    driver = began_auto("w0")
+    driver.updated(keys.APP_RUNNING)
+    [order] = orders(driver.allocated("uid-w0"))
+    driver.result(done(order))
+    for number in range(count):
+        driver.see(a_forged_pod(f"forged{number}"))
+    driver.gone("w0")
+    return work_of(lambda: driver.see(a_forged_pod("late")))
+
+
+def test_a_pod_with_a_forged_mark_costs_no_more_work_for_more_of_them() -> None:
+    unverified_pods_without_an_originator(1)
+    assert unverified_pods_without_an_originator(200) < 1.1 * unverified_pods_without_an_originator(20)
 
 
 def repeating_a_reason(members: int) -> int:
