@@ -339,7 +339,7 @@ OPERATOR: Final = (
         "10m",
         "how long a pod with a chosen node waits until its claims are bound, before another node is chosen",
     ),
-    _at_start(settings.QPS, "0", "maximum writes to the API server per second, except retries; 0 = unlimited"),
+    _at_start(settings.QPS, "0", "maximum writes per second, not counting immediate retries; 0 = unlimited"),
     _at_start(settings.BURST, "0", "number of writes that can be sent in a burst after an idle period"),
     _at_start(settings.WRITERS, "64", "maximum concurrent requests to the API server"),
 )

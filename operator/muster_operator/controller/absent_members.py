@@ -33,8 +33,8 @@ from muster_operator.model.states import AppState, TaskState
 
 _FILLING = frozenset({AppState.RESERVING, AppState.RUNNING})
 
-#: Seconds until placeholder pods are tried again that could not be created or used. They double with each failure up to
-#: a maximum, until a placeholder pod is bound.
+#: Seconds until placeholder pods are created again after they could not be created or used. The pause doubles with each
+#: failure up to a maximum, and is reset when a placeholder pod is bound.
 _AGAIN_S, _LONGEST_PAUSE_S, _MOST_DOUBLED = 60.0, 600.0, 4
 
 #: Maximum wait for members of a gang whose slots all have nodes, as a multiple of ``gang.memberWait``.
@@ -82,7 +82,7 @@ def changed(ledger: Ledger, app: Application, now: float) -> None:
 
 
 def session_is_live(ledger: Ledger, now: float) -> None:
-    """Members that appeared during recovery are processed only now: starts all waits for members again."""
+    """Restarts all waits for members, because members that appeared during recovery are processed only now."""
     for app in ledger.applications.values():
         if app.member_wait is not None:
             app.member_wait = None
@@ -143,12 +143,12 @@ def _creation_time(ledger: Ledger, app: Application, wait: MemberWait) -> float:
 
 
 def has_all_nodes(app: Application) -> bool:
-    """Whether each slot of the gang has a node."""
+    """Whether the core has completed the gang, so that it looks for no more nodes."""
     return app.core_is_running and not app.shortages
 
 
 def originator_ended(ledger: Ledger, out: Outcome, app: Application) -> None:
-    """Stops the creation of placeholder pods, because their owner is gone. `changed` plans them for the next one."""
+    """Stops the creation of placeholder pods. `changed` plans them for the next originator."""
     if gang_of(ledger, app) is not None:
         placeholders.forget_unseen(ledger, out, app)
 
@@ -170,7 +170,7 @@ def _compare(
         taken = min(app.used_slots.get(group.name, 0), group.min_member) + waiting[group.name]
         pods = with_pods[group.name] + app.creations.missing.get(group.name, 0)
         absent = group.min_member - taken - pods
-        without_pods = _slots_without_pods(ledger, app, group.name, absent)
+        without_pods = _slots_without_pods(ledger, app, group.name)
         if absent > without_pods:
             missing[group.name] = absent - without_pods
         elif absent < 0 and pods:
@@ -185,13 +185,13 @@ def _compare(
     return bool(missing)
 
 
-def _slots_without_pods(ledger: Ledger, app: Application, group: str, absent: int) -> int:
-    """Slots of absent members that get no placeholder pod.
+def _slots_without_pods(ledger: Ledger, app: Application, group: str) -> int:
+    """Returns the number of slots without a member that get no placeholder pod.
 
     They are kept for the replacement of a member that lost its node, or a kubelet rejected their pod.
     """
-    kept = len(ledger.places_of.get(app.id, {}).get(group, ()))
-    return kept + min(app.rejected_slots.get(group, 0), max(absent - kept, 0))
+    rejected = app.rejected_slots.get(group, 0) if has_all_nodes(app) else 0
+    return rejected + len(ledger.places_of.get(app.id, {}).get(group, ()))
 
 
 def _waits(task: Task) -> bool:
@@ -218,7 +218,7 @@ def _delete_surplus(ledger: Ledger, out: Outcome, app: Application, surplus: dic
 
 
 def _close_unseen(ledger: Ledger, out: Outcome, app: Application, counts: dict[str, int]) -> None:
-    """Removes slots whose pods were not seen, and subtracts them from ``counts``, the largest number by task group.
+    """Removes slots whose pods were not seen. ``counts``: how many at most by task group, reduced by those removed.
 
     If no slot waits for a creation any more, the queued ones are cancelled. Other pods are deleted when they are seen.
     """
@@ -240,8 +240,8 @@ def _needs_creations(app: Application) -> bool:
 def placeholder_ended(ledger: Ledger, app: Application, task: Task, now: float, *, had_slot: bool) -> None:
     """A placeholder pod has ended. If the core still has its slot, its member is absent again.
 
-    If a kubelet rejected the pod of a slot, and the core keeps that node for the slot, it gets no other pod until a
-    member of the group gets a node.
+    If a kubelet rejected the pod and the core keeps its node for the slot, the slot gets no other pod until a member of
+    the group gets a node.
     """
     if gang_of(ledger, app) is None:
         return

@@ -151,8 +151,8 @@ def _bind(ledger: Ledger, out: Outcome, result: Result, command: BindPod, now: f
 
 def _bind_failed(ledger: Ledger, out: Outcome, task: Task, now: float, message: str) -> None:
     reporting.post(out, task.pod.ref, messages.bind_failed(task.node or "", message))
-    rejections.keep_place(ledger, out, task, now)
-    tasks.roll_back(ledger, out, task, now, message)
+    is_kept = rejections.keep_place(ledger, out, task, now)
+    tasks.roll_back(ledger, out, task, now, message, has_slot_again=is_kept)
 
 
 def _is_namespace_missing(result: CommandFailed) -> bool:

@@ -276,11 +276,11 @@ def retry_placeholder(ledger: Ledger, out: Outcome, app: Application) -> Slot | 
 
 
 def forget_unseen(ledger: Ledger, out: Outcome, app: Application) -> None:
-    """Cancels creations, because all members are reserved. Surplus placeholders are deleted when they are seen."""
+    """Cancels creations and removes the slots of pods that were not seen. Such pods are deleted when they are seen."""
     cancel_creations(ledger, out, app)
-    for slot in list(app.slots.values()):
-        if slot.state is not SlotState.SEEN:
-            close_slot(app, slot.name)
+    for name in list(app.open_slots):
+        if app.slots[name].state is not SlotState.SEEN:
+            close_slot(app, name)
 
 
 def forget_all(ledger: Ledger, out: Outcome, app: Application) -> None:

@@ -145,7 +145,8 @@ def slot_taken(ledger: Ledger, key: PodUid) -> None:
 def slot_ended(ledger: Ledger, key: PodUid, now: float) -> None:
     """Removes a kept slot that no pod has taken.
 
-    A gang whose slots all have nodes has it no longer. Otherwise the core requests it again, for an absent member.
+    If all slots of the gang have nodes, the gang loses this slot. Otherwise the core requests it again for an absent
+    member.
     """
     place = ledger.places.get(key)
     if place is None:

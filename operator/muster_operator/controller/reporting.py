@@ -249,7 +249,7 @@ def states_changed(ledger: Ledger, out: Outcome, changes: Iterable[SchedulingSta
 def _record_shortage(ledger: Ledger, change: SchedulingStateChanged) -> bool:
     """Records the reason of a gang whose reservations the core keeps. Returns whether a reason has changed.
 
-    For example, the core repeats a reason for the slot of each placeholder pod that ends.
+    The core reports a reason again when it requests the slot of an ended placeholder pod again.
     """
     app = ledger.applications.get(change.app)
     group = change.key.removeprefix(f"{change.app}/")

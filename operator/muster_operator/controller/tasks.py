@@ -314,12 +314,13 @@ def submit(ledger: Ledger, out: Outcome, task: Task, now: float) -> None:
 def count_used_slot(ledger: Ledger, app_id: AppId, group: str, number: int) -> None:
     """Counts slots that members or timeouts of an Auto gang have used. Negative: slots that are available again.
 
-    More members than slots can get nodes, because a member that ended does not return its slot.
+    The number is at most ``min_member``: a member that ended keeps its slot, so more members than slots can get nodes.
     """
     app = ledger.applications.get(app_id)
     definition = app.gang.group(group) if app is not None and app.gang is not None else None
     if app is not None and app.gang is not None and app.gang.is_auto and definition is not None:
-        app.used_slots[group] = max(min(app.used_slots.get(group, 0) + number, definition.min_member), 0)
+        used = min(app.used_slots.get(group, 0), definition.min_member)  # the minimum can be smaller after a restart
+        app.used_slots[group] = max(min(used + number, definition.min_member), 0)
 
 
 def count_node(ledger: Ledger, task: Task, number: int) -> None:
@@ -441,17 +442,20 @@ def avoid_node(ledger: Ledger, task: Task, nodes: tuple[NodeName, ...], until: f
         set_timer(ledger, Deadline(until, TimerKind.AVOIDANCE, task.uid))
 
 
-def roll_back(ledger: Ledger, out: Outcome, task: Task, now: float, message: str) -> None:
+def roll_back(
+    ledger: Ledger, out: Outcome, task: Task, now: float, message: str, *, has_slot_again: bool = True
+) -> None:
     """A bind has failed permanently: releases the allocation and sends the request again, without that node.
 
-    See docs/internals/semantics.md, 5.
+    ``has_slot_again``: the slot of an Auto gang's member is available again. See docs/internals/semantics.md, 5.
     """
     abandon_volumes(ledger, out, task)
     release_from_core(out, task, TerminationType.STOPPED_BY_RM, message)
     if task.node is not None:
         avoid_node(ledger, task, (task.node,), now + ledger.settings.avoid_node_s)
     step(task, TaskEvent.ROLL_BACK)
-    count_node(ledger, task, -1)
+    if has_slot_again:
+        count_node(ledger, task, -1)
     await_no_node(ledger, task.uid, task.node)
     ledger.tasks_by_node.remove(task.uid, task.node)
     task.node, task.asked, task.allocation_id = None, True, NO_ALLOCATION_ID

@@ -152,8 +152,8 @@ def binding_answered(ledger: Ledger, out: Outcome, result: Result, command: Stor
 def fail_binding(ledger: Ledger, out: Outcome, task: Task, now: float, why: str) -> None:
     """The claims cannot be bound on this node: undoes the writes and requests another node."""
     reporting.post(out, task.pod.ref, messages.volumes_failed(task.node or "", why))
-    rejections.keep_place(ledger, out, task, now)
-    tasks.roll_back(ledger, out, task, now, why)
+    is_kept = rejections.keep_place(ledger, out, task, now)
+    tasks.roll_back(ledger, out, task, now, why, has_slot_again=is_kept)
 
 
 def _continue_binding(ledger: Ledger, out: Outcome, task: Task, now: float) -> None:

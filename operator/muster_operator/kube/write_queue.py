@@ -574,7 +574,7 @@ class Pool:  # long: queueing, execution and cancellation share the same queues
         return None if event is None else _Job(event, "", _EVENT, event.namespace, started=True)
 
     def _waiting(self) -> list[WritePriority]:
-        """The kinds of which writes are queued. Some of these may have been cancelled."""
+        """The kinds of the queued writes. Some of these writes may have been cancelled."""
         kinds = [kind for kind, queue in self._queues.items() if queue]
         return [*kinds, _EVENT] if len(self._events) else kinds
 
@@ -665,7 +665,7 @@ class Pool:  # long: queueing, execution and cancellation share the same queues
 #: Share of the burst that patches and events leave to decisions.
 _RESERVE: Final = 0.25
 
-#: A kind of write that waits while this number of others starts goes next, so that each kind gets a part of the rate.
+#: If this number of other writes starts while a kind of write waits, that kind is next. So each kind gets a share.
 _PASSED_OVER: Final = 8
 
 

@@ -185,7 +185,7 @@ def test_the_slot_of_a_member_that_its_kubelet_rejected_gets_a_pod_if_no_replace
     assert creations(both) == 1
 
 
-def test_a_kept_slot_gets_a_pod_also_after_another_member_was_replaced() -> None:
+def test_a_kept_slot_gets_a_pod_after_another_member_was_replaced() -> None:
     both = began("w0", "w1", "w2", "w3", extra="placeholderTimeoutInSeconds=3000")
     both.kubernetes.change("w3", phase="Failed", reason="Error")
     both.run()
@@ -193,6 +193,24 @@ def test_a_kept_slot_gets_a_pod_also_after_another_member_was_replaced() -> None
     both.kubernetes.add(a_member(both, "w4"))
     both.run()
     assert both.kubernetes.node_of("w4")
+    rejected_by_kubelet(both, "w1")
+    both.wait(130)
+    assert (reserved(both), pods(both)) == (1, [True])
+
+
+@every_kill
+def test_a_kept_slot_gets_a_pod_after_a_member_has_completed(kill: Kill) -> None:
+    both = began("w0", "w1", "w2", "w3", extra="placeholderTimeoutInSeconds=3000")
+    both.wait(10)
+    both.kubernetes.change("w3", phase="Succeeded")
+    both.kubernetes.add(a_member(both, "w4"))
+    both.run()
+    assert both.kubernetes.node_of("w4")
+    kill(both)
+    both.run()
+    both.wait(20)
+    both.kubernetes.delete_by_name("w4")
+    both.run()
     rejected_by_kubelet(both, "w1")
     both.wait(130)
     assert (reserved(both), pods(both)) == (1, [True])

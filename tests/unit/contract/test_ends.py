@@ -33,7 +33,7 @@ class Faulty(ResourceManager):
 
 
 async def register_again(client: GrpcClient, callback: ResourceManager) -> None:
-    """Register once more if the first attempt fails, because gRPC can use the broken connection once more."""
+    """Register, and retry once, because the first attempt can use the broken connection."""
     try:
         await client.register_resource_manager(a_registration(), callback)
     except SessionLost:
@@ -171,7 +171,7 @@ async def test_the_same_object_reconnects_to_a_restarted_scheduler(socket: Socke
     await socket.restart()
     assert session.over.result().reason == "the scheduler is shutting down"
     (reason,) = await first.ends.first()
-    assert reason.startswith("UNAVAILABLE: ")  # gRPC replaces the text if it writes after the server has closed
+    assert reason.startswith("UNAVAILABLE: ")  # gRPC replaces the text if it writes to the closed connection
     await register_again(client, second)
     await client.update_allocation(asks("a"))
     assert keys_of(await socket.scheduler.allocations.first()) == ["a"]
