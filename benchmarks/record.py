@@ -65,7 +65,7 @@ def _lines(document: Mapping[str, Any]) -> Iterator[str]:
     yield (
         f"{document['when'][:10]}: {machine['cores']} cores shared by all processes, {machine['memory_gib']:g} GiB, "
         f"Python {machine['python']}; load average {machine['load_before']:.1f} before and {busy:.1f} after. The load "
-        "average is not that of figures with their own date, which are of an earlier session."
+        "average does not apply to figures with their own date, which are from an earlier session."
     )
     for title, is_comparison in (("Compared with kube-scheduler in the same session", True), ("Other figures", False)):
         some = [figure for figure in document["figures"] if _is_comparison(figure) is is_comparison]

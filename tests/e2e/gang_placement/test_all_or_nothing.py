@@ -129,7 +129,7 @@ async def test_a_changed_default_placement_applies_to_new_gangs(
     await push(scenario, {"gang.placement": "Atomic"})
 
     async def is_in_force() -> bool:
-        return "configuration replaced" in scenario.muster.tails(5000)
+        return "configuration replaced" in scenario.muster.operator.tail(500)  # the core logs this too, but earlier
 
     await scenario.eventually("the operator took it", is_in_force)
     await scenario.create(a_gang("second", GANG, timeout_s=600))
