@@ -218,7 +218,7 @@ def _delete_surplus(ledger: Ledger, out: Outcome, app: Application, surplus: dic
 
 
 def _close_unseen(ledger: Ledger, out: Outcome, app: Application, counts: dict[str, int]) -> None:
-    """Removes slots whose pods were not seen. ``counts``: how many at most by task group, reduced by those removed.
+    """Removes slots without a seen pod. ``counts``: their maximum number by task group, reduced by the removed ones.
 
     If no slot waits for a creation any more, the queued ones are cancelled. Other pods are deleted when they are seen.
     """

@@ -38,7 +38,7 @@ def test_an_unusable_expression_reports_the_problem(expression: str, part: str) 
     assert part in problem(expression)
 
 
-@pytest.mark.timeout(30)  # with backtracking it would take years
+@pytest.mark.timeout(5)
 def test_matching_stays_fast_for_every_expression() -> None:
     assert not matches("^(a+)+$", "a" * 100_000 + "b")
     assert not matches("(x+x+)+y", "x" * 100_000)

@@ -23,7 +23,7 @@ from tests.unit.operator.controller.test_direct import FULL, gang_state
 
 
 def running(*names: str, count: int = 4) -> Driver:
-    """Return a running gang whose members are bound."""
+    """Return a running gang. These members are bound."""
     driver = began(*names, count=count)
     driver.updated(keys.APP_RUNNING)
     for name in names:
@@ -67,7 +67,7 @@ def test_the_originators_end_costs_no_more_work_for_more_bound_placeholder_pods(
 
 
 def short_of_nodes(*names: str) -> tuple[Driver, list[Raw]]:
-    """Return a gang whose members and pods are bound, after a restart in which the core found too few nodes."""
+    """Return a gang after a restart in which the core found too few nodes. Its members and pods are bound."""
     driver, pods = with_bound_pods(*names)
     for raw in (*(member(name) for name in names), *pods):
         driver.see(raw | {"spec": raw["spec"] | {"nodeName": "n1"}}, **BOUND)

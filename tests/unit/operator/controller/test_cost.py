@@ -169,7 +169,7 @@ def test_removing_surplus_pods_costs_work_linear_in_the_slots() -> None:
 
 
 def unverified_pods_without_an_originator(count: int) -> int:
-    """A pod with a forged mark appears in an Auto gang whose other pods have this mark, and whose originator ended."""
+    """The originator of an Auto gang has ended, and its other pods have a forged mark. One more such pod appears."""
     driver = began_auto("w0")
     driver.updated(keys.APP_RUNNING)
     [order] = orders(driver.allocated("uid-w0"))
