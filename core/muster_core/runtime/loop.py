@@ -144,7 +144,7 @@ class WakeUpTimer:
 
 
 #: Shortest time from the start of a cycle to the start of the next. It bounds the delay of a request that arrives right
-#: after another.
+#: after another. It does not apply to a cycle that had nothing to try.
 _LEAST_S: Final = 0.004
 
 #: Longest pause after a cycle, however long the cycle took.
@@ -170,10 +170,11 @@ class CyclePacing:
         """Whether a cycle is delayed until the end of the pause."""
         return self._timer is not None
 
-    def cycled(self, began_s: float, ended_s: float) -> None:
-        """Starts the pause after a cycle."""
+    def cycled(self, began_s: float, ended_s: float, *, has_tried: bool = True) -> None:
+        """Starts the pause after a cycle. `has_tried`: there was something to try (`CycleResult`)."""
         took_s = ended_s - began_s
-        self.begin(ended_s + min(max(_LEAST_S - took_s, (_PARTS - 1) * took_s), _MOST_S))
+        least_s = _LEAST_S if has_tried else 0.0
+        self.begin(ended_s + min(max(least_s - took_s, (_PARTS - 1) * took_s), _MOST_S))
 
     def begin(self, until_s: float) -> None:
         """Starts a pause: no cycle starts before `until_s`."""
@@ -491,7 +492,7 @@ class Loop:  # long: one method for each part of an iteration
         plan = partial(cycle, self.scheduler_state, now_ns, budget, phases)
         result = self._supervisor.attempt(plan, None, "a scheduling cycle")
         if result is None:
-            result = CycleResult(self.scheduler_state.outbox.drain())
+            result = CycleResult(self.scheduler_state.outbox.drain(), has_tried=True)
         self._report_failures()
         if self._journal is not None:
             write = partial(self._journal.cycled, now_ns, budget, result.effects)
@@ -502,7 +503,7 @@ class Loop:  # long: one method for each part of an iteration
         self._waiting_since_s = None
         self._decided += size(result.effects)
         self._dispatcher.carry(result.effects, now_ns)
-        self._pauses.cycled(started, time.perf_counter())
+        self._pauses.cycled(started, time.perf_counter(), has_tried=result.has_tried)
 
     def _report_failures(self) -> None:
         """Logs and counts the exceptions of applications and partitions that backed off."""

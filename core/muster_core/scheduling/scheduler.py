@@ -528,10 +528,14 @@ _ALLOCATIONS_PER_ATTEMPT_ALONE: Final = 250
 
 @dataclass(slots=True)
 class CycleResult:
-    """`more`: the time budget ended before the work; call `cycle` again. `effects`: effects from the outbox."""
+    """`more`: the time budget ended before the work; call `cycle` again. `effects`: effects from the outbox.
+
+    `has_tried`: there was an application to try.
+    """
 
     effects: list[Effect] = field(default_factory=list)
     more: bool = False
+    has_tried: bool = False
 
 
 def cycle(
@@ -577,7 +581,7 @@ def _pass(
         if not is_first and not may_go_on():
             result.more = True
             return
-        is_first = False
+        is_first, result.has_tried = False, True
         app = partition.applications.get(partition.returning.popleft())
         if app is not None and app.is_reserving:
             attempt = QueueAttempt(
@@ -591,7 +595,7 @@ def _pass(
             if not is_first and not may_go_on():
                 result.more = True
                 return
-            is_first = False
+            is_first, result.has_tried = False, True
             phase_ended(CyclePhase.QUEUE)
             is_alone = partition.scheduling.is_alone(leaf)
             places = (

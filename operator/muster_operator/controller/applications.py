@@ -17,7 +17,7 @@ from muster_operator.controller.tasks import application_spec, can_announce, giv
 from muster_operator.model import messages, names, problems
 from muster_operator.model.cluster_events import Namespace
 from muster_operator.model.commands import MarkResumed, Outcome, SetCondition
-from muster_operator.model.core_messages import ApplicationRemoved, ApplicationSubmitted, AskReleased, TerminationType
+from muster_operator.model.core_messages import ApplicationSubmitted, AskReleased, TerminationType
 from muster_operator.model.event_texts import Note
 from muster_operator.model.ids import AppId, PodUid
 from muster_operator.model.pods import Condition, GangDefinition, GangProblem, Placement, Pod, UserInfo
@@ -131,8 +131,11 @@ def _gang(ledger: Ledger, out: Outcome, pod: Pod) -> GangDefinition | None:
     return found
 
 
-def create(ledger: Ledger, out: Outcome, pod: Pod) -> Application:
-    """Creates the application from its first pod. As in YuniKorn, gang definitions of later pods are ignored."""
+def create(ledger: Ledger, out: Outcome, pod: Pod, *, is_again: bool = False) -> Application:
+    """Creates the application from its first pod. As in YuniKorn, gang definitions of later pods are ignored.
+
+    ``is_again``: its pods were in an application with the same ID.
+    """
     member = pod.membership
     gang = _gang(ledger, out, pod)
     if member.user_problem and pod.node is None:
@@ -147,6 +150,7 @@ def create(ledger: Ledger, out: Outcome, pod: Pod) -> Application:
         user=member.user,
         namespace=pod.ref.namespace,
     )
+    app.asks_early = not is_again and app.id not in ledger.removed and (gang is None or not gang.size)
     ledger.applications[app.id] = app
     if gang is not None and gang.uses_virtual_placeholders and not can_announce(ledger, app, gang):
         _use_placeholder_pods(out, app, gang)
@@ -163,7 +167,7 @@ def _use_placeholder_pods(out: Outcome, app: Application, gang: GangDefinition) 
 def start(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
     """Submits the application. If its namespace has not been seen yet, sets a timer and waits for it."""
     if state.is_namespace_ready(ledger, app.namespace):
-        submit(ledger, out, app)
+        submit(ledger, out, app, now)
     else:
         set_timer(ledger, Deadline(now + state.WAIT_S, TimerKind.NAMESPACE, app.id))
 
@@ -187,13 +191,13 @@ def namespace_seen(ledger: Ledger, out: Outcome, before: Namespace | None, found
         out.requests += [ApplicationSubmitted(renewal_spec(ledger, app)) for app in one_per_queue.values()]
     for app in own:
         if app.state is AppState.NEW:
-            submit(ledger, out, app)
+            submit(ledger, out, app, now)
 
 
 def _submit_pods_of_namespace(ledger: Ledger, out: Outcome, namespace: str, now: float) -> None:
     """Submits pods in this namespace whose application belongs to another namespace and runs already."""
     for app in ledger.applications.values():
-        if may_ask(app) and app.namespace != namespace:
+        if may_ask(ledger, app) and app.namespace != namespace:
             for task in app.members.values():
                 if task.state is TaskState.PENDING and task.pod.ref.namespace == namespace:
                     tasks.submit(ledger, out, task, now)
@@ -203,21 +207,28 @@ def namespace_timed_out(ledger: Ledger, out: Outcome, app_id: AppId, now: float)
     """Timer: the namespace of a new application, or of one of its pods, was not seen in time. Continues without it."""
     app = ledger.applications.get(app_id)
     if app is not None and app.state is AppState.NEW:
-        submit(ledger, out, app)
-    elif app is not None and may_ask(app):
+        submit(ledger, out, app, now)
+    elif app is not None and may_ask(ledger, app):
         for task in app.members.values():
             if task.state is TaskState.PENDING:
                 tasks.submit(ledger, out, task, now)
 
 
-def may_ask(app: Application) -> bool:
-    """Whether the members can be requested: the application runs, or the core reserves without waiting for pods."""
-    is_virtual = app.gang is not None and app.gang.uses_virtual_placeholders
-    return app.state is AppState.RUNNING or (is_virtual and app.state is AppState.RESERVING)
+def may_ask(ledger: Ledger, app: Application) -> bool:
+    """Whether the members can be requested. See docs/internals/semantics.md, 19."""
+    match app.state:
+        case AppState.RUNNING:
+            return True
+        case AppState.RESERVING:
+            return app.gang is not None and app.gang.uses_virtual_placeholders
+        case AppState.SUBMITTED:
+            return app.asks_early and ledger.phase is Phase.LIVE
+        case _:
+            return False
 
 
-def submit(ledger: Ledger, out: Outcome, app: Application) -> None:
-    """Submits the application to the core. Invalid annotations of its namespace are reported on its first pod."""
+def submit(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
+    """Submits the application, and its members if possible. Invalid annotations of its namespace become events."""
     step(app, AppEvent.SUBMIT)
     namespace = ledger.namespaces.get(app.namespace)
     if namespace is not None and app.originator.node is None:
@@ -225,6 +236,8 @@ def submit(ledger: Ledger, out: Outcome, app: Application) -> None:
             note = messages.namespace_of_application_ignored(namespace.name, problem)
             reporting.post(out, app.originator.ref, note)
     out.requests.append(ApplicationSubmitted(application_spec(ledger, app)))
+    if may_ask(ledger, app):
+        submit_waiting(ledger, out, app, now)
 
 
 def attach(ledger: Ledger, app: Application, pod: Pod) -> Task:
@@ -263,12 +276,12 @@ def oldest(app: Application) -> Pod | None:
     return next((task.pod for task in app.members.values() if not tasks.is_unverified(task.pod)), None)
 
 
-def join(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> None:
+def join(ledger: Ledger, out: Outcome, pod: Pod, now: float, *, is_again: bool = False) -> None:
     """Handles a new pod that is not a placeholder: adds it to its application, or creates the application."""
     app = ledger.applications.get(pod.membership.app)
     is_new = app is None
     if app is None:
-        app = create(ledger, out, pod)
+        app = create(ledger, out, pod, is_again=is_again)
     task = attach(ledger, app, pod)
     if app.refusals:
         rejections.inherit(ledger, app, task, now)
@@ -279,16 +292,18 @@ def join(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> None:
         absent_members.changed(ledger, app, now)
     report_mismatches(ledger, out, app, task)
     if is_new:
+        app.asks_early &= task.node is None
         start(ledger, out, app, now)
         tasks.count_on_node(ledger, out, task)
     elif app.failure is not None:
         join_failed(ledger, out, task, app.failure)
-    elif app.state not in ANSWERED:
+    elif task.node is not None and app.state not in ANSWERED:
         tasks.count_on_node(ledger, out, task)
+        app.asks_early = False
     elif ledger.phase is Phase.LIVE:
         if task.node is not None:
             tasks.report_bound(ledger, out, task)
-        if may_ask(app) and task.state is TaskState.PENDING:
+        if may_ask(ledger, app) and task.state is TaskState.PENDING:
             _ask(ledger, out, app, task, now)
             if app.gang is not None:
                 reporting.joined(ledger, out, app, task, now)
@@ -412,6 +427,17 @@ def _ask(ledger: Ledger, out: Outcome, app: Application, task: Task, now: float)
         tasks.submit(ledger, out, task, now)
     else:
         set_timer(ledger, Deadline(now + state.WAIT_S, TimerKind.NAMESPACE, app.id))
+
+
+def request_declined(ledger: Ledger, out: Outcome, task: Task, now: float) -> None:
+    """The core rejected or cancelled a request. If the request was too early, it is sent again."""
+    tasks.step(task, TaskEvent.ROLL_BACK)
+    app = ledger.applications.get(task.app)
+    if task.early_requests and app is not None:
+        task.early_requests -= 1
+        app.asks_early = False
+        if may_ask(ledger, app):
+            tasks.submit(ledger, out, task, now)
 
 
 def placeholder_bound(ledger: Ledger, out: Outcome, task: Task, now: float) -> None:
@@ -574,7 +600,7 @@ def settle(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
             step(app, AppEvent.FAILED)
             if app.is_our_end and not app.is_over:
                 _count_bound_on_nodes(ledger, out, app)
-                out.requests.append(ApplicationRemoved(app.id))
+                out.requests.append(ledger.removal_of(app.id))
             app.is_over, app.is_our_end = True, False
             settle(ledger, out, app, now)
         case AppState.FAILED | AppState.REJECTED if not app.members:
@@ -594,7 +620,7 @@ def _count_bound_on_nodes(ledger: Ledger, out: Outcome, app: Application) -> Non
 def _forget(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
     """Removes the application. Remaining members create a new application with the same ID."""
     if app.is_our_end:
-        out.requests.append(ApplicationRemoved(app.id))
+        out.requests.append(ledger.removal_of(app.id))
     rejections.rejection_over(ledger, app)
     ledger.applications.pop(app.id, None)
     ledger.unsatisfiable.discard(app.id)
@@ -603,7 +629,7 @@ def _forget(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
         ledger.tasks.pop(task.uid, None)
         ledger.tasks_by_node.remove(task.uid, task.node, task.pod.node)
     for task in remaining:
-        join(ledger, out, task.pod, now)
+        join(ledger, out, task.pod, now, is_again=True)
 
 
 def task_ended(ledger: Ledger, out: Outcome, task: Task, now: float) -> None:

@@ -279,9 +279,9 @@ def _ask_cancelled(ledger: Ledger, out: Outcome, order: AskCancelled, key: PodUi
         return
     task.asked = False
     task.shortage = None
-    if task.state is TaskState.SCHEDULING:
-        tasks.step(task, TaskEvent.ROLL_BACK)
     out.requests.append(AskReleased(order.app, key, order.termination))
+    if task.state is TaskState.SCHEDULING:
+        applications.request_declined(ledger, out, task, now)
     applications.ask_answered(ledger, out, task, now)
 
 
@@ -372,6 +372,9 @@ def _ask_rejected(ledger: Ledger, out: Outcome, response: AskRejected, now: floa
         tasks.step(task, TaskEvent.ROLL_BACK)
         applications.ask_answered(ledger, out, task, now)
         return
+    if task.early_requests:
+        applications.request_declined(ledger, out, task, now)
+        return
     tasks.step(task, TaskEvent.REJECT)
     if task.pod.membership.placeholder and app is not None:
         problem = problems.placeholder_rejected(task.pod.ref.name, response.reason)
@@ -411,7 +414,10 @@ def _submitted_application(ledger: Ledger, app_id: AppId) -> Application | None:
             del ledger.unanswered[app_id]
         return None
     app = ledger.applications.get(app_id)
-    return app if app is not None and app.state is AppState.SUBMITTED else None
+    if app is None or app.state is not AppState.SUBMITTED:
+        return None
+    ledger.removed.pop(app_id, None)
+    return app
 
 
 def _updated(ledger: Ledger, out: Outcome, update: ApplicationUpdated, now: float) -> None:

@@ -157,7 +157,7 @@ def _applications(comparison: Comparison, inventory: Inventory) -> None:
         if found.app in ours:
             _application(comparison, found, asked[found.app], held[found.app])
         elif comparison.note("application left over", found.app):
-            comparison.out.requests.append(ApplicationRemoved(found.app))
+            comparison.out.requests.append(comparison.ledger.removal_of(found.app))
     there = {found.app for found in inventory.applications}
     for app in sorted((asked.keys() | held.keys()) - there):
         keys = [key for key in (*asked[app], *held[app]) if _is_settled(comparison, key, held[app].get(key))]

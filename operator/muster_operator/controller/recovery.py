@@ -93,7 +93,7 @@ def begin(ledger: Ledger, now: float) -> Iterator[Outcome]:
         for pod in placeholders:
             _isolated(ledger, out, pod, now, _rejoin_placeholder)
         if (app := ledger.applications.get(app_id)) is not None:
-            _submit(ledger, out, app)
+            _submit(ledger, out, app, now)
         done += len(members) + len(placeholders)
         if done >= SLICE:
             yield out
@@ -112,6 +112,7 @@ def _clear(ledger: Ledger) -> None:
     ledger.untracked_by_node.clear()
     ledger.awaiting_node.clear()
     ledger.unanswered.clear()
+    ledger.removed.clear()
     ledger.pending_writes.clear()
     ledger.deadlines.clear()
     ledger.deletions.clear()
@@ -170,9 +171,9 @@ def _isolated(
         leave_out(ledger, out, pod, error)
 
 
-def _submit(ledger: Ledger, out: Outcome, app: Application) -> None:
+def _submit(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
     requests, commands = len(out.requests), len(out.commands)
-    error = attempt(applications.submit, ledger, out, app)
+    error = attempt(applications.submit, ledger, out, app, now)
     if error is not None:
         del out.requests[requests:], out.commands[commands:]
         leave_out_application(ledger, out, app, error)

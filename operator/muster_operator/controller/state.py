@@ -14,9 +14,10 @@ from typing import Final
 
 from msgspec import Struct
 
+from muster_operator.model import limits
 from muster_operator.model.cluster_events import ClusterEvent, Namespace
 from muster_operator.model.commands import FailPod, MarkResumed, Result, StorageCommand
-from muster_operator.model.core_messages import AllocationSpec, CoreResponse, Node, TerminationType
+from muster_operator.model.core_messages import AllocationSpec, ApplicationRemoved, CoreResponse, Node, TerminationType
 from muster_operator.model.event_texts import Note
 from muster_operator.model.ids import NO_ALLOCATION_ID, AllocationId, AppId, NodeName, PodUid, application_name
 from muster_operator.model.pods import (
@@ -133,15 +134,17 @@ class Task(Struct, gc=False):
     """One pod of this scheduler, from its creation to its end.
 
     ``asked`` and ``held``: the core has a request or an allocation of the pod, which must be released at its end.
-    ``release``: the core's order to release it, to be confirmed with the same type. ``reported_condition``: what was
-    written last, as the ``writes``-th one. ``checked_at``: time of the timer for the next condition. ``reason_kind``:
-    kind of the reason in ``shortage`` (``muster_si.keys.REASON_*``).
+    ``early_requests``: requests sent before the core accepted the application, minus rejections. ``release``: the
+    core's order to release it, to be confirmed with the same type. ``reported_condition``: what was written last, as
+    the ``writes``-th one. ``checked_at``: time of the timer for the next condition. ``reason_kind``: kind of the reason
+    in ``shortage`` (``muster_si.keys.REASON_*``).
     """
 
     pod: Pod
     app: AppId
     state: TaskState = TaskState.NEW
     asked: bool = False
+    early_requests: int = 0
     held: bool = False
     node: NodeName | None = None
     allocation_id: AllocationId = NO_ALLOCATION_ID
@@ -261,8 +264,8 @@ class Application:
     ``slots``: placeholders by name while the gang reserves; ``open_slots`` are not bound yet. ``failure``: reason and
     message for pods that have to fail. ``core_has_begun``: the core has reported a state after acceptance. ``is_over``:
     the core has removed the application. ``is_our_end``: the operator ends it and has to remove it from the core.
-    ``is_missing_gang_reported``: a pod has an event that there is no gang. ``user``, ``namespace``: those of the first
-    pod.
+    ``is_missing_gang_reported``: a pod has an event that there is no gang. ``asks_early``: pods are requested before
+    the core accepts it. ``user``, ``namespace``: those of the first pod.
 
     While the gang reserves: ``shortage`` is the reason why it waits, ``shortage_kind`` the core's kind of it
     (``muster_si.keys.REASON_*``). ``shortages`` has both per task group if the core reserves without placeholder pods.
@@ -306,6 +309,7 @@ class Application:
     is_over: bool = False
     is_our_end: bool = False
     is_missing_gang_reported: bool = False
+    asks_early: bool = False
     #: Whether the gang has a ProvisioningRequest, None = unknown; the problem that was posted last (`provisioning`).
     has_nodes_request: bool | None = None
     nodes_problem: str = ""
@@ -453,6 +457,8 @@ class Ledger:
     creations: dict[str, NamespaceCreations] = field(default_factory=dict)
     #: Submissions that were removed before the core answered: number of answers to ignore.
     unanswered: dict[AppId, int] = field(default_factory=dict)
+    #: Applications that the operator removed, until the core answers a later one with the same ID.
+    removed: dict[AppId, None] = field(default_factory=dict)
     #: Writes to send again, by pod.
     pending_writes: dict[PodUid, list[FailPod | MarkResumed]] = field(default_factory=dict)
     deadlines: list[tuple[float, int, Deadline]] = field(default_factory=list)
@@ -464,6 +470,13 @@ class Ledger:
         deletion = self.deletions.pop(uid, None)
         if deletion is not None:
             self.deleting.discard((deletion.pod.namespace, deletion.pod.name))
+
+    def removal_of(self, app: AppId) -> ApplicationRemoved:
+        """Records that the operator removes an application, and returns the message."""
+        self.removed[app] = None
+        if len(self.removed) > limits.REMOVED_APPLICATIONS:
+            del self.removed[next(iter(self.removed))]
+        return ApplicationRemoved(app)
 
 
 def set_timer(ledger: Ledger, deadline: Deadline) -> None:

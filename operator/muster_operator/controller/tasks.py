@@ -51,7 +51,7 @@ from muster_operator.model.core_messages import (
 from muster_operator.model.ids import NO_ALLOCATION_ID, AppId, NodeName, PodUid
 from muster_operator.model.pods import ForeignPod, GangDefinition, Placement, Pod, PodRef, TaskGroup
 from muster_operator.model.signing import Validity
-from muster_operator.model.states import TASK, TaskEvent, TaskState, after
+from muster_operator.model.states import TASK, AppState, TaskEvent, TaskState, after
 from muster_operator.translate.constraints import pod_constraints_tag, preferences_tag
 from muster_operator.translate.gangs import placeholder_labels
 from muster_operator.translate.values import text_bytes
@@ -308,6 +308,13 @@ def submit(ledger: Ledger, out: Outcome, task: Task, now: float) -> None:
     task.shortage = None
     if task.waits_since is None:
         task.waits_since = now
+    _request(ledger, out, task)
+
+
+def _request(ledger: Ledger, out: Outcome, task: Task) -> None:
+    app = ledger.applications.get(task.app)
+    if app is not None and app.state is AppState.SUBMITTED:
+        task.early_requests += 1
     out.requests.append(AskSubmitted(ask_of(ledger, task)))
 
 
@@ -339,6 +346,7 @@ def allocate(ledger: Ledger, task: Task, node: NodeName) -> None:
     step(task, TaskEvent.ALLOCATE)
     count_node(ledger, task, 1)
     task.asked, task.held, task.node = False, True, node
+    task.early_requests = 0
     task.shortage = None
     state.recount(task)
     ledger.tasks_by_node.add(task.uid, node)
@@ -415,7 +423,7 @@ def report_bound(ledger: Ledger, out: Outcome, task: Task) -> None:
 def resend(ledger: Ledger, out: Outcome, task: Task) -> None:
     """Sends the request or allocation again because the pod has changed. The core replaces the earlier one."""
     if task.state is TaskState.SCHEDULING and task.asked:
-        out.requests.append(AskSubmitted(ask_of(ledger, task)))
+        _request(ledger, out, task)
     elif task.held and task.node is not None:
         out.requests.append(AllocationReported(allocation_of(ledger, task, task.node)))
 
@@ -459,7 +467,7 @@ def roll_back(
     await_no_node(ledger, task.uid, task.node)
     ledger.tasks_by_node.remove(task.uid, task.node)
     task.node, task.asked, task.allocation_id = None, True, NO_ALLOCATION_ID
-    out.requests.append(AskSubmitted(ask_of(ledger, task)))
+    _request(ledger, out, task)
 
 
 def order_delete(

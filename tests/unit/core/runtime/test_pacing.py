@@ -26,6 +26,25 @@ def test_the_next_cycle_begins_after_a_pause_that_grows_with_what_the_last_one_t
     assert pauses.left_s(100.0 + begins_s + 1e-9) == 0
 
 
+def test_a_cycle_with_nothing_to_try_has_no_shortest_pause() -> None:
+    pauses = CyclePacing(lambda: None)
+    pauses.cycled(100.0, 100.0001, has_tried=False)
+    assert pauses.left_s(100.0) == pytest.approx(0.0005)
+
+
+async def test_an_application_does_not_delay_its_first_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are on different streams, so that a cycle can run between them."""
+    async with open_for_asks(LoopSettings()) as bench:
+        await bench.wait_until_idle()
+        has_tried: list[bool] = []
+        monkeypatch.setattr(bench.core.loop._pauses, "cycled", lambda *_, **found: has_tried.append(found["has_tried"]))
+        await bench.core.update_application(messages.applications(messages.an_application("other")))
+        await bench.wait_until_idle()
+        await bench.core.update_allocation(messages.asks(messages.an_ask("pod")))
+        await bench.rm.until(lambda: found(bench.rm) == ["pod"])
+        assert has_tried == [False, True]
+
+
 async def test_asks_that_come_within_a_pause_are_planned_together_at_its_end() -> None:
     async with open_for_asks(LoopSettings()) as bench:
         loop = bench.core.loop

@@ -98,7 +98,7 @@ def test_an_invalid_gang_definition_is_reported_and_the_application_runs_without
     assert events(out) == [("w0", "GangScheduling", "TaskGroupsError")]
     assert submitted(out).placeholder_ask == {}
     assert keys.APP_TAG_MEMBERS not in submitted(out).tags
-    assert requested_keys(driver.accepted()) == ["uid-w0"]
+    assert requested_keys(out) == ["uid-w0"]
 
 
 def test_pods_of_one_id_in_a_sharing_group_join_the_application_of_the_first_pod() -> None:

@@ -172,8 +172,10 @@ def test_an_unanswered_application_is_removed_when_its_last_waiting_pod_moves_aw
     raw = a_pod("w0", app=APP)
     driver.see(raw)
     assert [type(item) for item in driver.see(of_app(raw, "other")).requests] == [
+        AskReleased,
         ApplicationRemoved,
         ApplicationSubmitted,
+        AskSubmitted,
     ]
 
 

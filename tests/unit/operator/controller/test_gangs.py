@@ -162,7 +162,7 @@ def test_a_bad_definition_warns_with_field_and_fix_and_disables_the_gang() -> No
         "task-groups[0].minMember: is -1; write the number of members, 0 or more. "
         "The application runs without gang scheduling."
     )
-    assert requested_keys(driver.accepted()) == ["uid-w0"]
+    assert requested_keys(out) == ["uid-w0"]
 
 
 def test_a_bad_parameter_is_a_warning_and_the_gang_continues() -> None:
@@ -201,8 +201,7 @@ def test_an_undefined_group_is_reported() -> None:
 def test_gang_scheduling_can_be_switched_off() -> None:
     driver = live()
     driver.ledger.settings = Settings(disable_gang=True)
-    driver.see(a_member())
-    assert requested_keys(driver.accepted()) == ["uid-w0"]
+    assert requested_keys(driver.see(a_member())) == ["uid-w0"]
 
 
 def test_a_users_placeholder_is_never_deleted_as_an_orphan() -> None:

@@ -88,7 +88,7 @@ def test_namespaces_of_a_sharing_group_share_an_application_and_others_do_not() 
 
 
 def test_the_core_receives_the_plain_id() -> None:
-    [submission] = live().see(a_pod("w0", app="job")).requests
+    submission, _ = live().see(a_pod("w0", app="job")).requests
     assert isinstance(submission, ApplicationSubmitted)
     assert (submission.spec.app, submission.spec.tags[keys.APP_TAG_APPLICATION_ID]) == ("dev/job", "job")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from muster_operator.controller import recovery
 from muster_operator.model.cluster_events import NamespaceGone
 from muster_operator.model.commands import CreatePlaceholder, Outcome
-from muster_operator.model.core_messages import ApplicationSubmitted, ClusterObjectReported
+from muster_operator.model.core_messages import ApplicationSubmitted, AskSubmitted, ClusterObjectReported
 from muster_operator.model.ids import AppId
 from muster_operator.model.storage import ClusterObject, ObjectKind
 from muster_operator.translate.gangs import placeholder_body
@@ -69,9 +69,11 @@ def test_an_application_waits_for_its_namespace_and_has_its_quota() -> None:
     driver = live()
     assert not driver.see(in_new())
     assert not driver.see(in_new("w1"))
-    [found] = tags(driver.fact(namespace_seen(a_namespace("new", namespace_quota=TWO_CPUS))))
+    out = driver.fact(namespace_seen(a_namespace("new", namespace_quota=TWO_CPUS)))
+    [found] = tags(out)
     assert TAG in found
-    assert requested_keys(driver.accepted(NEW)) == ["uid-w0", "uid-w1"]
+    assert requested_keys(out) == ["uid-w0", "uid-w1"]
+    assert not driver.accepted(NEW)
     assert not driver.wait(60)
 
 
@@ -187,7 +189,7 @@ def test_namespace_labels_are_sent_before_applications_on_changes_and_on_deletio
     raw = a_namespace("new")
     raw["metadata"]["labels"] = {"team": "a"}
     appeared = driver.fact(namespace_seen(raw))
-    assert [type(item) for item in appeared.requests] == [ClusterObjectReported, ApplicationSubmitted]
+    assert [type(item) for item in appeared.requests] == [ClusterObjectReported, ApplicationSubmitted, AskSubmitted]
     labelled = ClusterObject(ObjectKind.NAMESPACE, "new", {"team": "a"})
     assert facts(appeared) == [labelled]
     assert not driver.fact(namespace_seen(raw))

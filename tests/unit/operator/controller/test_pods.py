@@ -39,13 +39,85 @@ def on(node: str, name: str = "w0") -> Raw:
     return a_pod(name, app=APP, nodeName=node)
 
 
-def test_a_pod_waits_for_its_application_before_it_requests() -> None:
+def test_a_pod_is_requested_together_with_its_application() -> None:
     driver = live()
     first = driver.see(a_pod("w0", app=APP))
-    assert [type(item) for item in first.requests] == [ApplicationSubmitted]
-    assert not driver.see(a_pod("w1", app=APP)).requests
-    assert requested_keys(driver.accepted()) == ["uid-w0", "uid-w1"]
+    assert [type(item) for item in first.requests] == [ApplicationSubmitted, AskSubmitted]
+    assert requested_keys(driver.see(a_pod("w1", app=APP))) == ["uid-w1"]
+    assert not driver.accepted()
     assert requested_keys(driver.see(a_pod("w2", app=APP))) == ["uid-w2"]
+
+
+def rejected(*names: str) -> AllocationResponse:
+    """The core rejects the requests of these pods."""
+    return AllocationResponse(rejected_asks=tuple(AskRejected(APP, PodUid(f"uid-{name}"), "no") for name in names))
+
+
+@pytest.mark.parametrize("is_accepted_first", [True, False])
+def test_a_request_that_the_core_read_before_the_application_is_sent_again(is_accepted_first: bool) -> None:  # noqa: FBT001
+    """Streams are not ordered, and neither are the two answers."""
+    driver = live()
+    driver.see(a_pod("w0", app=APP))
+    if is_accepted_first:
+        assert not driver.accepted()
+        sent = driver.receive(rejected("w0"))
+    else:
+        assert not driver.receive(rejected("w0"))
+        sent = driver.accepted()
+    assert requested_keys(sent) == ["uid-w0"]
+    assert events(driver.receive(rejected("w0"))) == [("w0", "TaskRejected", "TaskRejected")]
+
+
+def test_no_request_is_early_again_after_the_core_rejected_one() -> None:
+    """The core does not decide about the application while it does not know the groups of the user."""
+    driver = live()
+    driver.see(a_pod("w0", app=APP))
+    driver.receive(rejected("w0"))
+    assert not driver.see(a_pod("w1", app=APP))
+    assert requested_keys(driver.accepted()) == ["uid-w0", "uid-w1"]
+
+
+@pytest.mark.parametrize("is_accepted_first", [True, False])
+def test_an_early_request_that_is_cancelled_is_sent_again(is_accepted_first: bool) -> None:  # noqa: FBT001
+    """The core cancels requests of an application that has completed, if it reads them before the next one."""
+    driver = live()
+    driver.see(a_pod("w0", app=APP))
+    if is_accepted_first:
+        driver.accepted()
+    out = driver.cancelled("uid-w0")
+    sent = out if is_accepted_first else driver.accepted()
+    assert isinstance(out.requests[0], AskReleased)
+    assert requested_keys(sent) == ["uid-w0"]
+
+
+def test_an_early_request_that_changes_is_sent_again_if_both_are_rejected() -> None:
+    driver = live()
+    raw = a_pod("w0", app=APP)
+    driver.see(raw)
+    raw["spec"]["containers"] = [a_container(memory="2Gi")]
+    assert requested_keys(driver.see(raw)) == ["uid-w0"]
+    driver.receive(rejected("w0"))
+    assert requested_keys(driver.accepted()) == ["uid-w0"]
+    again = driver.receive(rejected("w0"))
+    assert (requested_keys(again), events(again)) == (["uid-w0"], [])
+
+
+def test_an_allocation_can_arrive_before_the_acceptance_of_its_application() -> None:
+    driver = live()
+    driver.see(a_pod("w0", app=APP))
+    assert orders(driver.allocated("uid-w0")) == [BIND]
+    assert not driver.accepted()
+    assert events(driver.result(done(BIND))) == [("w0", "Scheduled", "Scheduled")]
+
+
+def test_pods_of_an_application_with_a_bound_pod_are_requested_after_its_allocation() -> None:
+    driver = live()
+    driver.see(on("n1"))
+    assert requested_keys(driver.see(a_pod("w1", app=APP))) == []
+    accepted = driver.accepted().requests
+    kinds = [type(item) for item in accepted]
+    assert kinds.index(AllocationReported) < kinds.index(AskSubmitted)
+    assert [item.ask.key for item in accepted if isinstance(item, AskSubmitted)] == ["uid-w1"]
 
 
 def test_the_same_fact_twice_changes_nothing() -> None:
@@ -288,9 +360,10 @@ def test_a_rejected_allocation_is_counted_once_when_its_application_is_submitted
 def test_a_rejected_request_is_reported_on_the_pod() -> None:
     driver = live()
     waiting(driver)
-    out = driver.receive(AllocationResponse(rejected_asks=(AskRejected(APP, PodUid("uid-w0"), "too large"),)))
-    assert events(out) == [("w0", "TaskRejected", "TaskRejected")]
-    assert not driver.gone("w0").requests
+    driver.see(a_pod("w1", app=APP))
+    out = driver.receive(AllocationResponse(rejected_asks=(AskRejected(APP, PodUid("uid-w1"), "too large"),)))
+    assert events(out) == [("w1", "TaskRejected", "TaskRejected")]
+    assert not driver.gone("w1").requests
 
 
 def test_a_gated_pod_is_reported_once_and_submitted_when_its_gates_are_removed() -> None:
@@ -300,7 +373,7 @@ def test_a_gated_pod_is_reported_once_and_submitted_when_its_gates_are_removed()
     assert events(out) == [("w0", "Scheduling", "Scheduling")]
     assert not out.requests
     assert not driver.see(gated)
-    assert [type(item) for item in driver.see(a_pod("w0", app=APP)).requests] == [ApplicationSubmitted]
+    assert [type(item) for item in driver.see(a_pod("w0", app=APP)).requests] == [ApplicationSubmitted, AskSubmitted]
 
 
 @pytest.mark.parametrize(
@@ -335,13 +408,14 @@ def test_pods_of_a_rejected_application_fail_with_the_reason_and_its_id_is_free_
     driver.see(a_pod("w0", app=APP), phase="Failed")
     driver.see(a_pod("w1", app=APP), phase="Failed")
     assert driver.ledger.applications == {}
-    assert [type(item) for item in driver.see(a_pod("w2", app=APP)).requests] == [ApplicationSubmitted]
+    assert [type(item) for item in driver.see(a_pod("w2", app=APP)).requests] == [ApplicationSubmitted, AskSubmitted]
 
 
 def test_the_response_to_a_removed_submission_does_not_count_for_the_next_one() -> None:
     driver = live()
     driver.see(a_pod("w0", app=APP))
-    assert driver.gone("w0").requests == [ApplicationRemoved(APP)]
+    assert driver.gone("w0").requests == [AskReleased(APP, W0.uid, STOPPED), ApplicationRemoved(APP)]
+    # The core could read an early request while it still has the removed application.
     assert [type(item) for item in driver.see(a_pod("w1", app=APP)).requests] == [ApplicationSubmitted]
     assert not driver.accepted()
     assert requested_keys(driver.accepted()) == ["uid-w1"]

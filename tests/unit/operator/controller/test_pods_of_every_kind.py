@@ -16,6 +16,7 @@ from muster_operator.model.core_messages import (
     ApplicationResponse,
     ApplicationSubmitted,
     AskReleased,
+    AskSubmitted,
     ClusterObjectReported,
     NodeCreated,
 )
@@ -47,7 +48,8 @@ def test_all_gates_are_named_and_the_pod_waits_for_the_last_of_them() -> None:
     assert event.note == "waiting for scheduling gates: example.com/quota, example.com/data"
     assert not driver.see(a_pod("w0", app=APP, schedulingGates=GATES[1:]))
     assert [type(item) for item in driver.see(a_pod("w0", app=APP, schedulingGates=[])).requests] == [
-        ApplicationSubmitted
+        ApplicationSubmitted,
+        AskSubmitted,
     ]
 
 
