@@ -5,7 +5,7 @@ import asyncio
 import orjson
 
 from benchmarks.cluster.benches import Contender
-from benchmarks.cluster.load import PREFIX, Load, Progress, completes
+from benchmarks.cluster.load import FIRST, PREFIX, Load, Progress, completes
 
 GANG = {contender: Load("load", 100, 5, contender) for contender in Contender}
 
@@ -49,10 +49,12 @@ def test_applications_are_as_many_as_gangs() -> None:
     assert len({load.pod(number)["metadata"]["labels"]["applicationId"] for number in range(load.pods)}) == 5
 
 
-def test_the_way_of_the_first_bound_pod_is_its_own() -> None:
-    seen = Progress(created={"a": 0.0, "b": 1.0}, bound={"b": 1.2, "a": 3.0}, all_created=1.1)
-    details = seen.details()
-    assert (details["first_bound_s"], details["first_way_s"], details["bound_s"]) == (1.2, 0.2, 3.0)
+def test_the_first_pods_are_those_that_were_bound_first() -> None:
+    created = {f"pod-{number}": float(number) for number in range(FIRST + 1)}
+    bound = {name: 100 + at + 0.2 for name, at in created.items()}
+    bound["pod-0"] = 1000.0
+    details = Progress(created, bound, all_created=60.0).details()
+    assert (details["first_bound_s"], details["first_ways_s"], details["bound_s"]) == (101.2, 100.2, 1000.0)
 
 
 async def test_a_slow_scheduler_is_waited_for() -> None:
