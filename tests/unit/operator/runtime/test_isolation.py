@@ -89,7 +89,7 @@ def test_a_pod_that_causes_an_error_is_skipped_and_uses_resources_if_bound(monke
 def test_an_application_that_causes_an_error_is_skipped_and_its_bound_pods_use_resources(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def is_broken(_ledger: Any, _out: Any, app: Application) -> bool:
+    def is_broken(_ledger: Any, _out: Any, app: Application, _now: float) -> bool:
         return app.name == BROKEN
 
     monkeypatch.setattr(applications, "submit", failing(applications.submit, is_broken))
