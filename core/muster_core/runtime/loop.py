@@ -144,7 +144,7 @@ class WakeUpTimer:
 
 
 #: Shortest time from the start of a cycle to the start of the next. It bounds the delay of a request that arrives right
-#: after another. It does not apply to a cycle that had nothing to try.
+#: after another. It does not apply to a cycle without an application to try.
 _LEAST_S: Final = 0.004
 
 #: Longest pause after a cycle, however long the cycle took.
@@ -171,7 +171,7 @@ class CyclePacing:
         return self._timer is not None
 
     def cycled(self, began_s: float, ended_s: float, *, has_tried: bool = True) -> None:
-        """Starts the pause after a cycle. `has_tried`: there was something to try (`CycleResult`)."""
+        """Starts the pause after a cycle. `has_tried`: see `CycleResult`."""
         took_s = ended_s - began_s
         least_s = _LEAST_S if has_tried else 0.0
         self.begin(ended_s + min(max(least_s - took_s, (_PARTS - 1) * took_s), _MOST_S))

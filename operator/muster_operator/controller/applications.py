@@ -134,7 +134,7 @@ def _gang(ledger: Ledger, out: Outcome, pod: Pod) -> GangDefinition | None:
 def create(ledger: Ledger, out: Outcome, pod: Pod, *, is_again: bool = False) -> Application:
     """Creates the application from its first pod. As in YuniKorn, gang definitions of later pods are ignored.
 
-    ``is_again``: its pods were in an application with the same ID.
+    ``is_again``: its pods were in an earlier application with this ID, so their requests wait for the acceptance.
     """
     member = pod.membership
     gang = _gang(ledger, out, pod)
@@ -228,7 +228,7 @@ def may_ask(ledger: Ledger, app: Application) -> bool:
 
 
 def submit(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
-    """Submits the application, and its members if possible. Invalid annotations of its namespace become events."""
+    """Submits the application, and its members if they may be requested early. Posts problems of its namespace."""
     step(app, AppEvent.SUBMIT)
     namespace = ledger.namespaces.get(app.namespace)
     if namespace is not None and app.originator.node is None:
@@ -418,6 +418,8 @@ def submit_waiting(ledger: Ledger, out: Outcome, app: Application, now: float) -
     for task in app.members.values():
         if task.state is TaskState.PENDING:
             _ask(ledger, out, app, task, now)
+        elif task.is_outdated and task.state is TaskState.SCHEDULING:
+            tasks.resend(ledger, out, task)
 
 
 def _ask(ledger: Ledger, out: Outcome, app: Application, task: Task, now: float) -> None:
@@ -430,11 +432,11 @@ def _ask(ledger: Ledger, out: Outcome, app: Application, task: Task, now: float)
 
 
 def request_declined(ledger: Ledger, out: Outcome, task: Task, now: float) -> None:
-    """The core rejected or cancelled a request. If the request was too early, it is sent again."""
+    """The core rejected or cancelled a request. An early one is sent again, after the acceptance."""
     tasks.step(task, TaskEvent.ROLL_BACK)
+    was_early, task.is_early = task.is_early, False
     app = ledger.applications.get(task.app)
-    if task.early_requests and app is not None:
-        task.early_requests -= 1
+    if was_early and app is not None:
         app.asks_early = False
         if may_ask(ledger, app):
             tasks.submit(ledger, out, task, now)

@@ -268,7 +268,7 @@ def _task(ledger: Ledger, app_id: AppId, key: PodUid) -> Task | None:
 
 
 def _ask_cancelled(ledger: Ledger, out: Outcome, order: AskCancelled, key: PodUid, now: float) -> None:
-    """Deletes a placeholder whose request was cancelled. A real pod waits until its application can submit it again."""
+    """Deletes a placeholder whose request was cancelled. A real pod waits, or is requested again."""
     task = _task(ledger, order.app, key)
     if order.termination in _CONFIRMATIONS or task is None or not task.asked:
         return
@@ -372,7 +372,7 @@ def _ask_rejected(ledger: Ledger, out: Outcome, response: AskRejected, now: floa
         tasks.step(task, TaskEvent.ROLL_BACK)
         applications.ask_answered(ledger, out, task, now)
         return
-    if task.early_requests:
+    if task.is_early:
         applications.request_declined(ledger, out, task, now)
         return
     tasks.step(task, TaskEvent.REJECT)

@@ -134,17 +134,19 @@ class Task(Struct, gc=False):
     """One pod of this scheduler, from its creation to its end.
 
     ``asked`` and ``held``: the core has a request or an allocation of the pod, which must be released at its end.
-    ``early_requests``: requests sent before the core accepted the application, minus rejections. ``release``: the
-    core's order to release it, to be confirmed with the same type. ``reported_condition``: what was written last, as
-    the ``writes``-th one. ``checked_at``: time of the timer for the next condition. ``reason_kind``: kind of the reason
-    in ``shortage`` (``muster_si.keys.REASON_*``).
+    ``is_early``: it was requested before the core's acceptance of the application was received; cleared when the core
+    rejects or cancels the request, or allocates a node. ``is_outdated``: the pod has changed since that request, and is
+    requested again after the acceptance. ``release``: the core's order to release it, to be confirmed with the same
+    type. ``reported_condition``: what was written last, as the ``writes``-th one. ``checked_at``: time of the timer for
+    the next condition. ``reason_kind``: kind of the reason in ``shortage`` (``muster_si.keys.REASON_*``).
     """
 
     pod: Pod
     app: AppId
     state: TaskState = TaskState.NEW
     asked: bool = False
-    early_requests: int = 0
+    is_early: bool = False
+    is_outdated: bool = False
     held: bool = False
     node: NodeName | None = None
     allocation_id: AllocationId = NO_ALLOCATION_ID
@@ -264,8 +266,8 @@ class Application:
     ``slots``: placeholders by name while the gang reserves; ``open_slots`` are not bound yet. ``failure``: reason and
     message for pods that have to fail. ``core_has_begun``: the core has reported a state after acceptance. ``is_over``:
     the core has removed the application. ``is_our_end``: the operator ends it and has to remove it from the core.
-    ``is_missing_gang_reported``: a pod has an event that there is no gang. ``asks_early``: pods are requested before
-    the core accepts it. ``user``, ``namespace``: those of the first pod.
+    ``is_missing_gang_reported``: a pod has an event that there is no gang. ``asks_early``: pods may be
+    requested before the core accepts it. ``user``, ``namespace``: those of the first pod.
 
     While the gang reserves: ``shortage`` is the reason why it waits, ``shortage_kind`` the core's kind of it
     (``muster_si.keys.REASON_*``). ``shortages`` has both per task group if the core reserves without placeholder pods.
@@ -473,6 +475,7 @@ class Ledger:
 
     def removal_of(self, app: AppId) -> ApplicationRemoved:
         """Records that the operator removes an application, and returns the message."""
+        self.removed.pop(app, None)
         self.removed[app] = None
         if len(self.removed) > limits.REMOVED_APPLICATIONS:
             del self.removed[next(iter(self.removed))]

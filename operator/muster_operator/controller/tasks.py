@@ -308,14 +308,14 @@ def submit(ledger: Ledger, out: Outcome, task: Task, now: float) -> None:
     task.shortage = None
     if task.waits_since is None:
         task.waits_since = now
-    _request(ledger, out, task)
-
-
-def _request(ledger: Ledger, out: Outcome, task: Task) -> None:
-    app = ledger.applications.get(task.app)
-    if app is not None and app.state is AppState.SUBMITTED:
-        task.early_requests += 1
+    task.is_early, task.is_outdated = _is_unaccepted(ledger, task), False
     out.requests.append(AskSubmitted(ask_of(ledger, task)))
+
+
+def _is_unaccepted(ledger: Ledger, task: Task) -> bool:
+    """Whether the core has not accepted the application, as far as the operator knows."""
+    app = ledger.applications.get(task.app)
+    return app is not None and app.state is AppState.SUBMITTED
 
 
 def count_used_slot(ledger: Ledger, app_id: AppId, group: str, number: int) -> None:
@@ -346,7 +346,7 @@ def allocate(ledger: Ledger, task: Task, node: NodeName) -> None:
     step(task, TaskEvent.ALLOCATE)
     count_node(ledger, task, 1)
     task.asked, task.held, task.node = False, True, node
-    task.early_requests = 0
+    task.is_early = task.is_outdated = False
     task.shortage = None
     state.recount(task)
     ledger.tasks_by_node.add(task.uid, node)
@@ -421,9 +421,14 @@ def report_bound(ledger: Ledger, out: Outcome, task: Task) -> None:
 
 
 def resend(ledger: Ledger, out: Outcome, task: Task) -> None:
-    """Sends the request or allocation again because the pod has changed. The core replaces the earlier one."""
+    """Sends the request or allocation again because the pod has changed. The core replaces the earlier one.
+
+    An early request is sent again after the acceptance, so that there is one answer at most.
+    """
     if task.state is TaskState.SCHEDULING and task.asked:
-        _request(ledger, out, task)
+        task.is_outdated = task.is_early and _is_unaccepted(ledger, task)
+        if not task.is_outdated:
+            out.requests.append(AskSubmitted(ask_of(ledger, task)))
     elif task.held and task.node is not None:
         out.requests.append(AllocationReported(allocation_of(ledger, task, task.node)))
 
@@ -467,7 +472,7 @@ def roll_back(
     await_no_node(ledger, task.uid, task.node)
     ledger.tasks_by_node.remove(task.uid, task.node)
     task.node, task.asked, task.allocation_id = None, True, NO_ALLOCATION_ID
-    _request(ledger, out, task)
+    out.requests.append(AskSubmitted(ask_of(ledger, task)))
 
 
 def order_delete(
