@@ -313,7 +313,7 @@ def submit(ledger: Ledger, out: Outcome, task: Task, now: float) -> None:
 
 
 def _is_unaccepted(ledger: Ledger, task: Task) -> bool:
-    """Whether the core has not accepted the application, as far as the operator knows."""
+    """Whether the operator has not received the acceptance of the application."""
     app = ledger.applications.get(task.app)
     return app is not None and app.state is AppState.SUBMITTED
 
