@@ -112,7 +112,7 @@ class Progress:
     def details(self) -> Mapping[str, float]:
         """Seconds until all creates are answered and the first pod is bound, and quantiles from create call to node.
 
-        ``first_ways_s``: the median of the pods that were bound first.
+        ``first_ways_s``: the median time from create call to node of the ``FIRST`` pods that were bound first.
         """
         ways = sorted(self.bound[name] - self.created[name] for name in self.bound) or [0.0]
         first = sorted(self.bound, key=lambda name: self.bound[name])[:FIRST]

@@ -144,7 +144,7 @@ class WakeUpTimer:
 
 
 #: Shortest time from the start of a cycle to the start of the next. It bounds the delay of a request that arrives right
-#: after another. It does not apply to a cycle without an application to try.
+#: after another. It does not apply after a cycle that had no application to try.
 _LEAST_S: Final = 0.004
 
 #: Longest pause after a cycle, however long the cycle took.

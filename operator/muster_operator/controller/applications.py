@@ -134,7 +134,7 @@ def _gang(ledger: Ledger, out: Outcome, pod: Pod) -> GangDefinition | None:
 def create(ledger: Ledger, out: Outcome, pod: Pod, *, is_again: bool = False) -> Application:
     """Creates the application from its first pod. As in YuniKorn, gang definitions of later pods are ignored.
 
-    ``is_again``: its pods were in an earlier application with this ID, so their requests wait for the acceptance.
+    ``is_again``: the pods were in an earlier application with this ID, and their requests wait for the acceptance.
     """
     member = pod.membership
     gang = _gang(ledger, out, pod)
@@ -150,7 +150,7 @@ def create(ledger: Ledger, out: Outcome, pod: Pod, *, is_again: bool = False) ->
         user=member.user,
         namespace=pod.ref.namespace,
     )
-    app.asks_early = not is_again and app.id not in ledger.removed and (gang is None or not gang.size)
+    app.asks_early = not (is_again or pod.node or (gang and gang.size)) and ledger.are_removals_done
     ledger.applications[app.id] = app
     if gang is not None and gang.uses_virtual_placeholders and not can_announce(ledger, app, gang):
         _use_placeholder_pods(out, app, gang)
@@ -228,8 +228,9 @@ def may_ask(ledger: Ledger, app: Application) -> bool:
 
 
 def submit(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
-    """Submits the application, and its members if they may be requested early. Posts problems of its namespace."""
+    """Submits the application, and its members if they may be early. Posts problems of its namespace as events."""
     step(app, AppEvent.SUBMIT)
+    app.submission = ledger.submissions = ledger.submissions + 1
     namespace = ledger.namespaces.get(app.namespace)
     if namespace is not None and app.originator.node is None:
         for problem in namespace.problems:
@@ -292,7 +293,6 @@ def join(ledger: Ledger, out: Outcome, pod: Pod, now: float, *, is_again: bool =
         absent_members.changed(ledger, app, now)
     report_mismatches(ledger, out, app, task)
     if is_new:
-        app.asks_early &= task.node is None
         start(ledger, out, app, now)
         tasks.count_on_node(ledger, out, task)
     elif app.failure is not None:
@@ -432,7 +432,7 @@ def _ask(ledger: Ledger, out: Outcome, app: Application, task: Task, now: float)
 
 
 def request_declined(ledger: Ledger, out: Outcome, task: Task, now: float) -> None:
-    """The core rejected or cancelled a request. An early one is sent again, after the acceptance."""
+    """The core rejected or cancelled a request. An early one is sent again once, after the acceptance."""
     tasks.step(task, TaskEvent.ROLL_BACK)
     was_early, task.is_early = task.is_early, False
     app = ledger.applications.get(task.app)

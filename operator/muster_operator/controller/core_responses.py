@@ -268,7 +268,7 @@ def _task(ledger: Ledger, app_id: AppId, key: PodUid) -> Task | None:
 
 
 def _ask_cancelled(ledger: Ledger, out: Outcome, order: AskCancelled, key: PodUid, now: float) -> None:
-    """Deletes a placeholder whose request was cancelled. A real pod waits, or is requested again."""
+    """Deletes a placeholder if its request was cancelled. A real pod waits until it can be requested again."""
     task = _task(ledger, order.app, key)
     if order.termination in _CONFIRMATIONS or task is None or not task.asked:
         return
@@ -358,7 +358,7 @@ def _place(ledger: Ledger, out: Outcome, task: Task, response: Allocated, now: f
 
 
 def _ask_rejected(ledger: Ledger, out: Outcome, response: AskRejected, now: float) -> None:
-    """Posts an event. A gang whose placeholder is rejected is given up."""
+    """Sends an early request again, otherwise posts an event. If a placeholder is rejected, its gang is given up."""
     task = _task(ledger, response.app, response.key)
     if task is None or task.state is not TaskState.SCHEDULING:
         if task is not None and task.held:
@@ -416,7 +416,7 @@ def _submitted_application(ledger: Ledger, app_id: AppId) -> Application | None:
     app = ledger.applications.get(app_id)
     if app is None or app.state is not AppState.SUBMITTED:
         return None
-    ledger.removed.pop(app_id, None)
+    ledger.answered = max(ledger.answered, app.submission)
     return app
 
 

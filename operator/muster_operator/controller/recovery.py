@@ -112,7 +112,7 @@ def _clear(ledger: Ledger) -> None:
     ledger.untracked_by_node.clear()
     ledger.awaiting_node.clear()
     ledger.unanswered.clear()
-    ledger.removed.clear()
+    ledger.submissions, ledger.answered, ledger.removed_after = 0, 0, -1
     ledger.pending_writes.clear()
     ledger.deadlines.clear()
     ledger.deletions.clear()
@@ -185,7 +185,7 @@ def _rejoin(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> None:
         return
     app = ledger.applications.get(pod.membership.app)
     if app is None:
-        app = applications.create(ledger, out, pod)
+        app = applications.create(ledger, out, pod, is_again=True)
     app.created_s = min(app.created_s, pod.created_s)
     task = applications.attach(ledger, app, pod)
     applications.report_mismatches(ledger, out, app, task)

@@ -14,7 +14,6 @@ from typing import Final
 
 from msgspec import Struct
 
-from muster_operator.model import limits
 from muster_operator.model.cluster_events import ClusterEvent, Namespace
 from muster_operator.model.commands import FailPod, MarkResumed, Result, StorageCommand
 from muster_operator.model.core_messages import AllocationSpec, ApplicationRemoved, CoreResponse, Node, TerminationType
@@ -266,8 +265,9 @@ class Application:
     ``slots``: placeholders by name while the gang reserves; ``open_slots`` are not bound yet. ``failure``: reason and
     message for pods that have to fail. ``core_has_begun``: the core has reported a state after acceptance. ``is_over``:
     the core has removed the application. ``is_our_end``: the operator ends it and has to remove it from the core.
-    ``is_missing_gang_reported``: a pod has an event that there is no gang. ``asks_early``: pods may be
-    requested before the core accepts it. ``user``, ``namespace``: those of the first pod.
+    ``is_missing_gang_reported``: a pod has an event that there is no gang. ``asks_early``: pods may be requested before
+    the core accepts the application. ``submission``: which submission of the session it was. ``user``, ``namespace``:
+    those of the first pod.
 
     While the gang reserves: ``shortage`` is the reason why it waits, ``shortage_kind`` the core's kind of it
     (``muster_si.keys.REASON_*``). ``shortages`` has both per task group if the core reserves without placeholder pods.
@@ -312,6 +312,7 @@ class Application:
     is_our_end: bool = False
     is_missing_gang_reported: bool = False
     asks_early: bool = False
+    submission: int = 0
     #: Whether the gang has a ProvisioningRequest, None = unknown; the problem that was posted last (`provisioning`).
     has_nodes_request: bool | None = None
     nodes_problem: str = ""
@@ -459,8 +460,10 @@ class Ledger:
     creations: dict[str, NamespaceCreations] = field(default_factory=dict)
     #: Submissions that were removed before the core answered: number of answers to ignore.
     unanswered: dict[AppId, int] = field(default_factory=dict)
-    #: Applications that the operator removed, until the core answers a later one with the same ID.
-    removed: dict[AppId, None] = field(default_factory=dict)
+    #: Number of submitted applications; the latest of them that the core answered; their number at the last removal.
+    submissions: int = 0
+    answered: int = 0
+    removed_after: int = -1
     #: Writes to send again, by pod.
     pending_writes: dict[PodUid, list[FailPod | MarkResumed]] = field(default_factory=dict)
     deadlines: list[tuple[float, int, Deadline]] = field(default_factory=list)
@@ -475,11 +478,13 @@ class Ledger:
 
     def removal_of(self, app: AppId) -> ApplicationRemoved:
         """Records that the operator removes an application, and returns the message."""
-        self.removed.pop(app, None)
-        self.removed[app] = None
-        if len(self.removed) > limits.REMOVED_APPLICATIONS:
-            del self.removed[next(iter(self.removed))]
+        self.removed_after = self.submissions
         return ApplicationRemoved(app)
+
+    @property
+    def are_removals_done(self) -> bool:
+        """Whether the core has processed all removals, because it answered an application that was submitted later."""
+        return self.answered > self.removed_after
 
 
 def set_timer(ledger: Ledger, deadline: Deadline) -> None:

@@ -102,9 +102,6 @@ OUTBOX_ROOM: Final = 1_000
 #: Waiting messages of one stream at which the session ends, because the core does not read.
 OUTBOX_LIMIT: Final = 200_000
 
-#: Removed applications whose IDs are remembered. The core reads a removal before so many others follow.
-REMOVED_APPLICATIONS: Final = 10_000
-
 # -- caches -------------------------------------------------------------------
 #: Maximum text of a cached translation. Longer texts are rarely shared by many pods.
 MEMO_ENTRY_BYTES: Final = 4 * _KIB

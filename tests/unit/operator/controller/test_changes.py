@@ -175,7 +175,6 @@ def test_an_unanswered_application_is_removed_when_its_last_waiting_pod_moves_aw
         AskReleased,
         ApplicationRemoved,
         ApplicationSubmitted,
-        AskSubmitted,
     ]
 
 

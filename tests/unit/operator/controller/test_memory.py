@@ -8,7 +8,6 @@ import pytest
 
 from muster_operator.controller import recovery
 from muster_operator.controller.state import Phase
-from muster_operator.model import limits
 from muster_operator.model.cluster_events import NodeGone, PodGone
 from muster_operator.model.core_messages import (
     AllocationResponse,
@@ -25,8 +24,10 @@ from tests.unit.operator.controller.objects import Raw, a_node, a_pod
 from tests.unit.operator.controller.simulation import Choose, Simulation
 from tests.unit.operator.controller.test_random_events import a_job_pod
 
-#: What remains of a cluster from which every pod went: its nodes and namespaces, and a limited number of removed IDs.
-STAYS = {"settings", "keys", "phase", "nodes", "namespaces", "objects", "priority_classes", "deadline_count", "removed"}
+#: What remains of a cluster from which every pod went: its nodes and namespaces, and counts.
+STAYS = {"settings", "keys", "phase", "nodes", "namespaces", "objects", "priority_classes", "deadline_count"} | {
+    *("submissions", "answered", "removed_after"),
+}
 
 
 def remaining_state(simulation: Simulation) -> dict[str, object]:
@@ -96,25 +97,6 @@ def test_an_application_whose_only_request_was_rejected_is_removed_with_its_pod(
     driver.receive(AllocationResponse(rejected_asks=(AskRejected(APP, PodUid("uid-w0"), "its name is too long"),)))
     assert driver.gone("w0").requests == [ApplicationRemoved(APP)]
     assert driver.ledger.applications == {}
-
-
-def test_the_number_of_removed_applications_that_are_remembered_is_limited() -> None:
-    driver, count = live(), limits.REMOVED_APPLICATIONS
-    for number in range(count + 2):
-        driver.see(a_pod(f"w{number}", app=f"dev/job{number}"))
-        driver.gone(f"w{number}")
-    assert list(driver.ledger.removed) == [f"dev/job{number}" for number in range(2, count + 2)]
-
-
-def test_a_removed_application_is_remembered_until_the_core_answers_the_next_one() -> None:
-    driver = live()
-    driver.see(a_pod("w0", app=APP))
-    driver.gone("w0")
-    driver.see(a_pod("w1", app=APP))
-    driver.accepted()
-    assert list(driver.ledger.removed) == [APP], "the answer was to the submission that was removed"
-    driver.accepted()
-    assert not driver.ledger.removed
 
 
 def test_an_application_that_had_an_accepted_request_is_left_to_the_core() -> None:

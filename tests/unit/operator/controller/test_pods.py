@@ -22,7 +22,7 @@ from muster_operator.model.core_messages import (
     Released,
     TerminationType,
 )
-from muster_operator.model.ids import AllocationId, PodUid
+from muster_operator.model.ids import AllocationId, AppId, PodUid
 from muster_operator.model.pods import PodRef
 from muster_si import keys
 from tests.unit.operator.controller.driver import APP, done, events, live, orders, refused, requested_keys, waiting
@@ -55,7 +55,7 @@ def rejected(*names: str) -> AllocationResponse:
 
 @pytest.mark.parametrize("is_accepted_first", [True, False])
 def test_a_request_that_the_core_read_before_the_application_is_sent_again(is_accepted_first: bool) -> None:  # noqa: FBT001
-    """Streams are not ordered, and neither are the two answers."""
+    """Messages of different streams are not ordered, so the two answers can arrive in either order."""
     driver = live()
     driver.see(a_pod("w0", app=APP))
     if is_accepted_first:
@@ -69,7 +69,7 @@ def test_a_request_that_the_core_read_before_the_application_is_sent_again(is_ac
 
 
 def test_later_pods_wait_for_the_acceptance_after_an_early_request_was_rejected() -> None:
-    """The core does not decide about the application while it does not know the groups of the user."""
+    """The core answers the application only after the group lookup of its user."""
     driver = live()
     driver.see(a_pod("w0", app=APP))
     driver.receive(rejected("w0"))
@@ -122,6 +122,18 @@ def test_pods_of_an_application_with_a_bound_pod_are_requested_after_its_allocat
     kinds = [type(item) for item in accepted]
     assert kinds.index(AllocationReported) < kinds.index(AskSubmitted)
     assert [item.ask.key for item in accepted if isinstance(item, AskSubmitted)] == ["uid-w1"]
+
+
+def test_no_pod_is_requested_early_until_the_core_has_processed_a_removal() -> None:
+    """An answer to an application that was submitted before the removal is not sufficient."""
+    driver = live()
+    driver.see(a_pod("w0", app="dev/earlier"))
+    driver.see(a_pod("w1", app=APP))
+    driver.gone("w1")
+    driver.accepted(AppId("dev/earlier"))
+    assert requested_keys(driver.see(a_pod("w2", app="dev/second"))) == []
+    assert requested_keys(driver.accepted(AppId("dev/second"))) == ["uid-w2"]
+    assert requested_keys(driver.see(a_pod("w3", app="dev/third"))) == ["uid-w3"]
 
 
 def test_no_pod_is_requested_early_after_another_client_bound_one() -> None:
