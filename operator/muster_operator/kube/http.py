@@ -159,6 +159,13 @@ _RETRY_AFTER: Final = b"retry-after"
 #: Methods that can be repeated on a new connection (RFC 9110, 9.2.2).
 _IDEMPOTENT: Final = frozenset({"DELETE", "PUT"})
 
+#: Maximum connections to a server that are being opened at the same time. A TLS handshake takes as much CPU time as
+#: several requests, and a burst of requests would otherwise begin with one handshake for each.
+OPENINGS: Final = 4
+
+#: Seconds for opening a connection.
+OPENING_S: Final = 10.0
+
 
 class HttpResponse(Struct, gc=False):
     """A response. `retry_after` is the header as received."""
@@ -219,6 +226,8 @@ class _HttpConnection(asyncio.Protocol):
         Raises:
             NoResponse: the connection ended before the response.
         """
+        if not self.is_open:
+            raise NoResponse("the connection was closed before the request")
         waiter: asyncio.Future[HttpResponse] = asyncio.get_running_loop().create_future()
         self._waiter = waiter
         self._parts, self._retry_after = [], None
@@ -245,8 +254,9 @@ class _HttpConnection(asyncio.Protocol):
 class HttpConnectionPool:
     """Connections to one server with one TLS configuration. `prepare` is called with each new socket.
 
-    There are as many connections as requests in flight. Idle connections are closed after `keepalive_s`; the most
-    recently used one is used first.
+    A request uses an idle connection, or else the next one that becomes idle or is opened. So there are at most as many
+    connections as requests in flight. Idle connections are closed after `keepalive_s`; the most recently used one is
+    used first.
     """
 
     def __init__(
@@ -261,6 +271,8 @@ class HttpConnectionPool:
         self._tls, self._keepalive_s, self._prepare = tls, keepalive_s, prepare
         self._prefix, self._authority = parts.path.rstrip("/"), parts.netloc
         self._idle: list[_HttpConnection] = []
+        self._waiting: dict[asyncio.Future[_HttpConnection], None] = {}  # requests without a connection, oldest first
+        self._opening: set[asyncio.Task[_HttpConnection]] = set()
         self._is_retired = False
 
     def head(self, headers: Mapping[str, str]) -> str:
@@ -276,13 +288,13 @@ class HttpConnectionPool:
         target = quote(self._prefix + path, safe=_PLAIN)
         start = f"{method} {target} HTTP/1.1\r\n{head}Content-Length: {len(body)}\r\n\r\n"
         message = start.encode("latin-1") + body
-        connection = self._take()
-        if connection is not None:
-            try:
-                return await self._exchange_on(connection, message)
-            except NoResponse:
-                if method not in _IDEMPOTENT:
-                    raise
+        connection = self._take() or await self._next()
+        was_idle = connection.idle_since > 0
+        try:
+            return await self._exchange_on(connection, message)
+        except NoResponse:
+            if not was_idle or method not in _IDEMPOTENT:
+                raise
         return await self._exchange_on(await self._open(), message)
 
     def retire(self) -> None:
@@ -293,12 +305,20 @@ class HttpConnectionPool:
 
     async def _exchange_on(self, connection: _HttpConnection, message: bytes) -> HttpResponse:
         response = await connection.exchange(message)
-        if self._is_retired:
-            connection.close()
-        elif connection.is_open:
-            connection.idle_since = time.monotonic()
-            self._idle.append(connection)
+        connection.idle_since = time.monotonic()
+        self._put(connection)
         return response
+
+    def _put(self, connection: _HttpConnection) -> None:
+        """Gives the connection to the request that has waited longest. Without one, it becomes idle."""
+        if not connection.is_open:
+            return
+        if (waiter := self._first_waiting()) is not None:
+            waiter.set_result(connection)
+        elif self._is_retired:
+            connection.close()
+        else:
+            self._idle.append(connection)
 
     def _take(self) -> _HttpConnection | None:
         """Returns the most recently used idle connection that has not expired, or None."""
@@ -310,12 +330,54 @@ class HttpConnectionPool:
                 connection.close()
         return None
 
+    async def _next(self) -> _HttpConnection:
+        """Waits for the next connection that becomes idle or is opened. Raises OSError if opening one fails."""
+        waiter: asyncio.Future[_HttpConnection] = asyncio.get_running_loop().create_future()
+        self._waiting[waiter] = None
+        self._open_more()
+        try:
+            return await waiter
+        except asyncio.CancelledError:
+            if waiter.done() and not waiter.cancelled() and waiter.exception() is None:
+                self._put(waiter.result())
+            raise
+        finally:
+            self._waiting.pop(waiter, None)
+
+    def _open_more(self) -> None:
+        """Opens connections until there is one for each waiting request, or `OPENINGS` of them are being opened."""
+        while len(self._opening) < min(OPENINGS, len(self._waiting)):
+            task = asyncio.create_task(self._open())
+            self._opening.add(task)
+            task.add_done_callback(self._opened)
+
+    def _opened(self, task: asyncio.Task[_HttpConnection]) -> None:
+        self._opening.discard(task)
+        if task.cancelled():
+            return  # the event loop ends
+        error = task.exception()
+        if error is None:
+            self._put(task.result())
+        elif (waiter := self._first_waiting()) is not None:
+            waiter.set_exception(error)
+        self._open_more()
+
+    def _first_waiting(self) -> asyncio.Future[_HttpConnection] | None:
+        """Takes the request that has waited longest. Cancelled requests are skipped."""
+        while self._waiting:
+            waiter = next(iter(self._waiting))
+            del self._waiting[waiter]
+            if not waiter.done():
+                return waiter
+        return None
+
     async def _open(self) -> _HttpConnection:
         loop = asyncio.get_running_loop()
         name = self._host if self._tls is not None else None
-        transport, connection = await loop.create_connection(
-            _HttpConnection, self._host, self._port, ssl=self._tls, server_hostname=name
-        )
+        async with asyncio.timeout(OPENING_S):
+            transport, connection = await loop.create_connection(
+                _HttpConnection, self._host, self._port, ssl=self._tls, server_hostname=name
+            )
         if (sock := transport.get_extra_info("socket")) is not None:
             self._prepare(sock)
         return connection

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
 import pytest
 
-from muster_operator.kube.http import HttpConnectionPool, HttpResponse, NoResponse
+from muster_operator.kube.http import OPENINGS, HttpConnectionPool, HttpResponse, NoResponse
 
 OK = b"HTTP/1.1 201 Created\r\nContent-Length: 2\r\n\r\nok"
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n"
@@ -85,6 +86,35 @@ async def test_concurrent_requests_use_one_connection_each() -> None:
     async with lines_to(server) as lines:
         await asyncio.gather(*(ask(lines) for _ in range(3)))
     assert server.connections == 3
+
+
+async def test_a_burst_of_requests_opens_few_connections_at_a_time() -> None:
+    """Requests wait for a connection that becomes idle, and a request takes less time than opening many connections."""
+    server = Server([OK] * 200)
+    async with lines_to(server) as lines:
+        responses = await asyncio.gather(*(ask(lines) for _ in range(200)))
+    assert [response.status for response in responses] == [201] * 200
+    assert server.connections < 100
+
+
+async def test_a_refused_connection_fails_every_waiting_request() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+    lines = HttpConnectionPool(f"http://127.0.0.1:{port}", None, 60.0, lambda made: None)
+    failures = await asyncio.gather(*(ask(lines) for _ in range(3 * OPENINGS)), return_exceptions=True)
+    assert {type(failure) for failure in failures} == {ConnectionRefusedError}
+
+
+async def test_a_cancelled_request_leaves_its_connection_to_the_next_one() -> None:
+    server = Server([OK] * 4)
+    async with lines_to(server) as lines:
+        cancelled = [asyncio.create_task(ask(lines)) for _ in range(2 * OPENINGS)]
+        await asyncio.sleep(0)
+        for request in cancelled:
+            request.cancel()
+        await asyncio.gather(*cancelled, return_exceptions=True)
+        assert (await ask(lines)).status == 201
+    assert server.connections <= OPENINGS
 
 
 async def test_a_request_has_its_host_and_content_length() -> None:
