@@ -374,10 +374,13 @@ class HttpConnectionPool:
     async def _open(self) -> _HttpConnection:
         loop = asyncio.get_running_loop()
         name = self._host if self._tls is not None else None
-        async with asyncio.timeout(OPENING_S):
-            transport, connection = await loop.create_connection(
-                _HttpConnection, self._host, self._port, ssl=self._tls, server_hostname=name
-            )
+        try:
+            async with asyncio.timeout(OPENING_S):
+                transport, connection = await loop.create_connection(
+                    _HttpConnection, self._host, self._port, ssl=self._tls, server_hostname=name
+                )
+        except TimeoutError as error:
+            raise ConnectionError(f"no connection to {self._authority} in {OPENING_S:g} s") from error
         if (sock := transport.get_extra_info("socket")) is not None:
             self._prepare(sock)
         return connection
