@@ -159,11 +159,11 @@ _RETRY_AFTER: Final = b"retry-after"
 #: Methods that can be repeated on a new connection (RFC 9110, 9.2.2).
 _IDEMPOTENT: Final = frozenset({"DELETE", "PUT"})
 
-#: Maximum connections to a server that are being opened at the same time. A TLS handshake takes as much CPU time as
-#: several requests, and a burst of requests would otherwise begin with one handshake for each.
+#: Maximum number of connections being opened at the same time. A TLS handshake takes as much CPU time as several
+#: requests. Without this limit, a burst starts one handshake per request.
 OPENINGS: Final = 4
 
-#: Seconds for opening a connection.
+#: Timeout for opening a connection, in seconds.
 OPENING_S: Final = 10.0
 
 
@@ -254,9 +254,8 @@ class _HttpConnection(asyncio.Protocol):
 class HttpConnectionPool:
     """Connections to one server with one TLS configuration. `prepare` is called with each new socket.
 
-    A request uses an idle connection, or else the next one that becomes idle or is opened. So there are at most as many
-    connections as requests in flight. Idle connections are closed after `keepalive_s`; the most recently used one is
-    used first.
+    A request uses an idle connection, or else the next one that becomes idle or is opened. Idle connections are closed
+    after `keepalive_s`; the most recently used one is used first.
     """
 
     def __init__(
@@ -272,7 +271,7 @@ class HttpConnectionPool:
         self._prefix, self._authority = parts.path.rstrip("/"), parts.netloc
         self._idle: list[_HttpConnection] = []
         self._waiting: dict[asyncio.Future[_HttpConnection], None] = {}  # requests without a connection, oldest first
-        self._opening: set[asyncio.Task[_HttpConnection]] = set()
+        self._opening: dict[asyncio.Task[_HttpConnection], None] = {}  # oldest first
         self._is_retired = False
 
     def head(self, headers: Mapping[str, str]) -> str:
@@ -288,17 +287,19 @@ class HttpConnectionPool:
         target = quote(self._prefix + path, safe=_PLAIN)
         start = f"{method} {target} HTTP/1.1\r\n{head}Content-Length: {len(body)}\r\n\r\n"
         message = start.encode("latin-1") + body
-        connection = self._take() or await self._next()
-        was_idle = connection.idle_since > 0
-        try:
-            return await self._exchange_on(connection, message)
-        except NoResponse:
-            if not was_idle or method not in _IDEMPOTENT:
-                raise
-        return await self._exchange_on(await self._open(), message)
+        while True:
+            connection = self._take() or await self._next()
+            is_new = not connection.idle_since
+            if not connection.is_open and not is_new:
+                continue
+            try:
+                return await self._exchange_on(connection, message)
+            except NoResponse:
+                if is_new or method not in _IDEMPOTENT:
+                    raise
 
     def retire(self) -> None:
-        """Closes idle connections now, and others after their response."""
+        """Closes idle connections now, and others when no request waits for them."""
         self._is_retired = True
         while self._idle:
             self._idle.pop().close()
@@ -310,7 +311,10 @@ class HttpConnectionPool:
         return response
 
     def _put(self, connection: _HttpConnection) -> None:
-        """Gives the connection to the request that has waited longest. Without one, it becomes idle."""
+        """Passes the connection to the longest-waiting request.
+
+        Without one, the connection becomes idle, or is closed if the pool is retired.
+        """
         if not connection.is_open:
             return
         if (waiter := self._first_waiting()) is not None:
@@ -318,6 +322,7 @@ class HttpConnectionPool:
         elif self._is_retired:
             connection.close()
         else:
+            connection.idle_since = time.monotonic()
             self._idle.append(connection)
 
     def _take(self) -> _HttpConnection | None:
@@ -338,23 +343,32 @@ class HttpConnectionPool:
         try:
             return await waiter
         except asyncio.CancelledError:
-            if waiter.done() and not waiter.cancelled() and waiter.exception() is None:
+            if waiter.cancelled():
+                self._waiting.pop(waiter, None)
+                self._replace_opening()
+            elif waiter.exception() is None:
                 self._put(waiter.result())
             raise
-        finally:
-            self._waiting.pop(waiter, None)
+
+    def _replace_opening(self) -> None:
+        """Stops the oldest opening, because a request timed out while waiting for it. Others may wait for a new one."""
+        for task in self._opening:
+            del self._opening[task]
+            task.cancel()
+            break
+        self._open_more()
 
     def _open_more(self) -> None:
         """Opens connections until there is one for each waiting request, or `OPENINGS` of them are being opened."""
         while len(self._opening) < min(OPENINGS, len(self._waiting)):
             task = asyncio.create_task(self._open())
-            self._opening.add(task)
+            self._opening[task] = None
             task.add_done_callback(self._opened)
 
     def _opened(self, task: asyncio.Task[_HttpConnection]) -> None:
-        self._opening.discard(task)
+        self._opening.pop(task, None)
         if task.cancelled():
-            return  # the event loop ends
+            return  # its request timed out, or the event loop is shutting down
         error = task.exception()
         if error is None:
             self._put(task.result())
@@ -363,7 +377,7 @@ class HttpConnectionPool:
         self._open_more()
 
     def _first_waiting(self) -> asyncio.Future[_HttpConnection] | None:
-        """Takes the request that has waited longest. Cancelled requests are skipped."""
+        """Removes and returns the longest-waiting request. Cancelled requests are skipped."""
         while self._waiting:
             waiter = next(iter(self._waiting))
             del self._waiting[waiter]
