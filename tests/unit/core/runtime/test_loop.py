@@ -100,6 +100,14 @@ async def test_a_failing_callback_ends_only_its_own_session(bench: Bench) -> Non
     assert bench.core.loop.scheduler_state.managers[RmId("other")].state is ManagerState.RUNNING
 
 
+async def iterate(bench: Bench) -> None:
+    """Wake the scheduling loop and wait for an iteration that starts after that."""
+    wake_up = bench.core.loop.event_queue.wake_up
+    wake_up.set()
+    while wake_up.is_set():  # noqa: ASYNC110 - the loop clears it immediately before an iteration
+        await asyncio.sleep(0)
+
+
 async def test_a_resource_manager_that_does_not_reconnect_in_time_is_stopped(bench: Bench) -> None:
     await bench.register()
     await bench.core.update_node(messages.nodes(messages.a_node()))
@@ -107,16 +115,14 @@ async def test_a_resource_manager_that_does_not_reconnect_in_time_is_stopped(ben
     scheduler_state = bench.core.loop.scheduler_state
     timeout_ns = scheduler_state.managers[messages.RM].configuration.timing.manager_timeout_ns
     await bench.core.connection_lost(messages.RM, bench.rm)
-    await asyncio.sleep(0)
+    await iterate(bench)
     assert scheduler_state.managers[messages.RM].state is ManagerState.PAUSED
     assert len(scheduler_state.partitions) == 1
     bench.clock.now += timeout_ns - 1
-    bench.core.loop.event_queue.wake_up.set()
-    await asyncio.sleep(0)
+    await iterate(bench)
     assert scheduler_state.managers[messages.RM].state is ManagerState.PAUSED
     bench.clock.now += 1
-    bench.core.loop.event_queue.wake_up.set()
-    await asyncio.sleep(0)
+    await iterate(bench)
     assert scheduler_state.managers[messages.RM].state is ManagerState.STOPPED
     assert scheduler_state.partitions == {}
 
