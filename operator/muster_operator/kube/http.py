@@ -278,8 +278,11 @@ class HttpConnectionPool:
         """The part of the request head that many requests share."""
         return f"Host: {self._authority}\r\n" + "".join(f"{name}: {value}\r\n" for name, value in headers.items())
 
-    async def exchange(self, method: str, path: str, head: str, body: bytes) -> HttpResponse:
+    async def exchange(self, method: str, path: str, head: str, body: bytes, *, may_wait: bool = True) -> HttpResponse:
         """Sends a request and waits for its response.
+
+        `may_wait`: False if the request must not wait for a connection behind others. Without an idle connection, it
+        then opens one itself.
 
         Raises:
             OSError: no connection, or it ended before the response (`NoResponse`).
@@ -288,7 +291,7 @@ class HttpConnectionPool:
         start = f"{method} {target} HTTP/1.1\r\n{head}Content-Length: {len(body)}\r\n\r\n"
         message = start.encode("latin-1") + body
         while True:
-            connection = self._take() or await self._next()
+            connection = self._take() or await (self._next() if may_wait else self._open())
             is_new = not connection.idle_since
             if not connection.is_open and not is_new:
                 continue

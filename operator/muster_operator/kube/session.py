@@ -647,7 +647,9 @@ class KubeSession:
 
     async def _exchange_by_pool(self, lines: HttpConnectionPool, request: Request) -> Reply:
         head = self._connections.head(lines, request.content_type)
-        answer = await lines.exchange(request.method, request.path, head, request.body)
+        # Only writes of Leases need no leadership. A burst of binds must not delay them until they expire.
+        may_wait = request.needs_leadership
+        answer = await lines.exchange(request.method, request.path, head, request.body, may_wait=may_wait)
         after = answer.retry_after
         return Reply(answer.status, answer.body, None if after is None else retry_after_seconds(after, time.time()))
 

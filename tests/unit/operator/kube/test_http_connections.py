@@ -62,9 +62,11 @@ async def lines_to(server: Server, keepalive_s: float = 60.0, prefix: str = "") 
         await asyncio.sleep(0.01)  # they close with the loop's next turns
 
 
-async def ask(lines: HttpConnectionPool, method: str = "POST", path: str = "/x", body: bytes = b"{}") -> HttpResponse:
+async def ask(
+    lines: HttpConnectionPool, method: str = "POST", path: str = "/x", body: bytes = b"{}", *, may_wait: bool = True
+) -> HttpResponse:
     async with asyncio.timeout(2):
-        return await lines.exchange(method, path, lines.head({"Accept": "application/json"}), body)
+        return await lines.exchange(method, path, lines.head({"Accept": "application/json"}), body, may_wait=may_wait)
 
 
 async def test_a_response_has_its_status_body_and_retry_after() -> None:
@@ -106,31 +108,47 @@ async def test_a_refused_connection_fails_every_waiting_request() -> None:
     assert {type(failure) for failure in failures} == {ConnectionRefusedError}
 
 
-async def test_a_timed_out_request_ends_the_opening_that_it_waited_for() -> None:
-    """Openings that hang do not delay later requests: a new one is started for them."""
-    opened: asyncio.Queue[asyncio.StreamWriter] = asyncio.Queue()
+@dataclass
+class HangingServer:
+    """Accepts connections without a TLS handshake. `accepted` has an entry for each; `closed` for each that ended."""
 
-    async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await opened.put(writer)
+    accepted: asyncio.Queue[None] = field(default_factory=asyncio.Queue)
+    closed: asyncio.Queue[None] = field(default_factory=asyncio.Queue)
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await self.accepted.put(None)
         with suppress(ConnectionError):
-            await reader.read(-1)  # no TLS handshake
+            await reader.read(-1)
         writer.close()
+        await self.closed.put(None)
 
-    listening = await asyncio.start_server(hang, "127.0.0.1", 0)
-    server = f"https://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
-    lines = HttpConnectionPool(server, ssl.create_default_context(), 60.0, lambda made: None)
-    async with listening, asyncio.timeout(2):
+
+async def cancelled(*requests: asyncio.Task[HttpResponse]) -> None:
+    for request in requests:
+        request.cancel()
+    await asyncio.gather(*requests, return_exceptions=True)
+
+
+@pytest.mark.parametrize("is_first_cancelled", [True, False])
+async def test_openings_that_hang_delay_neither_urgent_requests_nor_those_after_a_timeout(
+    is_first_cancelled: bool,  # noqa: FBT001
+) -> None:
+    """A timed-out request ends an opening. A request that may not wait opens a connection itself."""
+    server = HangingServer()
+    listening = await asyncio.start_server(server.serve, "127.0.0.1", 0)
+    address = f"https://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+    lines = HttpConnectionPool(address, ssl.create_default_context(), 60.0, lambda made: None)
+    async with listening, asyncio.timeout(5):
         requests = [asyncio.create_task(ask(lines)) for _ in range(OPENINGS)]
         for _ in requests:
-            await opened.get()
-        for request in requests:
-            request.cancel()
-        await asyncio.gather(*requests, return_exceptions=True)
-        later = asyncio.create_task(ask(lines))
-        await opened.get()
-        later.cancel()
-        await asyncio.gather(later, return_exceptions=True)
-        await asyncio.sleep(0.01)  # the connections close with the loop's next turns
+            await server.accepted.get()
+        if is_first_cancelled:
+            await cancelled(requests[0])
+        later = asyncio.create_task(ask(lines, may_wait=is_first_cancelled))
+        await server.accepted.get()
+        await cancelled(later, *requests)
+        for _ in range(OPENINGS + 1):
+            await server.closed.get()
 
 
 async def test_a_request_has_its_host_and_content_length() -> None:
