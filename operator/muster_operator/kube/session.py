@@ -647,7 +647,7 @@ class KubeSession:
 
     async def _exchange_by_pool(self, lines: HttpConnectionPool, request: Request) -> Reply:
         head = self._connections.head(lines, request.content_type)
-        # Only writes of Leases need no leadership. A burst of binds must not delay them until they expire.
+        # Writes without leadership are few, and most renew a Lease, which must not wait behind a burst of binds.
         may_wait = request.needs_leadership
         answer = await lines.exchange(request.method, request.path, head, request.body, may_wait=may_wait)
         after = answer.retry_after
