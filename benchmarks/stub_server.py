@@ -1,7 +1,7 @@
 """An API server without a network, which replaces the operator's HTTP session.
 
 The stub starts where the operator passes a request to HTTP and reads the bytes of a response. `StubSession` replaces
-`aiohttp.ClientSession` as far as Muster and kopf use it, and `StubLines` the connection pool of writes. Lists are
+`aiohttp.ClientSession` as far as Muster and kopf use it, and `StubPool` the connection pool of writes. Lists are
 bytes, watches return bytes in pieces like a socket, and every write is answered immediately from memory. A bind is
 followed by the MODIFIED event of its pod. The bytes of pods come from a template, because the work of the stub counts
 in the result.
@@ -21,7 +21,7 @@ import kopf
 import orjson
 
 from benchmarks.stand_in import INTRODUCTION, SERVED, Objects
-from muster_operator.kube.http import HttpResponse
+from muster_operator.kube.http import HttpConnectionPool, HttpResponse
 from muster_operator.kube.session import Connections, Credentials
 from muster_operator.runtime.session import NEEDED
 
@@ -219,23 +219,17 @@ class StubSession:
         """Does nothing."""
 
 
-class StubLines:
-    """The used part of the connection pool of `muster_operator.kube.http`: a write and its response."""
+class StubPool(HttpConnectionPool):
+    """The connection pool of writes, without connections."""
 
     def __init__(self, server: StubServer) -> None:
+        super().__init__("http://stub", None, keepalive_s=0, prepare=lambda socket: None)
         self._server = server
 
-    def head(self, headers: Mapping[str, str]) -> str:
-        """Return the common head of all writes."""
-        return "".join(f"{name}: {value}\r\n" for name, value in headers.items())
-
-    async def exchange(self, method: str, path: str, head: str, body: bytes) -> HttpResponse:
+    async def exchange(self, method: str, path: str, head: str, body: bytes, *, may_wait: bool = True) -> HttpResponse:
         """Return the response of the stub."""
         found = self._server.answer(method, path, body)
         return HttpResponse(found.status, await found.read())
-
-    def retire(self) -> None:
-        """Does nothing."""
 
 
 class StubConnections(Connections):
@@ -244,8 +238,7 @@ class StubConnections(Connections):
     def __init__(self, server: StubServer) -> None:
         super().__init__(StubCredentials(), lambda verb, resource, status, seconds: None)
         self._stub: Any = StubSession(server)
-        lines: Any = StubLines(server)
-        self.lines = lines
+        self.pool = StubPool(server)
 
     def session(self) -> aiohttp.ClientSession:
         """Return the stub session with the headers of the current credentials."""

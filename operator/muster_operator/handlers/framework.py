@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Collection, Container, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Container, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Final, cast
@@ -215,7 +215,6 @@ async def note_bytes(session: KubeSession, inbox: Inbox) -> None:
 
 #: Seconds that kopf has to close its streams.
 STOP_S: Final = 5.0
-Tasks = Collection[asyncio.Task[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,8 +244,8 @@ async def watch(watching: Watching) -> None:
         asyncio.create_task(note_bytes(session, inbox), name="freshness"),
     ]
     try:
-        tasks += await _spawn(registry.REGISTRY, watching, ())
-        tasks += await _spawn(registry.CONFIGMAP_REGISTRY, watching, (watching.namespace,))
+        await _spawn(registry.REGISTRY, watching, (), tasks)
+        await _spawn(registry.CONFIGMAP_REGISTRY, watching, (watching.namespace,), tasks)
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in done:
             error = None if task.cancelled() else task.exception()
@@ -259,19 +258,30 @@ async def watch(watching: Watching) -> None:
             remove()
 
 
-async def _spawn(registry: kopf.OperatorRegistry, watching: Watching, namespaces: tuple[str, ...]) -> Tasks:
-    """Starts a kopf operator in its own context, because kopf stores its credentials in a context variable."""
+async def _spawn(
+    registry: kopf.OperatorRegistry, watching: Watching, namespaces: tuple[str, ...], tasks: list[asyncio.Task[None]]
+) -> None:
+    """Starts a kopf operator in its own context, because kopf stores its credentials in a context variable.
 
-    async def spawn() -> Tasks:
-        tasks = await kopf.spawn_tasks(
-            registry=registry,
-            memo=watching.memo,
-            standalone=True,
-            clusterwide=not namespaces,
-            namespaces=namespaces,
-            identity=cast("Any", "muster"),  # otherwise kopf needs a user name, which a container may not have
+    Adds its tasks to `tasks`, also when cancelled, so that the caller can end them. A task of kopf that ends with the
+    event loop instead can wait without end.
+    """
+
+    async def spawn() -> None:
+        tasks.extend(
+            await kopf.spawn_tasks(
+                registry=registry,
+                memo=watching.memo,
+                standalone=True,
+                clusterwide=not namespaces,
+                namespaces=namespaces,
+                identity=cast("Any", "muster"),  # otherwise kopf needs a user name, which a container may not have
+            )
         )
         watching.spawned()  # before a signal can be handled
-        return tasks
 
-    return await asyncio.create_task(spawn())
+    spawning = asyncio.create_task(spawn())
+    try:
+        await asyncio.shield(spawning)
+    finally:
+        await asyncio.wait({spawning})

@@ -180,7 +180,7 @@ class Connections:
         self._tls: tuple[object, ...] = ()
         self._headers: dict[str, dict[str, str]] = {}
         self._heads: dict[str, str] = {}
-        self.lines: HttpConnectionPool | None = None
+        self.pool: HttpConnectionPool | None = None
         """Connections for writes, of the present session. None = there is a proxy, and writes use the session."""
         self._retiring: set[asyncio.Task[None]] = set()
         self._watches: dict[str, aiohttp.ClientResponse] = {}
@@ -198,7 +198,7 @@ class Connections:
         if self._session is None or tls != self._tls:
             self._retire(self._session)
             context = _context(info)
-            self.lines = (
+            self.pool = (
                 None if info.proxy_url else HttpConnectionPool(info.server, context, KEEPALIVE_S, _enable_keepalive)
             )
             connector = aiohttp.TCPConnector(
@@ -223,11 +223,11 @@ class Connections:
             self._headers[content_type] = headers
         return headers
 
-    def head(self, lines: HttpConnectionPool, content_type: str) -> str:
+    def head(self, pool: HttpConnectionPool, content_type: str) -> str:
         """The same headers as bytes for the connection pool."""
         head = self._heads.get(content_type)
         if head is None:
-            head = self._heads[content_type] = lines.head(self.headers(content_type))
+            head = self._heads[content_type] = pool.head(self.headers(content_type))
         return head
 
     async def for_streams(self) -> kopf.AiohttpSession:
@@ -255,16 +255,16 @@ class Connections:
         for task in self._retiring:
             task.cancel()
         await asyncio.gather(*self._retiring, return_exceptions=True)
-        if self.lines is not None:
-            self.lines.retire()
-            self.lines = None
+        if self.pool is not None:
+            self.pool.retire()
+            self.pool = None
         if self._session is not None:
             await self._session.close()
             self._session = None
 
     def _retire(self, session: aiohttp.ClientSession | None) -> None:
-        if self.lines is not None:
-            self.lines.retire()
+        if self.pool is not None:
+            self.pool.retire()
         if session is None:
             return
         task = asyncio.create_task(_close_later(session))
@@ -640,16 +640,16 @@ class KubeSession:
         self, session: aiohttp.ClientSession, request: Request, within_s: float
     ) -> Coroutine[Any, Any, Reply]:
         """Sends writes with the connection pool, which is faster. Reads, and all requests with a proxy, use aiohttp."""
-        lines = self._connections.lines
-        if lines is None or request.method == "GET":
+        pool = self._connections.pool
+        if pool is None or request.method == "GET":
             return self._exchange_by_aiohttp(session, request, within_s)
-        return self._exchange_by_pool(lines, request)
+        return self._exchange_by_pool(pool, request)
 
-    async def _exchange_by_pool(self, lines: HttpConnectionPool, request: Request) -> Reply:
-        head = self._connections.head(lines, request.content_type)
+    async def _exchange_by_pool(self, pool: HttpConnectionPool, request: Request) -> Reply:
+        head = self._connections.head(pool, request.content_type)
         # Writes without leadership are few, and most renew a Lease, which must not wait behind a burst of binds.
         may_wait = request.needs_leadership
-        answer = await lines.exchange(request.method, request.path, head, request.body, may_wait=may_wait)
+        answer = await pool.exchange(request.method, request.path, head, request.body, may_wait=may_wait)
         after = answer.retry_after
         return Reply(answer.status, answer.body, None if after is None else retry_after_seconds(after, time.time()))
 

@@ -32,7 +32,7 @@ from typing import Any, Final
 
 import pytest
 
-from benchmarks.stub_server import Feed, StubConnections, StubCredentials, StubLines, StubServer
+from benchmarks.stub_server import Feed, StubConnections, StubCredentials, StubPool, StubServer
 from benchmarks.through_both import a_server
 from muster_core import main as core
 from muster_core.runtime.service import Administration
@@ -85,7 +85,7 @@ class Trace:
         if frame.f_code is Feed._piece.__code__:  # the watch delivers the pod
             self.is_begun = True
             self.modules[watch.__name__] = None
-        if frame.f_code is StubLines.exchange.__code__:  # in place of the connection pool
+        if frame.f_code is StubPool.exchange.__code__:  # in place of the connection pool
             self.is_over = True
         name = frame.f_globals.get("__name__", "")
         if self.is_begun and not self.is_over and name.startswith("muster_") and not is_continued(frame):

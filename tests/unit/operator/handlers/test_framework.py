@@ -155,6 +155,10 @@ class Cluster:
         return response
 
 
+async def reconfigure(name: str) -> None:
+    """Does not read the configuration again."""
+
+
 @asynccontextmanager
 async def watching(server: Cluster, tokens: list[str] | None = None, *, is_fast: bool = True) -> AsyncIterator[Inbox]:
     """The operator's kopf at work against the server."""
@@ -164,9 +168,6 @@ async def watching(server: Cluster, tokens: list[str] | None = None, *, is_fast:
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     credentials = FixedCredentials(f"http://127.0.0.1:{runner.addresses[0][1]}", tokens or ["t"])
     session, inbox = KubeSession(credentials), Inbox(Metrics())
-
-    async def reconfigure(name: str) -> None: ...
-
     what = framework.Watching(HandlerMemo(inbox, session, reconfigure), session, "muster", is_fast)
     task = asyncio.create_task(framework.watch(what))
     try:
@@ -246,6 +247,23 @@ async def test_kopf_writes_nothing() -> None:
     async with watching(server) as inbox:
         await until(inbox, 2)
     assert server.writes == []
+
+
+@pytest.mark.parametrize("passes", range(8))
+async def test_a_watch_that_is_cancelled_while_it_starts_ends_the_tasks_of_kopf(passes: int) -> None:
+    own = asyncio.all_tasks()
+    session = KubeSession(FixedCredentials("http://127.0.0.1:9", ["t"]))  # no server listens there
+    memo = HandlerMemo(Inbox(Metrics()), session, reconfigure)
+    task = asyncio.create_task(framework.watch(framework.Watching(memo, session, "muster")))
+    for _ in range(passes):
+        await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait({task})
+    await session.close()
+    left = {task.get_name() for task in asyncio.all_tasks() - own}
+    assert not {
+        name for name in left if not name.startswith("Task-")
+    }  # kopf's requests without a name end by themselves
 
 
 async def test_a_resource_that_the_cluster_does_not_have_is_not_waited_for() -> None:
