@@ -35,7 +35,6 @@ PLACEMENTS = ("", "-reserve", "-atomic", "-direct")
 FACTS: Mapping[str, Mapping[str, float]] = {
     "cluster/floor-5000": {KUBE: 4, YUNIKORN: 4},
     "cluster/single-5000": {KUBE: 13.0, YUNIKORN: 19.4},
-    "cluster/single-5000 first": {KUBE: 0.16, YUNIKORN: 8.4},
     "cluster/single-5000 p50": {KUBE: 1.0, YUNIKORN: 11.0},
     "cluster/single-5000 writes": {KUBE: 2},
     **{

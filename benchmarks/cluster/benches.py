@@ -27,19 +27,21 @@ class Contender(StrEnum):
 class Work:
     """``pods`` in ``gangs`` gangs of equal size, or (0) as single pods. ``quick_*``: the same for a small load.
 
-    ``seldom``: schedulers that need minutes and run it only in the first half of the rounds (rounded down, at least
-    once).
+    ``repeats``: a run creates the load this often and has the median of each value. ``seldom``: schedulers that need
+    minutes and run it only in the first half of the rounds (rounded down, at least once).
     """
 
     pods: int
     gangs: int
     quick_pods: int
     quick_gangs: int
+    repeats: int = 1
     seldom: Sequence[Contender] = ()
 
 
 WORKS: Mapping[str, Work] = {
     "floor-5000": Work(5000, 0, 500, 0),
+    "single-400": Work(400, 0, 100, 0, repeats=5),
     "single-5000": Work(5000, 0, 500, 0),
     "gang-100": Work(100, 1, 100, 1),
     "gang-1000": Work(1000, 1, 200, 1),
@@ -105,6 +107,7 @@ def _gang_benches(work: str, time: float) -> dict[str, Bench]:
 
 BENCHES: Mapping[str, Bench] = {
     "cluster/floor-5000": Bench("floor-5000", Contender.NONE),
+    "cluster/single-400": Bench("single-400", Contender.AUTO, ahead=1.0),
     "cluster/single-5000": Bench("single-5000", Contender.AUTO, ahead=1 / SINGLE_TIME),
     **{name: bench for work, time in _GANG_TIMES.items() for name, bench in _gang_benches(work, time).items()},
 }

@@ -19,11 +19,12 @@ from devcluster import signals
 from devcluster.errors import DevclusterError
 
 START = "cluster start"
+WARM_UP = "cluster warm-up"
 
 
 def steps(names: Sequence[str], options: Options) -> list[str]:
     """Return the steps of measuring these names, for the progress display."""
-    return [START, *(run.step for run in _runs_of(names, options))]
+    return [START, WARM_UP, *(run.step for run in _runs_of(names, options))]
 
 
 def measure(names: Sequence[str], options: Options) -> list[Figure]:
@@ -40,6 +41,8 @@ async def _take_all(names: Sequence[str], options: Options, results: Results) ->
     async with AsyncExitStack() as stack:
         with options.session.step(START):
             stage = await stack.enter_async_context(open_stage(quick=options.quick))
+        with options.session.step(WARM_UP):
+            await stage.warm_up()
         for run in _runs_of(names, options):
             with options.session.step(run.step, f"run {run.number + 1} of {options.runs}"):
                 await _take(stage, run, results, options.session)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import ChainMap, defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from statistics import median
 
 from benchmarks.cluster.benches import Bench, Contender
 from benchmarks.cluster.load import FIRST
@@ -19,9 +20,20 @@ ADDITIONAL = {
 }
 """Additional values: key in a run to label."""
 EXTRAS: Mapping[str, Sequence[tuple[str, str, float | None, float | None]]] = {
-    "cluster/single-5000": ((f"first {FIRST}", "first_ways_s", None, 1.0), ("p50", "p50_s", None, 1.0)),
+    "cluster/single-400": ((f"first {FIRST}", "first_ways_s", None, 1.0), ("p50", "p50_s", None, 1.0)),
+    "cluster/single-5000": (("p50", "p50_s", None, 1.0),),
 }
 """More figures of the same runs: suffix, key in a run, goal in seconds, required ratio to the peer."""
+
+
+def median_of(loads: Sequence[Json]) -> Json:
+    """Return the medians of all values of the loads of one run. A count that a load does not have is 0 in it."""
+    return {
+        key: median_of([load.get(key, {}) for load in loads])
+        if isinstance(found, Mapping)
+        else median(load.get(key, 0) for load in loads)
+        for key, found in ChainMap(*loads).items()
+    }
 
 
 class Results:

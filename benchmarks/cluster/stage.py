@@ -14,6 +14,7 @@ import psutil
 from benchmarks.cluster import load, usage
 from benchmarks.cluster.benches import WORKS, Contender, Run
 from benchmarks.cluster.load import Load, NoProgress, Progress
+from benchmarks.cluster.results import median_of
 from benchmarks.cluster.schedulers import EMPTY_S, Schedulers, kind_of
 from benchmarks.cluster.usage import Stopwatch
 from devcluster import kube_scheduler, muster
@@ -72,7 +73,17 @@ class Stage:
                 counted=False,
             )
         prefix = f"load-{run.work}-{run.contender.lower()}-{run.number}"
-        return await self._run(Load(prefix, pods, gangs, run.contender), counted=True)
+        loads = [Load(f"{prefix}-{repeat}", pods, gangs, run.contender) for repeat in range(work.repeats)]
+        return median_of([await self._run(load, counted=True) for load in loads])
+
+    async def warm_up(self) -> None:
+        """Create and delete a full load, which is not counted.
+
+        In a new cluster the first one takes longer, whichever scheduler it is that binds its pods.
+        """
+        if not self.quick:
+            await self.schedulers.change_to(kind_of(Contender.KUBE, gangs=False))
+            await self._run(Load("warm-up-cluster", WORKS["single-5000"].pods, 0, Contender.KUBE), counted=False)
 
     async def cleared(self) -> None:
         """Stop the scheduler and delete all pods after a failure. Raises ConditionNotMet."""

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from benchmarks.cluster.benches import BENCHES, Contender
-from benchmarks.cluster.results import Results
+from benchmarks.cluster.results import Results, median_of
 from benchmarks.figures import KUBE
 from devcluster.api import Json
 
@@ -44,9 +44,15 @@ def test_writes_are_counted_per_pod() -> None:
 
 
 def test_a_burst_of_single_pods_has_goals_for_the_first_and_the_middle() -> None:
-    found = figures_of("cluster/single-5000", [a_run(2.0)], [a_run(4.0)])
-    assert found["cluster/single-5000 first 50"] == [pytest.approx(0.2), pytest.approx(0.4)]
-    assert found["cluster/single-5000 p50"] == [pytest.approx(0.2), pytest.approx(0.4)]
+    found = figures_of("cluster/single-400", [a_run(2.0)], [a_run(4.0)])
+    assert found["cluster/single-400 first 50"] == [pytest.approx(0.2), pytest.approx(0.4)]
+    assert found["cluster/single-400 p50"] == [pytest.approx(0.2), pytest.approx(0.4)]
+
+
+def test_a_run_with_several_loads_has_the_median_of_each_value() -> None:
+    found = median_of([a_run(2.0, bind=10), a_run(9.0, bind=10), a_run(3.0, bind=10, event=1)])
+    assert (found["bound_s"], found["pods"], found["cpu_s"]) == (3.0, 10, {"etcd": 1.0})
+    assert found["writes"] == {"bind": 10, "event": 0}
 
 
 def test_a_workload_that_never_finished_has_no_figure() -> None:
