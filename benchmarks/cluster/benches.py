@@ -27,8 +27,8 @@ class Contender(StrEnum):
 class Work:
     """``pods`` in ``gangs`` gangs of equal size, or (0) as single pods. ``quick_*``: the same for a small load.
 
-    ``repeats``: a run creates the load this often and has the median of each value. ``seldom``: schedulers that need
-    minutes and run it only in the first half of the rounds (rounded down, at least once).
+    ``repeats``: loads per run; its result has the median of each value. ``seldom``: schedulers that need minutes and
+    run it only in the first half of the rounds (rounded down, at least once).
     """
 
     pods: int

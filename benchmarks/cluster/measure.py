@@ -24,7 +24,7 @@ WARM_UP = "cluster warm-up"
 
 def steps(names: Sequence[str], options: Options) -> list[str]:
     """Return the steps of measuring these names, for the progress display."""
-    return [START, WARM_UP, *(run.step for run in _runs_of(names, options))]
+    return [START, *([] if options.quick else [WARM_UP]), *(run.step for run in _runs_of(names, options))]
 
 
 def measure(names: Sequence[str], options: Options) -> list[Figure]:
@@ -41,11 +41,20 @@ async def _take_all(names: Sequence[str], options: Options, results: Results) ->
     async with AsyncExitStack() as stack:
         with options.session.step(START):
             stage = await stack.enter_async_context(open_stage(quick=options.quick))
-        with options.session.step(WARM_UP):
-            await stage.warm_up()
+        if not options.quick:
+            await _warm_up(stage, options.session)
         for run in _runs_of(names, options):
             with options.session.step(run.step, f"run {run.number + 1} of {options.runs}"):
                 await _take(stage, run, results, options.session)
+
+
+async def _warm_up(stage: Stage, session: Session) -> None:
+    try:
+        with session.step(WARM_UP):
+            await stage.warm_up_cluster()
+    except (DevclusterError, aiohttp.ClientError) as error:
+        session.fail(f"{WARM_UP}: {error}")
+        await stage.cleared()
 
 
 async def _take(stage: Stage, run: Run, results: Results, session: Session) -> None:

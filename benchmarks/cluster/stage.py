@@ -34,7 +34,7 @@ CONFIG = {
     "service.completingTimeout": "1s",  # each run waits until the state is empty
     "service.placeholderImage": "registry.k8s.io/pause:3.10.2",
 }
-WARM_UP = 20
+SCHEDULER_WARM_UP = 20
 """Pods that a scheduler binds after its start, before the measurement."""
 
 SETTLED_S = 120.0
@@ -45,6 +45,14 @@ CALM_SHARE = 0.3
 CALM_FOR_S = 0.5
 CALM_S = 10.0
 """Seconds to wait for an idle machine. Then the run starts, and its `others` show the load."""
+
+
+def loads_of(run: Run, *, quick: bool) -> list[Load]:
+    """Return the loads of a run, at least one."""
+    work = WORKS[run.work]
+    pods, gangs = (work.quick_pods, work.quick_gangs) if quick else (work.pods, work.gangs)
+    prefix = f"load-{run.work}-{run.contender.lower()}-{run.number}"
+    return [Load(f"{prefix}-{repeat}", pods, gangs, run.contender) for repeat in range(work.repeats)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,25 +73,28 @@ class Stage:
 
         Raises NoProgress, ConditionNotMet or ProcessFailed. Then ``cleared`` must be called before the next run.
         """
-        work = WORKS[run.work]
-        pods, gangs = (work.quick_pods, work.quick_gangs) if self.quick else (work.pods, work.gangs)
+        loads = loads_of(run, quick=self.quick)
+        gangs = loads[0].gangs
         if await self.schedulers.change_to(kind_of(run.contender, gangs=gangs > 0)):
             await self._run(
-                Load(f"warm-up-{run.work}-{run.contender.lower()}-{run.number}", WARM_UP, min(gangs, 1), run.contender),
+                Load(
+                    f"warm-up-{run.work}-{run.contender.lower()}-{run.number}",
+                    SCHEDULER_WARM_UP,
+                    min(gangs, 1),
+                    run.contender,
+                ),
                 counted=False,
             )
-        prefix = f"load-{run.work}-{run.contender.lower()}-{run.number}"
-        loads = [Load(f"{prefix}-{repeat}", pods, gangs, run.contender) for repeat in range(work.repeats)]
-        return median_of([await self._run(load, counted=True) for load in loads])
+        found = [await self._run(load, counted=True) for load in loads]
+        return median_of(found) | ({"loads": found} if len(found) > 1 else {})
 
-    async def warm_up(self) -> None:
-        """Create and delete a full load, which is not counted.
+    async def warm_up_cluster(self) -> None:
+        """Create and delete a full load. The first load in a new cluster takes longer with every scheduler.
 
-        In a new cluster the first one takes longer, whichever scheduler it is that binds its pods.
+        Raises NoProgress, ConditionNotMet or ProcessFailed. Then ``cleared`` must be called before the first run.
         """
-        if not self.quick:
-            await self.schedulers.change_to(kind_of(Contender.KUBE, gangs=False))
-            await self._run(Load("warm-up-cluster", WORKS["single-5000"].pods, 0, Contender.KUBE), counted=False)
+        await self.schedulers.change_to(kind_of(Contender.KUBE, gangs=False))
+        await self._run(Load("warm-up-cluster", WORKS["single-5000"].pods, 0, Contender.KUBE), counted=False)
 
     async def cleared(self) -> None:
         """Stop the scheduler and delete all pods after a failure. Raises ConditionNotMet."""
@@ -98,7 +109,7 @@ class Stage:
         try:
             seen = await load.run(self.cluster.admin, NAMESPACE, what)
         except NoProgress as error:
-            raise NoProgress(f"{error}\n{self.schedulers.tails()}") from error
+            raise NoProgress(f"{what.name}: {error}\n{self.schedulers.tails()}") from error
         watch.end_phase("load")
         found = {
             "pods": what.pods,

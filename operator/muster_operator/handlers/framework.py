@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Container, Iterable, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
@@ -263,8 +263,8 @@ async def _spawn(
 ) -> None:
     """Starts a kopf operator in its own context, because kopf stores its credentials in a context variable.
 
-    Adds its tasks to `tasks`, also when cancelled, so that the caller can end them. A task of kopf that ends with the
-    event loop instead can wait without end.
+    Adds its tasks to `tasks`, also when cancelled, so that the caller can end them. Tasks that are left running are
+    cancelled all at once when the event loop closes, and some of them then wait forever.
     """
 
     async def spawn() -> None:
@@ -284,4 +284,6 @@ async def _spawn(
     try:
         await asyncio.shield(spawning)
     finally:
-        await asyncio.wait({spawning})
+        while not spawning.done():  # also if cancelled again
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait({spawning})

@@ -44,9 +44,15 @@ def test_writes_are_counted_per_pod() -> None:
 
 
 def test_a_burst_of_single_pods_has_goals_for_the_first_and_the_middle() -> None:
-    found = figures_of("cluster/single-400", [a_run(2.0)], [a_run(4.0)])
-    assert found["cluster/single-400 first 50"] == [pytest.approx(0.2), pytest.approx(0.4)]
-    assert found["cluster/single-400 p50"] == [pytest.approx(0.2), pytest.approx(0.4)]
+    results = Results()
+    for work in ("single-400", "single-5000"):
+        results.add(work, Contender.AUTO, a_run(2.0))
+        results.add(work, Contender.KUBE, a_run(4.0))
+    names = ("cluster/single-400", "cluster/single-5000")
+    found = {figure.name: figure for name in names for figure in results.figures(name, BENCHES[name])}
+    for name in ("cluster/single-400 first 50", "cluster/single-400 p50", "cluster/single-5000 p50"):
+        assert [*found[name].values, *found[name].rivals[KUBE]] == [pytest.approx(0.2), pytest.approx(0.4)]
+        assert found[name].ahead == {KUBE: 1.0}
 
 
 def test_a_run_with_several_loads_has_the_median_of_each_value() -> None:

@@ -3,6 +3,7 @@
 from itertools import pairwise
 
 from benchmarks.cluster.benches import BENCHES, WORKS, Contender, Run, ordered_runs
+from benchmarks.cluster.stage import loads_of
 
 GANG = [BENCHES["cluster/gang-1000"], BENCHES["cluster/gang-1000-reserve"]]
 LONG = [BENCHES["cluster/gang-5000"]]
@@ -48,6 +49,12 @@ def test_a_single_round_includes_every_scheduler() -> None:
 
 def test_the_floor_has_no_peer() -> None:
     assert list(ordered_runs([BENCHES["cluster/floor-5000"]], 1, peers=True)) == [Run("floor-5000", Contender.NONE, 0)]
+
+
+def test_the_loads_of_a_run_have_different_names() -> None:
+    loads = loads_of(Run("single-400", Contender.AUTO, 2), quick=False)
+    assert len({load.name for load in loads}) == 5
+    assert {load.pods for load in loads} == {400}
 
 
 def test_pods_are_distributed_evenly_over_gangs() -> None:
