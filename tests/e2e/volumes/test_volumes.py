@@ -64,8 +64,8 @@ async def test_a_pod_runs_where_a_free_volume_is_and_a_second_one_waits_for_the_
             ]
         )
         assert await node_of(scenario, "one") == "node-1"
-        claim = await claim_of(scenario, "data")
-        assert (claim["status"]["phase"], claim["spec"]["volumeName"]) == ("Bound", "local-1")
+        await is_bound_claim(scenario, "data")
+        assert (await claim_of(scenario, "data"))["spec"]["volumeName"] == "local-1"
         assert of_storage(scenario) == [("patch", "persistentvolumes")]
         await scenario.create([a_user("two", "data")])
         text = "PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod"
