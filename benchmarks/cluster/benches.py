@@ -27,8 +27,8 @@ class Contender(StrEnum):
 class Work:
     """``pods`` in ``gangs`` gangs of equal size, or (0) as single pods. ``quick_*``: the same for a small load.
 
-    ``repeats``: loads per run; its result has the median of each value. ``seldom``: schedulers that need minutes and
-    run it only in the first half of the rounds (rounded down, at least once).
+    ``repeats``: loads per run, an odd number; its result has the median of each value. ``seldom``: schedulers that need
+    minutes and run it only in the first half of the rounds (rounded down, at least once).
     """
 
     pods: int
@@ -115,11 +115,12 @@ BENCHES: Mapping[str, Bench] = {
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run of a workload by a scheduler. ``number`` counts the rounds from 0."""
+    """One load of a workload with a scheduler. ``number`` counts the rounds from 0, ``repeat`` the loads in a round."""
 
     work: str
     contender: Contender
     number: int
+    repeat: int = 0
 
     @property
     def step(self) -> str:
@@ -128,17 +129,18 @@ class Run:
 
 
 def ordered_runs(benches: Sequence[Bench], runs: int, *, peers: bool) -> Iterator[Run]:
-    """Yield every run, round by round. In a round, all schedulers of a workload run one after the other.
+    """Yield every load, round by round. In a round, all schedulers of a workload run one after the other.
 
-    Their order alternates between workloads and rounds, so that a machine that changes its speed favours no scheduler.
-    The last scheduler of a workload starts the next one, which halves the number of scheduler changes.
+    Their order alternates between loads, workloads and rounds, so that a machine that changes its speed favours no
+    scheduler. The last scheduler of a load starts the next one, which halves the number of scheduler changes.
     """
     works = list(dict.fromkeys(bench.work for bench in benches))
     for number in range(runs):
         for index, work in enumerate(works):
             contenders = _contenders(work, benches, peers=peers)
-            some = [Run(work, one, number) for one in contenders if number < _runs(work, one, runs)]
-            yield from some if (number + index) % 2 == 0 else reversed(some)
+            for repeat in range(WORKS[work].repeats):
+                some = [Run(work, one, number, repeat) for one in contenders if number < _runs(work, one, runs)]
+                yield from some if (number + index + repeat) % 2 == 0 else reversed(some)
 
 
 def _contenders(work: str, benches: Sequence[Bench], *, peers: bool) -> list[Contender]:

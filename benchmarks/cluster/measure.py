@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack
 
 import aiohttp
 
-from benchmarks.cluster.benches import BENCHES, Run, ordered_runs
+from benchmarks.cluster.benches import BENCHES, WORKS, Run, ordered_runs
 from benchmarks.cluster.results import Results
 from benchmarks.cluster.stage import Stage, open_stage
 from benchmarks.figures import Figure, Options
@@ -44,7 +44,7 @@ async def _take_all(names: Sequence[str], options: Options, results: Results) ->
         if not options.quick:
             await _warm_up(stage, options.session)
         for run in _runs_of(names, options):
-            with options.session.step(run.step, f"run {run.number + 1} of {options.runs}"):
+            with options.session.step(run.step, f"{_count(run)} of {options.runs}"):
                 await _take(stage, run, results, options.session)
 
 
@@ -61,14 +61,19 @@ async def _take(stage: Stage, run: Run, results: Results, session: Session) -> N
     try:
         found = await stage.run(run)
     except (DevclusterError, aiohttp.ClientError) as error:
-        session.fail(f"{run.step}, run {run.number + 1}: {error}")
+        session.fail(f"{run.step}, {_count(run)}: {error}")
         await stage.cleared()
         return
-    results.add(run.work, run.contender, found)
+    results.add(run, found)
     cpu = ", ".join(f"{name} {seconds:g}" for name, seconds in found["cpu_s"].items())
     session.print_line(
         f"{run.step}: {found['bound_s']:.2f} s, first {found['first_bound_s']:.2f}; CPU s: {cpu}; {found['phases_s']}"
     )
+
+
+def _count(run: Run) -> str:
+    load = f"load {run.repeat + 1}, " if WORKS[run.work].repeats > 1 else ""
+    return f"{load}run {run.number + 1}"
 
 
 def _runs_of(names: Sequence[str], options: Options) -> list[Run]:

@@ -6,7 +6,7 @@ from collections import ChainMap, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 
-from benchmarks.cluster.benches import Bench, Contender
+from benchmarks.cluster.benches import Bench, Contender, Run
 from benchmarks.cluster.load import FIRST
 from benchmarks.figures import Figure
 from devcluster.api import Json
@@ -37,21 +37,21 @@ def median_of(loads: Sequence[Json]) -> Json:
 
 
 class Results:
-    """The results of all runs by workload and scheduler."""
+    """The results of all loads by workload and scheduler."""
 
     def __init__(self) -> None:
-        self._runs: dict[tuple[str, Contender], list[Json]] = defaultdict(list)
+        self._loads: dict[tuple[str, Contender], dict[int, list[Json]]] = defaultdict(dict)
 
-    def add(self, work: str, contender: Contender, found: Json) -> None:
-        """Add the result of a run."""
-        self._runs[work, contender].append(found)
+    def add(self, run: Run, found: Json) -> None:
+        """Add the result of a load."""
+        self._loads[run.work, run.contender].setdefault(run.number, []).append(found)
 
     def figures(self, name: str, bench: Bench) -> list[Figure]:
         """Return the figures of time, writes and other values with goals; empty if no run succeeded."""
-        ours = self._runs[bench.work, bench.contender]
+        ours = self._runs(bench.work, bench.contender)
         if not ours:
             return []
-        theirs = self._runs[bench.work, bench.rival] if bench.rival is not None else []
+        theirs = self._runs(bench.work, bench.rival) if bench.rival is not None else []
         found = [self._time(name, bench, ours, theirs)]
         for ending, key, goal, ahead in EXTRAS.get(name, ()):
             found.append(
@@ -63,6 +63,13 @@ class Results:
         if bench.contender.is_muster:
             found += _writes(name, bench, ours, theirs)
         return found
+
+    def _runs(self, work: str, contender: Contender) -> list[Json]:
+        """Return the results of a round each: the medians of its loads, and the loads if there are several."""
+        return [
+            median_of(loads) | {"loads": loads} if len(loads) > 1 else loads[0]
+            for loads in self._loads[work, contender].values()
+        ]
 
     def _time(self, name: str, bench: Bench, ours: Sequence[Json], theirs: Sequence[Json]) -> Figure:
         return Figure(

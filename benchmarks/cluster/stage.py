@@ -14,7 +14,6 @@ import psutil
 from benchmarks.cluster import load, usage
 from benchmarks.cluster.benches import WORKS, Contender, Run
 from benchmarks.cluster.load import Load, NoProgress, Progress
-from benchmarks.cluster.results import median_of
 from benchmarks.cluster.schedulers import EMPTY_S, Schedulers, kind_of
 from benchmarks.cluster.usage import Stopwatch
 from devcluster import kube_scheduler, muster
@@ -47,12 +46,11 @@ CALM_S = 10.0
 """Seconds to wait for an idle machine. Then the run starts, and its `others` show the load."""
 
 
-def loads_of(run: Run, *, quick: bool) -> list[Load]:
-    """Return the loads of a run, at least one."""
+def load_of(run: Run, *, quick: bool) -> Load:
+    """Return the load of a run."""
     work = WORKS[run.work]
     pods, gangs = (work.quick_pods, work.quick_gangs) if quick else (work.pods, work.gangs)
-    prefix = f"load-{run.work}-{run.contender.lower()}-{run.number}"
-    return [Load(f"{prefix}-{repeat}", pods, gangs, run.contender) for repeat in range(work.repeats)]
+    return Load(f"load-{run.work}-{run.contender.lower()}-{run.number}-{run.repeat}", pods, gangs, run.contender)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,24 +67,15 @@ class Stage:
         return [*self.schedulers.processes(), *self.cluster.processes()]
 
     async def run(self, run: Run) -> Json:
-        """Measure one run, clean up, and return the results.
+        """Measure one load, clean up, and return the results.
 
         Raises NoProgress, ConditionNotMet or ProcessFailed. Then ``cleared`` must be called before the next run.
         """
-        loads = loads_of(run, quick=self.quick)
-        gangs = loads[0].gangs
-        if await self.schedulers.change_to(kind_of(run.contender, gangs=gangs > 0)):
-            await self._run(
-                Load(
-                    f"warm-up-{run.work}-{run.contender.lower()}-{run.number}",
-                    SCHEDULER_WARM_UP,
-                    min(gangs, 1),
-                    run.contender,
-                ),
-                counted=False,
-            )
-        found = [await self._run(load, counted=True) for load in loads]
-        return median_of(found) | ({"loads": found} if len(found) > 1 else {})
+        what = load_of(run, quick=self.quick)
+        if await self.schedulers.change_to(kind_of(run.contender, gangs=what.gangs > 0)):
+            warm_up = Load(f"warm-up-{what.name}", SCHEDULER_WARM_UP, min(what.gangs, 1), run.contender)
+            await self._run(warm_up, counted=False)
+        return await self._run(what, counted=True)
 
     async def warm_up_cluster(self) -> None:
         """Create and delete a full load. The first load in a new cluster takes longer with every scheduler.

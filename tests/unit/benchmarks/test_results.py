@@ -1,10 +1,11 @@
 """Runs become figures: each run of Muster with the runs of its peers."""
 
 from collections import Counter
+from typing import cast
 
 import pytest
 
-from benchmarks.cluster.benches import BENCHES, Contender
+from benchmarks.cluster.benches import BENCHES, Contender, Run
 from benchmarks.cluster.results import Results, median_of
 from benchmarks.figures import KUBE
 from devcluster.api import Json
@@ -19,10 +20,9 @@ def a_run(seconds: float, **writes: int) -> Json:
 
 def figures_of(name: str, ours: list[Json], theirs: list[Json]) -> dict[str, list[float]]:
     results, bench = Results(), BENCHES[name]
-    for run in ours:
-        results.add(bench.work, bench.contender, run)
-    for run in theirs:
-        results.add(bench.work, Contender.KUBE, run)
+    for contender, runs in ((bench.contender, ours), (Contender.KUBE, theirs)):
+        for number, run in enumerate(runs):
+            results.add(Run(bench.work, contender, number), run)
     found = results.figures(name, bench)
     return {figure.name: [*figure.values, *figure.rivals.get(KUBE, ())] for figure in found}
 
@@ -34,7 +34,7 @@ def test_times_are_recorded_with_those_of_the_peer() -> None:
 
 def test_the_placeholders_of_a_run_are_shown_with_its_time() -> None:
     results, bench = Results(), BENCHES["cluster/gang-100"]
-    results.add(bench.work, bench.contender, a_run(2.0))
+    results.add(Run(bench.work, bench.contender, 0), a_run(2.0))
     assert results.figures("cluster/gang-100", bench)[0].additional["placeholders"] == [3]
 
 
@@ -46,8 +46,8 @@ def test_writes_are_counted_per_pod() -> None:
 def test_a_burst_of_single_pods_has_goals_for_the_first_and_the_middle() -> None:
     results = Results()
     for work in ("single-400", "single-5000"):
-        results.add(work, Contender.AUTO, a_run(2.0))
-        results.add(work, Contender.KUBE, a_run(4.0))
+        results.add(Run(work, Contender.AUTO, 0), a_run(2.0))
+        results.add(Run(work, Contender.KUBE, 0), a_run(4.0))
     names = ("cluster/single-400", "cluster/single-5000")
     found = {figure.name: figure for name in names for figure in results.figures(name, BENCHES[name])}
     for name in ("cluster/single-400 first 50", "cluster/single-400 p50", "cluster/single-5000 p50"):
@@ -59,6 +59,17 @@ def test_a_run_with_several_loads_has_the_median_of_each_value() -> None:
     found = median_of([a_run(2.0, bind=10), a_run(9.0, bind=10), a_run(3.0, bind=10, event=1)])
     assert (found["bound_s"], found["pods"], found["cpu_s"]) == (3.0, 10, {"etcd": 1.0})
     assert found["writes"] == {"bind": 10, "event": 0}
+
+
+def test_the_loads_of_a_round_become_one_result() -> None:
+    results, bench = Results(), BENCHES["cluster/single-400"]
+    for number, base in ((0, 1.0), (1, 10.0)):
+        for repeat, seconds in enumerate((3.0, 2.0, 9.0)):
+            results.add(Run(bench.work, bench.contender, number, repeat), a_run(base * seconds))
+    time = results.figures("cluster/single-400", bench)[0]
+    assert time.values == [3.0, 30.0]
+    runs = cast("list[Json]", time.details["runs"])
+    assert [run["loads"][2]["bound_s"] for run in runs] == [9.0, 90.0]
 
 
 def test_a_workload_that_never_finished_has_no_figure() -> None:

@@ -3,7 +3,7 @@
 from itertools import pairwise
 
 from benchmarks.cluster.benches import BENCHES, WORKS, Contender, Run, ordered_runs
-from benchmarks.cluster.stage import loads_of
+from benchmarks.cluster.stage import load_of
 
 GANG = [BENCHES["cluster/gang-1000"], BENCHES["cluster/gang-1000-reserve"]]
 LONG = [BENCHES["cluster/gang-5000"]]
@@ -51,10 +51,17 @@ def test_the_floor_has_no_peer() -> None:
     assert list(ordered_runs([BENCHES["cluster/floor-5000"]], 1, peers=True)) == [Run("floor-5000", Contender.NONE, 0)]
 
 
-def test_the_loads_of_a_run_have_different_names() -> None:
-    loads = loads_of(Run("single-400", Contender.AUTO, 2), quick=False)
-    assert len({load.name for load in loads}) == 5
-    assert {load.pods for load in loads} == {400}
+def test_several_loads_of_a_round_alternate_between_the_schedulers() -> None:
+    """Both schedulers then have loads at the same time, on a machine that changes its speed."""
+    burst, single = BENCHES["cluster/single-400"], BENCHES["cluster/single-5000"]
+    some = list(ordered_runs([burst, single], 2, peers=True))
+    assert "".join(run.contender[0] for run in some) == "AkkAAkkAAk" + "kA" + "kAAkkAAkkA" + "Ak"
+    assert [run.repeat for run in some[:10]] == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
+    assert len({load_of(run, quick=False).name for run in some}) == len(some)
+
+
+def test_a_number_of_loads_keeps_the_scheduler_for_the_next_workload() -> None:
+    assert all(work.repeats % 2 for work in WORKS.values())
 
 
 def test_pods_are_distributed_evenly_over_gangs() -> None:
