@@ -22,7 +22,7 @@ def condition(pod: Json, kind: str) -> Json:
 REFRESHED_S = 75.0
 
 
-async def wait_for_reason(scenario: Scenario, pod: str, reason: str, *texts: str, deadline_s: float = 20) -> None:
+async def wait_for_reason(scenario: Scenario, pod: str, reason: str, *texts: str) -> None:
     """Wait for PodScheduled=False with this reason and a message that contains all texts."""
 
     async def is_so() -> bool:
@@ -33,7 +33,7 @@ async def wait_for_reason(scenario: Scenario, pod: str, reason: str, *texts: str
             and all(text in found.get("message", "") for text in texts)
         )
 
-    await scenario.eventually(f"{pod} has PodScheduled=False, {reason}, {texts}", is_so, deadline_s)
+    await scenario.eventually(f"{pod} has PodScheduled=False, {reason}, {texts}", is_so, REFRESHED_S)
 
 
 async def wait_for_event(scenario: Scenario, pod: str, *texts: str, kind: str = "Warning") -> None:
@@ -47,7 +47,7 @@ async def wait_for_event(scenario: Scenario, pod: str, *texts: str, kind: str = 
             for event in await scenario.events()
         )
 
-    await scenario.eventually(f"an event ({kind}) on {pod} contains {texts}", is_reported, 30)
+    await scenario.eventually(f"an event ({kind}) on {pod} contains {texts}", is_reported)
 
 
 async def reported_on_config_map(scenario: Scenario, *texts: str) -> str:
@@ -62,5 +62,5 @@ async def reported_on_config_map(scenario: Scenario, *texts: str) -> str:
         notes[:] = [event["message"] for event in found if all(text in event["message"] for text in texts)]
         return bool(notes)
 
-    await scenario.eventually(f"an event on the ConfigMap contains {texts}", is_reported, 20)
+    await scenario.eventually(f"an event on the ConfigMap contains {texts}", is_reported)
     return notes[-1]

@@ -22,7 +22,7 @@ async def test_a_pod_that_fits_no_node_reports_the_node_reasons(open_scenario: O
     async def is_scheduled() -> bool:
         return scheduled(await scenario.api.get("pods", "picky", scenario.namespace)).get("status") == "True"
 
-    await scenario.eventually("the condition is true", is_scheduled, 10)
+    await scenario.eventually("the condition is true", is_scheduled)
     assert pod["spec"]["nodeName"] == "node-2"
 
 

@@ -157,7 +157,7 @@ async def test_a_real_pod_larger_than_its_placeholder_is_scheduled_as_usual_and_
         }
         return about == {"large-workers-2"}
 
-    await scenario.eventually("the event is reported", is_reported, 10)
+    await scenario.eventually("the event is reported", is_reported)
 
 
 async def test_two_gangs_that_fit_only_one_at_a_time_both_finish(open_scenario: OpenScenario) -> None:

@@ -39,7 +39,7 @@ async def test_a_changed_namespace_quota_applies_immediately(open_scenario: Open
     await wait_for_reason(scenario, "pod-1", "SchedulingSkipped", queue, "cpu")
     await annotate(scenario, namespace_quota="2 CPUs")
     await scenario.eventually(
-        "the invalid annotation is reported", lambda: namespace_is_reported(scenario, "is not JSON"), 10
+        "the invalid annotation is reported", lambda: namespace_is_reported(scenario, "is not JSON")
     )
     assert len(await scenario.bound()) == 1, "an invalid annotation keeps the old quota"
     await annotate(scenario, namespace_quota=json.dumps({"cpu": "2"}))

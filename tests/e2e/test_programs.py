@@ -126,7 +126,11 @@ async def ray(scenario: Scenario) -> None:
     await bound(scenario, *cluster)
     await apply(scenario, "08-ray/pods/2-autoscaled.yaml")
     await bound(scenario, *cluster, "raycluster-demo-small-group-worker-3")
-    assert order(scenario)[-1] == "raycluster-demo-small-group-worker-3"
+
+    async def autoscaled_is_last() -> bool:
+        return order(scenario)[-1] == "raycluster-demo-small-group-worker-3"
+
+    await scenario.eventually("the audit log has the autoscaled worker as the last one", autoscaled_is_last)
     assert len((await application(scenario, "raycluster-demo"))["allocations"]) == 4
 
 

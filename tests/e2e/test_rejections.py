@@ -121,7 +121,7 @@ async def test_a_start_with_an_unreadable_configuration_fails_with_one_line(
     scenario.muster.core.start()
     scenario.muster.operator.start()
     operator = scenario.muster.operator
-    assert await operator.ended(30), operator.tail()
+    assert await operator.ended(60), operator.tail()
     assert operator.returncode == 1
     last = operator.tail(1)
     assert last.startswith("muster operator cannot serve: ")

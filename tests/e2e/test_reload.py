@@ -41,7 +41,7 @@ async def test_a_lowered_maximum_keeps_running_pods_and_holds_back_new_ones(open
             (await rest.get_json(scenario, "partition/default/queue/root.leaf"))["maxResource"]["vcore"] == 1000
         )
 
-    await scenario.eventually("the new maximum is in force", is_lowered, 10)
+    await scenario.eventually("the new maximum is in force", is_lowered)
     await scenario.create([a_pod("late", labels=labels)])
     await wait_for_reason(scenario, "late", "SchedulingSkipped", "root.leaf", "cpu")
     assert len(await scenario.bound()) == 2
@@ -53,7 +53,7 @@ async def test_an_added_queue_accepts_pods_and_a_removed_one_drains(open_scenari
     await scenario.create([a_pod("stays", labels={"applicationId": "stays", "queue": "root.old"})])
     await scenario.all_bound(1)
     await push(scenario, queue_file(new))
-    await scenario.eventually("the new queue exists", lambda: rest.queue_exists(scenario, "root.new"), 10)
+    await scenario.eventually("the new queue exists", lambda: rest.queue_exists(scenario, "root.new"))
     await scenario.create(
         [
             a_pod("welcome", labels={"applicationId": "welcome", "queue": "root.new"}),
@@ -95,5 +95,5 @@ async def test_a_compressed_configuration_takes_precedence_and_an_unknown_key_is
             (await rest.get_json(scenario, "partition/default/queue/root.leaf"))["maxResource"]["vcore"] == 3000
         )
 
-    await scenario.eventually("the compressed configuration is in force", is_raised, 10)
+    await scenario.eventually("the compressed configuration is in force", is_raised)
     await reported_on_config_map(scenario, "gang.waitTimout is not a setting of Muster; did you mean gang.waitTimeout?")

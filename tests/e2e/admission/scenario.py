@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from devcluster import ports
+from devcluster.api import Api, Json
 from devcluster.cluster import Cluster
 from devcluster.muster import NAMESPACE
 from tests.e2e.manifests import PREFIX, a_pod
@@ -28,7 +29,23 @@ async def registered(scenario: Scenario) -> None:
         )
         return USER_INFO in pod["metadata"].get("annotations", {})
 
-    await scenario.eventually("the API server asks the webhook", is_called, 20)
+    await scenario.eventually("the API server asks the webhook", is_called)
+
+
+async def admitted(scenario: Scenario, api: Api, pod: Json) -> Json:
+    """Create a pod of another scheduler again until the webhook has changed it, and return it.
+
+    If the webhook does not answer within 2 s, the API server stores the pod unchanged.
+    """
+
+    async def create() -> Json:
+        created = await api.create(pod, scenario.namespace)
+        if USER_INFO in created["metadata"].get("annotations", {}):
+            return created
+        await api.delete("pods", pod["metadata"]["name"], scenario.namespace, grace_s=0)
+        return {}
+
+    return await scenario.eventually(f"the webhook changes pod {pod['metadata']['name']}", create)
 
 
 async def unregister(cluster: Cluster) -> None:

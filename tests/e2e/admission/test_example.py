@@ -60,7 +60,11 @@ async def test_the_webhook_adopts_plain_pods_and_rejects_forged_ones_in_managed_
         await scenario.eventually(
             "accounts for the pods", partial(scenario.api.get, "serviceaccounts", "default", name)
         )
-    await scenario.eventually("one namespace is not managed", lambda: _is_unmanaged(scenario))
+
+    async def one_is_managed() -> bool:
+        return await _is_managed(scenario, SERVED) and not await _is_managed(scenario, APART)
+
+    await scenario.eventually("one namespace is managed, and the other one is not", one_is_managed)
     await apply(scenario, "workloads.yaml")
 
     async def all_exist() -> list[Json]:
@@ -82,10 +86,11 @@ async def test_the_webhook_adopts_plain_pods_and_rejects_forged_ones_in_managed_
     await _clear(scenario)
 
 
-async def _is_unmanaged(scenario: Scenario) -> bool:
-    path = f"/api/v1/namespaces/{APART}/pods?dryRun=All"
+async def _is_managed(scenario: Scenario, namespace: str) -> bool:
+    """Whether the webhook changes a pod of another scheduler in time."""
+    path = f"/api/v1/namespaces/{namespace}/pods?dryRun=All"
     created = await scenario.api.request("POST", path, a_pod("probe", scheduler="default-scheduler"))
-    return bool(created["spec"]["schedulerName"] == "default-scheduler")
+    return bool(created["spec"]["schedulerName"] != "default-scheduler")
 
 
 async def _is_applied(scenario: Scenario, file: str) -> bool:

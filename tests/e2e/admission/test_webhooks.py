@@ -20,7 +20,7 @@ from devcluster.muster import CONFIGURATION, NAMESPACE
 from devcluster.nodes import FakeNode
 from devcluster.resources import BY_KIND
 from muster_operator.model.names import INTERNAL_PREFIX
-from tests.e2e.admission.scenario import MUTATING, NAME, USER_INFO, VALIDATING, registered, webhook
+from tests.e2e.admission.scenario import MUTATING, NAME, USER_INFO, VALIDATING, admitted, registered, webhook
 from tests.e2e.conftest import OpenScenario
 from tests.e2e.manifests import PREFIX, a_pod
 from tests.e2e.scenario import Scenario
@@ -123,7 +123,7 @@ async def test_the_webhook_sets_pod_fields_and_rejects_forgery_while_certificate
 async def pods_are_changed(scenario: Scenario, ann: Api) -> None:
     space = scenario.namespace
 
-    plain = await ann.create(a_pod("plain", scheduler="default-scheduler"), space)
+    plain = await admitted(scenario, ann, a_pod("plain", scheduler="default-scheduler"))
     assert plain["spec"]["schedulerName"] == "muster"
     assert plain["metadata"]["labels"]["applicationId"] == plain["metadata"]["labels"][f"{PREFIX}app-id"]
     user = json.loads(plain["metadata"]["annotations"][USER_INFO])
@@ -134,7 +134,7 @@ async def pods_are_changed(scenario: Scenario, ann: Api) -> None:
     assert (named["applicationId"], named["queue"]) == ("mine", "root.default")
     placed = a_pod("placed", scheduler="default-scheduler")
     placed["spec"]["nodeName"] = "node-0"
-    stored = await ann.create(placed, space)
+    stored = await admitted(scenario, ann, placed)
     assert stored["spec"]["schedulerName"] == "default-scheduler", "there is nothing to schedule"
     assert json.loads(stored["metadata"]["annotations"][USER_INFO])["user"] == "ann"
     assert stored["metadata"]["annotations"][f"{PREFIX}allow-preemption"] == "true"
@@ -262,12 +262,12 @@ async def changed_registrations_are_repaired(scenario: Scenario) -> None:
         found = await scenario.api.get(MUTATING, NAME)
         return found["webhooks"] == hooks and bool(await scenario.api.get(VALIDATING, NAME))
 
-    await scenario.eventually("what was broken is put right", is_repaired, 15)
+    await scenario.eventually("what was broken is put right", is_repaired)
 
 
 async def is_served_again(scenario: Scenario) -> bool:
     """Whether the log reports another certificate after the first one."""
-    return scenario.muster.operator.tail(5000).count("serving with a new certificate") > 1
+    return scenario.muster.operator.log.read_text().count("serving with a new certificate") > 1
 
 
 async def test_yunikorn_config_maps_set_the_scheduler_name_until_a_restart(
@@ -295,7 +295,7 @@ async def test_yunikorn_config_maps_set_the_scheduler_name_until_a_restart(
 
 
 async def scheduler_of_a_new_pod(scenario: Scenario, ann: Api, name: str) -> str:
-    created = await ann.create(a_pod(name, scheduler="default-scheduler"), scenario.namespace)
+    created = await admitted(scenario, ann, a_pod(name, scheduler="default-scheduler"))
     scheduler: str = created["spec"]["schedulerName"]
     return scheduler
 

@@ -7,7 +7,7 @@ from collections import Counter
 
 from devcluster.api import Json
 from devcluster.nodes import FakeNode
-from tests.e2e.conditions import REFRESHED_S, condition, scheduled, wait_for_reason
+from tests.e2e.conditions import condition, scheduled, wait_for_reason
 from tests.e2e.configuration import a_queue, queue_file
 from tests.e2e.conftest import OpenScenario, with_pods
 from tests.e2e.manifests import Group, a_gang, a_pod, owned
@@ -58,7 +58,7 @@ async def test_waiting_pods_report_the_reason_and_only_missing_nodes_are_unsched
     # In Reserve the gang reserves the free quota and waits for the rest. In Atomic it reserves nothing yet.
     reserved, available = (2, 0) if with_pods() == "Reserve" else (0, 2)
     texts = (f"{reserved} of 3 placeholders", f"root.turn, requested cpu {3 - reserved}, available {available} of 3")
-    await wait_for_reason(scenario, "gang-workers-0", "SchedulingSkipped", *texts, deadline_s=REFRESHED_S)
+    await wait_for_reason(scenario, "gang-workers-0", "SchedulingSkipped", *texts)
     await scenario.create([at("turn", "late", "turn-late")])
     full = "requested cpu 1, available 0 of 1"
     await asyncio.gather(
@@ -84,7 +84,7 @@ async def test_waiting_pods_report_the_reason_and_only_missing_nodes_are_unsched
         pod = await scenario.api.get("pods", "quota-1", scenario.namespace)
         return scheduled(pod).get("status") == "True" and condition(pod, CUSTOM_CONDITION).get("status") == "True"
 
-    await scenario.eventually("the condition is true once the pod is bound", is_scheduled, 10)
+    await scenario.eventually("the condition is true once the pod is bound", is_scheduled)
 
 
 async def test_a_gang_waiting_for_nodes_reports_progress_once_without_further_writes(
@@ -99,14 +99,18 @@ async def test_a_gang_waiting_for_nodes_reports_progress_once_without_further_wr
     await scenario.create(a_gang("gang", [Group("workers", members)], timeout_s=600, placement="Reserve"))
     node_reason = "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint(s)."
     texts = ("2 of 3 placeholders are bound", node_reason)
-    await wait_for_reason(scenario, "gang-workers-0", "SchedulingSkipped", *texts, deadline_s=REFRESHED_S)
+    await wait_for_reason(scenario, "gang-workers-0", "SchedulingSkipped", *texts)
     await wait_for_reason(
         scenario, "gang-workers-2", "SchedulingSkipped", "(not enough suitable nodes); see pod gang-workers-0"
     )
-    [pending_placeholder] = await with_reason(scenario, "Unschedulable")
-    assert pending_placeholder.startswith("tg-gang-workers-")
-    [series] = [event for event in await scenario.events("GangScheduling") if event["type"] == "Normal"]
-    assert (series["action"], series["message"]) == ("PlaceholderAllocated", "2 of 3 placeholders are bound")
+
+    async def progress_is_reported() -> bool:
+        pending = [name.startswith("tg-gang-workers-") for name in await with_reason(scenario, "Unschedulable")]
+        events = [event for event in await scenario.events("GangScheduling") if event["type"] == "Normal"]
+        series = [(event["action"], event["message"]) for event in events]
+        return pending == [True] and series == [("PlaceholderAllocated", "2 of 3 placeholders are bound")]
+
+    await scenario.eventually("a placeholder waits, and one event series has the progress", progress_is_reported)
 
     async def all_have_reported() -> bool:
         patches = [write for write in scenario.writes(of_operator=True) if write.what == "patch pods/status"]
@@ -133,7 +137,7 @@ async def test_a_gang_waiting_for_nodes_reports_progress_once_without_further_wr
         assert len(found) == 1, found
         return found[0] if found[0]["action"] == "GangReservationComplete" else None
 
-    last = await scenario.eventually("the series ends with the reservation", has_reported, 10)
+    last = await scenario.eventually("the series ends with the reservation", has_reported)
     assert last is not None
     # "2 of 3 placeholders are bound" is preceded by "1 of 3" if the check came before the second bind.
     early = last["series"]["count"] - 3

@@ -8,15 +8,15 @@ from contextlib import asynccontextmanager
 
 from devcluster.api import Json
 from devcluster.nodes import FakeNode
-from tests.e2e.conditions import scheduled
+from tests.e2e.conditions import REFRESHED_S, scheduled
 from tests.e2e.conftest import OpenScenario
 from tests.e2e.manifests import PREFIX, Group, a_gang, a_pod, is_bound
 from tests.e2e.scenario import Scenario
 
 NODES = [FakeNode("node-0", cpu="3")]
-#: The actions of the events of a gang when one placeholder fits on no node. The progress is one event, whose action was
-#: `CreatingPlaceholders` before. `GangScheduling` would report a gang larger than the cluster, which this one is not.
-EXPECTED_ACTIONS = {"PlaceholderAllocated"}
+#: Parts of the last messages of the events of a gang when one placeholder fits on no node: its progress, which is one
+#: event, and FailedScheduling of its originator.
+EXPECTED_MESSAGES = ("3 of 4 placeholders are bound", "gang gang is waiting for its reservation")
 
 
 async def create_namespace(scenario: Scenario, name: str, cpu: str) -> None:
@@ -28,7 +28,7 @@ async def create_namespace(scenario: Scenario, name: str, cpu: str) -> None:
     async def has_account() -> bool:
         return bool(await scenario.api.get("serviceaccounts", "default", name))
 
-    await scenario.eventually("the namespace has its default service account", has_account, 20)
+    await scenario.eventually("the namespace has its default service account", has_account)
 
 
 async def delete_namespace(scenario: Scenario, name: str) -> None:
@@ -55,12 +55,21 @@ async def bound(scenario: Scenario, name: str) -> set[str]:
     return {pod["metadata"]["name"] for pod in await scenario.api.find("pods", name) if is_bound(pod)}
 
 
+async def wait_for_bound(scenario: Scenario, name: str, *expected: str) -> None:
+    """Wait until exactly these pods of the namespace are bound."""
+
+    async def are_bound() -> bool:
+        return await bound(scenario, name) == set(expected)
+
+    await scenario.eventually(f"{expected} are bound in {name}", are_bound)
+
+
 async def wait_for_quota_reason(scenario: Scenario, name: str, pod: str, text: str) -> None:
     async def is_so() -> bool:
         found = scheduled(await scenario.api.get("pods", pod, name))
         return found.get("reason") == "SchedulingSkipped" and text in found["message"]
 
-    await scenario.eventually(f"{pod} waits: {text}", is_so, 20)
+    await scenario.eventually(f"{pod} waits: {text}", is_so, REFRESHED_S)
 
 
 def pods(count: int, app: str) -> list[Json]:
@@ -83,7 +92,7 @@ async def test_pods_received_before_their_namespace_wait_for_its_quota(open_scen
         await wait_for_quota_reason(
             scenario, "late", "job-1", "Queue quota exceeded: root.late, requested cpu 1, available 0 of 1"
         )
-        assert await bound(scenario, "late") == {"job-0"}
+        await wait_for_bound(scenario, "late", "job-0")
 
 
 async def test_a_deleted_namespace_removes_its_waiting_gang_and_can_be_recreated(
@@ -97,8 +106,9 @@ async def test_a_deleted_namespace_removes_its_waiting_gang_and_can_be_recreated
         await scenario.api.create(pod, "again")
 
     async def is_reserving() -> bool:
-        actions = {event["action"] for event in await scenario.api.find("events", "again")}
-        return actions >= EXPECTED_ACTIONS and sum(map(is_bound, await scenario.api.find("pods", "again"))) == 3
+        messages = [event["message"] for event in await scenario.api.find("events", "again")]
+        are_reported = all(any(message.startswith(part) for message in messages) for part in EXPECTED_MESSAGES)
+        return are_reported and sum(map(is_bound, await scenario.api.find("pods", "again"))) == 3
 
     await scenario.eventually("three of four placeholders are bound, and the events are reported", is_reserving)
     await delete_namespace(scenario, "again")
@@ -112,4 +122,4 @@ async def test_a_deleted_namespace_removes_its_waiting_gang_and_can_be_recreated
         await wait_for_quota_reason(
             scenario, "again", "gang-2", "Queue quota exceeded: root.again, requested cpu 1, available 0 of 2"
         )
-        assert await bound(scenario, "again") == {"gang-0", "gang-1"}
+        await wait_for_bound(scenario, "again", "gang-0", "gang-1")

@@ -29,7 +29,7 @@ async def node_of(scenario: Scenario, pod: str) -> str:
         found = await scenario.api.get("pods", pod, scenario.namespace)
         return str(found["spec"]["nodeName"]) if is_bound(found) else ""
 
-    return await scenario.eventually(f"{pod} has a node", its_node, 20)
+    return await scenario.eventually(f"{pod} has a node", its_node)
 
 
 async def cordons(scenario: Scenario) -> None:
@@ -60,7 +60,7 @@ async def soft_taints_and_images(scenario: Scenario) -> None:
         await scenario.create([a_small_pod(name)])
         return await node_of(scenario, name) == "b"
 
-    await scenario.eventually("a pod is bound to the node with its image", one_has_its_image, 20)
+    await scenario.eventually("a pod is bound to the node with its image", one_has_its_image)
     await scenario.create([a_small_pod("at-ease", tolerations=[{"key": "old", "operator": "Exists"}])])
     assert await node_of(scenario, "at-ease") == "a"
 

@@ -58,7 +58,7 @@ async def hosts(scenario: Scenario, app: str, count: int) -> list[str]:
         placed = sorted(pod["spec"]["nodeName"] for pod in found if is_bound(pod))
         return placed if len(placed) == count else []
 
-    return await scenario.eventually(f"{count} pods of {app} have a node", are_there, 20)
+    return await scenario.eventually(f"{count} pods of {app} have a node", are_there)
 
 
 async def host(scenario: Scenario, app: str) -> str:

@@ -24,6 +24,9 @@ from tests.e2e.faults.user import User
 
 Report = Callable[[str], None]
 
+SLOW_S = 30.0
+"""A recovery that takes longer is reported with the ends of the logs."""
+
 
 class NotRecovered(DevclusterError):
     """Muster does not recover, or objects cannot be created; the round cannot continue."""
@@ -103,7 +106,11 @@ class Campaign:
         await self._killer.execute(kill)
         start = time.monotonic()
         await self._fault_environment.recovered()
-        self._result.recovery_s.append(time.monotonic() - start)
+        took = time.monotonic() - start
+        self._result.recovery_s.append(took)
+        if took > SLOW_S:
+            tails = "\n".join(muster.tails() for muster in self._fault_environment.musters)
+            self._report(f"the recovery took {took:.1f} s:\n{tails}")
 
     async def _check_afterwards(self) -> list[str]:
         """The checks after every scenario, of the leader. If it loses the lease meanwhile, they are repeated."""

@@ -65,8 +65,14 @@ async def test_every_member_of_a_direct_gang_is_unschedulable_with_the_counts(op
         await wait_for_reason(
             scenario, f"gang-{number}", "Unschedulable", note, "not enough suitable nodes", "see pod gang-0"
         )
-    writes = [write for write in scenario.writes(of_operator=True)[before:] if write.name.startswith("gang-")]
-    assert Counter(write.what for write in writes) == {"patch pods/status": 4}
+
+    async def are_logged() -> Counter[str]:
+        writes = [write for write in scenario.writes(of_operator=True)[before:] if write.name.startswith("gang-")]
+        found = Counter(write.what for write in writes if write.resource == "pods")
+        return found if found.total() >= 4 else Counter()
+
+    found = await scenario.eventually("the writes of four conditions are in the audit log", are_logged)
+    assert found == {"patch pods/status": 4}
     await scenario.cluster.add_nodes([FakeNode("node-1", cpu="2500m")])
     await scenario.all_bound(5)
 

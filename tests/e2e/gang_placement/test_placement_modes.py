@@ -159,7 +159,11 @@ async def test_after_a_kill_a_direct_gang_reserves_only_for_missing_members(
     await restart(scenario, victims)
     await scenario.create(a_pod(f"next-{index}", labels={"applicationId": "next"}) for index in range(2))
     await wait_for_reason(scenario, "next-1", "Unschedulable", "1 Insufficient cpu")
-    assert is_bound(await scenario.api.get("pods", "next-0", scenario.namespace))
+
+    async def next_is_bound() -> bool:
+        return is_bound(await scenario.api.get("pods", "next-0", scenario.namespace))
+
+    await scenario.eventually("the first one of them is bound", next_is_bound)
 
 
 @every_placement

@@ -13,19 +13,22 @@ from tests.e2e.conftest import OpenScenario
 from tests.e2e.leader_election.conftest import Join
 from tests.e2e.manifests import Group, a_gang
 from tests.e2e.scenario import Scenario
+from tests.e2e.test_gangs import bindings
 
 DURATION_S = 4
 QUICKLY = {"MUSTER_LEASE_DURATION": str(DURATION_S)}
+#: A replica that is stalled for some seconds still leads.
+SLOWLY = {"MUSTER_LEASE_DURATION": "12"}
 NODES = [FakeNode("node-0", cpu="32"), FakeNode("node-1", cpu="32")]
 
 
-async def leads(scenario: Scenario, muster: Muster, deadline_s: float = 30) -> None:
+async def leads(scenario: Scenario, muster: Muster) -> None:
     """Wait until this one leads and has recovered."""
 
     async def does() -> bool:
         return await muster.role() == "ok"
 
-    await scenario.eventually(f"{muster.setup.identity} leads", does, deadline_s)
+    await scenario.eventually(f"{muster.setup.identity} leads", does)
 
 
 async def metric(muster: Muster, name: str) -> float:
@@ -51,7 +54,7 @@ def writer(write: Write) -> str:
 async def test_a_standby_replica_is_ready_writes_nothing_and_reports_the_leader(
     open_scenario: OpenScenario, join: Join
 ) -> None:
-    scenario = await open_scenario(NODES, env=QUICKLY)
+    scenario = await open_scenario(NODES, env=SLOWLY)
     other = await join(scenario, "muster-1")
     await scenario.create(a_gang("gang", [Group("workers", 2)]))
     await scenario.all_bound(2)
@@ -59,6 +62,7 @@ async def test_a_standby_replica_is_ready_writes_nothing_and_reports_the_leader(
     assert await other.role() == "ok, standing by, muster-0 leads"
     assert await metric(scenario.muster, "muster_operator_leader") == 1
     assert await metric(other, "muster_operator_leader") == 0
+    await bindings(scenario, 2)
     assert writers(scenario) == ["muster-0"]
     events = await scenario.api.find("events", scenario.muster.setup.namespace, fieldSelector="reason=LeaderElection")
     assert ("Lease", LEASE, "muster-0 became leader") in {
@@ -68,7 +72,7 @@ async def test_a_standby_replica_is_ready_writes_nothing_and_reports_the_leader(
 
 async def test_no_decision_is_lost_or_repeated_across_leader_changes(open_scenario: OpenScenario, join: Join) -> None:
     """A rolling upgrade during gangs, then a kill of the new leader. The final checks find pods bound twice."""
-    scenario = await open_scenario(NODES, env=QUICKLY, gated=True)
+    scenario = await open_scenario(NODES, env=SLOWLY, gated=True)
     first, second = scenario.muster, await join(scenario, "muster-1")
     rule = scenario.gate.hold("POST", r"/pods/[^/]*/binding$", skip=5)
     for number in range(6):
@@ -77,7 +81,7 @@ async def test_no_decision_is_lost_or_repeated_across_leader_changes(open_scenar
     first.operator.signal(SIGTERM)
     scenario.gate.clear()
     await leads(scenario, second)
-    assert await first.operator.ended(30)
+    assert await first.operator.ended(60)
     assert first.operator.returncode == 0
     for number in range(6):
         await scenario.create(a_gang(f"late-{number}", [Group("workers", 3)], timeout_s=600))
@@ -115,7 +119,7 @@ async def test_a_leader_that_cannot_renew_stops_writing_before_another_starts(
     assert first.operator.is_running()
     assert writers(scenario) == ["muster-0", "muster-1"]
     scenario.gate.clear()
-    assert await first.operator.ended(30)
+    assert await first.operator.ended(60)
     assert first.operator.returncode == 1
     assert "leadership ended: muster-1 took the lease muster/muster" in first.operator.tail()
 

@@ -48,7 +48,7 @@ def permission_to_bind(scenario: Scenario) -> list[Json]:
 @asynccontextmanager
 async def another_muster(scenario: Scenario) -> AsyncIterator[None]:
     """Another Muster with our scheduler name, as seen from outside: the Lease of that name, which is renewed."""
-    spec = {"holderIdentity": f"{scenario.namespace}/muster", "leaseDurationSeconds": 2}
+    spec = {"holderIdentity": f"{scenario.namespace}/muster", "leaseDurationSeconds": 10}
     lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": NAME}, "spec": spec}
     await scenario.api.delete("leases", NAME, NAMESPACE)
     await scenario.api.create(lease, NAMESPACE)
@@ -74,7 +74,7 @@ async def test_a_muster_exits_if_another_already_serves_the_scheduler_name(open_
     scenario = await open_scenario([FakeNode("node-0")], started=False)
     async with another_muster(scenario):
         scenario.muster.operator.start()
-        assert await scenario.muster.operator.ended(30)
+        assert await scenario.muster.operator.ended(60)
     assert scenario.muster.operator.returncode == 1
     message = f"another Muster (lease {scenario.namespace}/muster) serves the scheduler name muster"
     assert message in scenario.muster.operator.tail()
@@ -155,4 +155,4 @@ async def test_a_yunikorn_keeps_its_scheduler_name_only_if_it_may_bind(open_scen
         await scenario.api.delete("clusterrolebindings", permissions[1]["metadata"]["name"])
         await scenario.api.delete("clusterroles", permissions[0]["metadata"]["name"])
     assert bound == {"ours", "ours-too"}
-    assert f"pod {scenario.namespace}/yunikorn-scheduler-0" in scenario.muster.operator.tail(1000)
+    assert f"pod {scenario.namespace}/yunikorn-scheduler-0" in scenario.muster.operator.log.read_text()

@@ -5,15 +5,17 @@ import signal
 import time
 from collections import Counter
 
+import pytest
+
 from devcluster.api import Json
 from devcluster.nodes import FakeNode
-from tests.e2e.conditions import wait_for_reason
+from tests.e2e.conditions import wait_for_event, wait_for_reason
 from tests.e2e.conftest import OpenScenario
 from tests.e2e.manifests import Group, a_gang, a_pod
 from tests.e2e.scenario import DEADLINE_S, Scenario
 
 LONG_S = 600
-TIMEOUT_S = 30
+TIMEOUT_S = 90
 DELETE_OF = "/pods/tg-{}-[^/]*$"
 
 
@@ -81,6 +83,7 @@ async def failed(scenario: Scenario, of: str, count: int) -> None:
     await scenario.eventually(f"{count} pods of {of} failed", have_failed)
 
 
+@pytest.mark.timeout(400, func_only=True)  # includes TIMEOUT_S
 async def test_queue_order_timers_and_reported_events_survive_a_restart(open_scenario: OpenScenario) -> None:
     """The queue order is kept, timers continue, and events are not sent again."""
     scenario = await open_scenario([FakeNode("node-0", cpu="8500m")])
@@ -96,6 +99,8 @@ async def test_queue_order_timers_and_reported_events_survive_a_restart(open_sce
         await wait_for_reason(scenario, f"line-{number}", "Unschedulable", "Insufficient cpu")
     for number in (0, 1):
         await has_event(scenario, f"line-{number}")  # events are sent after conditions
+    await wait_for_event(scenario, "timed-s-0", "1 of 2 placeholders are bound", kind="Normal")
+    await wait_for_event(scenario, "timed-s-0", "gang timed is waiting for its reservation")
     before = await reported_events(scenario)
     await scenario.muster.operator.kill()
     await scenario.muster.core.kill()

@@ -172,7 +172,12 @@ async def test_a_resource_quota_that_rejects_placeholders_ends_the_gang_without_
         return status.get("reason") == "ApplicationFailed" and "exceeded quota" in status.get("message", "")
 
     await scenario.eventually("the pod of the Hard gang failed with the reason", has_failed)
-    assert "PlaceholderCreateFailed" in {event.get("action") for event in await scenario.events("GangScheduling")}
+
+    async def is_reported() -> bool:
+        events = [(event["involvedObject"]["name"], event.get("action")) for event in await scenario.events()]
+        return ("hard-workers-0", "PlaceholderCreateFailed") in events
+
+    await scenario.eventually("the event is on the pod of the Hard gang", is_reported)
 
 
 async def test_placeholders_of_a_stopped_muster_are_collected_and_orphans_are_deleted(
