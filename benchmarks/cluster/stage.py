@@ -36,7 +36,7 @@ CONFIG = {
 SCHEDULER_WARM_UP = 20
 """Pods that a scheduler binds after its start, before the measurement."""
 
-SETTLED_S = 120.0
+SETTLED_S = 300.0
 QUIET_S = 4.0
 """Seconds without writes after which a scheduler is done. Events are delayed and must not fall into the next run."""
 CALM_SHARE = 0.3
