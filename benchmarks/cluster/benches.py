@@ -27,8 +27,9 @@ class Contender(StrEnum):
 class Work:
     """``pods`` in ``gangs`` gangs of equal size, or (0) as single pods. ``quick_*``: the same for a small load.
 
-    ``repeats``: loads per run, an odd number; its result has the median of each value. ``seldom``: schedulers that need
-    minutes and run it only in the first half of the rounds (rounded down, at least once).
+    ``repeats``: loads per round and scheduler, an odd number; the result of the round has the median of each value.
+    ``seldom``: schedulers that need minutes and run it only in the first half of the rounds (rounded down, at least
+    once).
     """
 
     pods: int
@@ -132,7 +133,7 @@ def ordered_runs(benches: Sequence[Bench], runs: int, *, peers: bool) -> Iterato
     """Yield every load, round by round. In a round, all schedulers of a workload run one after the other.
 
     Their order alternates between loads, workloads and rounds, so that a machine that changes its speed favours no
-    scheduler. The last scheduler of a load starts the next one, which halves the number of scheduler changes.
+    scheduler. The scheduler of the last load also runs the next one, which halves the number of scheduler changes.
     """
     works = list(dict.fromkeys(bench.work for bench in benches))
     for number in range(runs):

@@ -6,7 +6,7 @@ from collections import ChainMap, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 
-from benchmarks.cluster.benches import Bench, Contender, Run
+from benchmarks.cluster.benches import WORKS, Bench, Contender, Run
 from benchmarks.cluster.load import FIRST
 from benchmarks.figures import Figure
 from devcluster.api import Json
@@ -27,7 +27,7 @@ EXTRAS: Mapping[str, Sequence[tuple[str, str, float | None, float | None]]] = {
 
 
 def median_of(loads: Sequence[Json]) -> Json:
-    """Return the medians of all values of the loads of one run. A count that a load does not have is 0 in it."""
+    """Return the medians of all values of the loads of a round. A count that a load does not have is 0 in it."""
     return {
         key: median_of([load.get(key, {}) for load in loads])
         if isinstance(found, Mapping)
@@ -65,10 +65,14 @@ class Results:
         return found
 
     def _runs(self, work: str, contender: Contender) -> list[Json]:
-        """Return the results of a round each: the medians of its loads, and the loads if there are several."""
+        """Return one result per round: the medians of its loads, with the loads if there are several.
+
+        A round with a failed load is left out.
+        """
         return [
             median_of(loads) | {"loads": loads} if len(loads) > 1 else loads[0]
             for loads in self._loads[work, contender].values()
+            if len(loads) == WORKS[work].repeats
         ]
 
     def _time(self, name: str, bench: Bench, ours: Sequence[Json], theirs: Sequence[Json]) -> Figure:

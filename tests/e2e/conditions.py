@@ -47,7 +47,7 @@ async def wait_for_event(scenario: Scenario, pod: str, *texts: str, kind: str = 
             for event in await scenario.events()
         )
 
-    await scenario.eventually(f"an event ({kind}) on {pod} contains {texts}", is_reported)
+    await scenario.eventually(f"an event ({kind}) on {pod} contains {texts}", is_reported, REFRESHED_S)
 
 
 async def reported_on_config_map(scenario: Scenario, *texts: str) -> str:

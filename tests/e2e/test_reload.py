@@ -41,7 +41,7 @@ async def test_a_lowered_maximum_keeps_running_pods_and_holds_back_new_ones(open
             (await rest.get_json(scenario, "partition/default/queue/root.leaf"))["maxResource"]["vcore"] == 1000
         )
 
-    await scenario.eventually("the new maximum is in force", is_lowered)
+    await scenario.eventually("the new maximum applies", is_lowered)
     await scenario.create([a_pod("late", labels=labels)])
     await wait_for_reason(scenario, "late", "SchedulingSkipped", "root.leaf", "cpu")
     assert len(await scenario.bound()) == 2
@@ -95,5 +95,5 @@ async def test_a_compressed_configuration_takes_precedence_and_an_unknown_key_is
             (await rest.get_json(scenario, "partition/default/queue/root.leaf"))["maxResource"]["vcore"] == 3000
         )
 
-    await scenario.eventually("the compressed configuration is in force", is_raised)
+    await scenario.eventually("the compressed configuration applies", is_raised)
     await reported_on_config_map(scenario, "gang.waitTimout is not a setting of Muster; did you mean gang.waitTimeout?")

@@ -53,7 +53,7 @@ async def test_an_unsatisfiable_gang_reports_the_missing_resources_immediately(
     async def is_reported() -> bool:
         return any("workers" in message and "cpu" in message for message in await warnings(scenario))
 
-    await scenario.eventually("a Warning names group and resource", is_reported, 20)
+    await scenario.eventually("a Warning names group and resource", is_reported)
 
 
 async def test_the_configured_timeout_applies_to_gangs_without_one(

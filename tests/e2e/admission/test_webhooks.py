@@ -262,7 +262,7 @@ async def changed_registrations_are_repaired(scenario: Scenario) -> None:
         found = await scenario.api.get(MUTATING, NAME)
         return found["webhooks"] == hooks and bool(await scenario.api.get(VALIDATING, NAME))
 
-    await scenario.eventually("what was broken is put right", is_repaired)
+    await scenario.eventually("the registrations are repaired", is_repaired)
 
 
 async def is_served_again(scenario: Scenario) -> bool:
@@ -342,7 +342,7 @@ async def test_bad_configurations_are_rejected_and_an_outage_blocks_only_muster_
     await scenario.api.delete("pods", "other", space, grace_s=0)
 
     await scenario.muster.start()
-    await scenario.eventually("pods of Muster are admitted again", lambda: ann.create(a_pod("ours"), space), 20)
+    await scenario.eventually("pods of Muster are admitted again", lambda: ann.create(a_pod("ours"), space))
     await scenario.all_bound(2)
 
 

@@ -14,8 +14,8 @@ from tests.e2e.manifests import PREFIX, Group, a_gang, a_pod, is_bound
 from tests.e2e.scenario import Scenario
 
 NODES = [FakeNode("node-0", cpu="3")]
-#: Parts of the last messages of the events of a gang when one placeholder fits on no node: its progress, which is one
-#: event, and FailedScheduling of its originator.
+#: Starts of the messages of a gang when one placeholder fits on no node: its progress, which is one event, and
+#: FailedScheduling of its originator.
 EXPECTED_MESSAGES = ("3 of 4 placeholders are bound", "gang gang is waiting for its reservation")
 
 
@@ -110,7 +110,7 @@ async def test_a_deleted_namespace_removes_its_waiting_gang_and_can_be_recreated
         are_reported = all(any(message.startswith(part) for message in messages) for part in EXPECTED_MESSAGES)
         return are_reported and sum(map(is_bound, await scenario.api.find("pods", "again"))) == 3
 
-    await scenario.eventually("three of four placeholders are bound, and the events are reported", is_reserving)
+    await scenario.eventually("three of four placeholders are bound, and it is reported", is_reserving, REFRESHED_S)
     await delete_namespace(scenario, "again")
     writes = scenario.writes(of_operator=True)
     created = [write for write in writes if write.what == "create pods"]

@@ -25,7 +25,7 @@ from tests.e2e.faults.user import User
 Report = Callable[[str], None]
 
 SLOW_S = 30.0
-"""A recovery that takes longer is reported with the ends of the logs."""
+"""A recovery that takes longer is reported with the last lines of the logs."""
 
 
 class NotRecovered(DevclusterError):
@@ -56,7 +56,7 @@ class Result:
 
 
 class Campaign:
-    """A round in an open fault environment. ``report`` receives one line per episode."""
+    """A round in an open fault environment. ``report`` receives the progress and the logs of slow recoveries."""
 
     def __init__(self, plan: Plan, opened: FaultEnvironment, report: Report) -> None:
         self._plan, self._fault_environment, self._report = plan, opened, report

@@ -17,7 +17,7 @@ from tests.e2e.test_gangs import bindings
 
 DURATION_S = 4
 QUICKLY = {"MUSTER_LEASE_DURATION": str(DURATION_S)}
-#: A replica that is stalled for some seconds still leads.
+#: So long that a leader that stalls for some seconds keeps the Lease.
 SLOWLY = {"MUSTER_LEASE_DURATION": "12"}
 NODES = [FakeNode("node-0", cpu="32"), FakeNode("node-1", cpu="32")]
 

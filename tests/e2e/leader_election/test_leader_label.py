@@ -12,7 +12,7 @@ from tests.e2e.manifests import a_pod
 from tests.e2e.scenario import Scenario
 from tools.manifests import render
 
-QUICKLY_S, LONG_S = 12, 60
+QUICKLY_S, LONG_S = 12, 120
 REPLICAS = ("muster-0", "muster-1")
 
 

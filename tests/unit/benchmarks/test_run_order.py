@@ -62,7 +62,7 @@ def test_several_loads_of_a_round_alternate_between_the_schedulers() -> None:
     assert len({load_of(run, quick=False).name for run in some}) == len(some)
 
 
-def test_a_number_of_loads_keeps_the_scheduler_for_the_next_workload() -> None:
+def test_every_workload_has_an_odd_number_of_loads_per_round() -> None:
     assert all(work.repeats % 2 for work in WORKS.values())
 
 
