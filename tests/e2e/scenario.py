@@ -89,6 +89,20 @@ class Scenario:
         except ConditionNotMet as error:
             raise AssertionError(f"{error}\n{await self.report()}") from None
 
+    async def bindings(self, count: int) -> list[Write]:
+        """Wait for this many successful bindings of the operator; returns all, in the order of the API server.
+
+        The API server logs a binding after others can read it.
+        """
+
+        async def are_logged() -> list[Write]:
+            writes = self.writes(of_operator=True)
+            found = [write for write in writes if write.subresource == "binding" and write.succeeded]
+            return found if len(found) >= count else []
+
+        found = await self.eventually(f"{count} bindings are in the audit log", are_logged)
+        return sorted(found, key=lambda write: write.at)
+
     async def all_bound(self, count: int, deadline_s: float = DEADLINE_S) -> list[Json]:
         """Wait until exactly this many real pods are bound and no placeholder is left; returns the pods."""
 

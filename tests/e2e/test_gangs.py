@@ -24,18 +24,6 @@ def nodes(count: int, cpu: str = "4") -> list[FakeNode]:
     return [FakeNode(f"node-{index}", cpu=cpu) for index in range(count)]
 
 
-async def bindings(scenario: Scenario, count: int) -> list[Write]:
-    """The successful bindings in the order of the API server, which logs a binding after others can read it."""
-
-    async def are_logged() -> list[Write]:
-        writes = scenario.writes(of_operator=True)
-        found = [write for write in writes if write.subresource == "binding" and write.succeeded]
-        return found if len(found) >= count else []
-
-    found = await scenario.eventually(f"{count} bindings are in the audit log", are_logged)
-    return sorted(found, key=lambda write: write.at)
-
-
 def is_of_placeholder(write: Write) -> bool:
     return write.name.startswith("tg-")
 
@@ -50,7 +38,7 @@ async def test_a_gang_binds_all_placeholders_before_a_real_pod(
     scenario = await open_scenario(nodes(3))
     await scenario.create(a_gang("one", [Group("workers", 6, cpu="2")], timeout_s=LONG_S, placement=with_pods()))
     await scenario.all_bound(6)
-    order = [is_of_placeholder(write) for write in await bindings(scenario, 12)]
+    order = [is_of_placeholder(write) for write in await scenario.bindings(12)]
     assert order == [True] * 6 + [False] * 6
     assert len(scenario.writes(of_operator=True)) <= 6 * 6
 
@@ -61,7 +49,7 @@ async def test_real_pods_of_two_groups_run_on_the_nodes_of_their_placeholders(op
     await scenario.create(a_gang("two", groups, timeout_s=LONG_S, placement=with_pods()))
     await scenario.all_bound(5)
     bound_on: dict[bool, Counter[tuple[str, str]]] = {True: Counter(), False: Counter()}
-    for write in await bindings(scenario, 10):
+    for write in await scenario.bindings(10):
         group = "leader" if "leader" in write.name else "workers"
         bound_on[is_of_placeholder(write)][group, write.node] += 1
     assert bound_on[True] == bound_on[False]
@@ -96,7 +84,7 @@ async def test_members_beyond_min_member_are_scheduled_as_usual(open_scenario: O
     scenario = await open_scenario(nodes(2))
     await scenario.create(a_gang("more", [Group("workers", 2, real=5)], timeout_s=LONG_S, placement=with_pods()))
     await scenario.all_bound(5)
-    assert sum(is_of_placeholder(write) for write in await bindings(scenario, 7)) == 2
+    assert sum(is_of_placeholder(write) for write in await scenario.bindings(7)) == 2
 
 
 async def test_a_group_without_members_is_ignored_and_the_other_groups_stay_a_gang(open_scenario: OpenScenario) -> None:

@@ -13,7 +13,6 @@ from tests.e2e.conftest import OpenScenario
 from tests.e2e.leader_election.conftest import Join
 from tests.e2e.manifests import Group, a_gang
 from tests.e2e.scenario import Scenario
-from tests.e2e.test_gangs import bindings
 
 DURATION_S = 4
 QUICKLY = {"MUSTER_LEASE_DURATION": str(DURATION_S)}
@@ -62,7 +61,7 @@ async def test_a_standby_replica_is_ready_writes_nothing_and_reports_the_leader(
     assert await other.role() == "ok, standing by, muster-0 leads"
     assert await metric(scenario.muster, "muster_operator_leader") == 1
     assert await metric(other, "muster_operator_leader") == 0
-    await bindings(scenario, 2)
+    await scenario.bindings(2)
     assert writers(scenario) == ["muster-0"]
     events = await scenario.api.find("events", scenario.muster.setup.namespace, fieldSelector="reason=LeaderElection")
     assert ("Lease", LEASE, "muster-0 became leader") in {

@@ -9,7 +9,6 @@ from devcluster.nodes import FakeNode
 from tests.e2e.conftest import OpenScenario
 from tests.e2e.manifests import IMAGE, a_pod, is_bound, with_annotations
 from tests.e2e.scenario import Scenario
-from tests.e2e.test_gangs import bindings
 
 MI = 2**20
 START_AFTER, RUN_FOR = "devcluster.muster/start-after", "devcluster.muster/run-for"
@@ -142,7 +141,7 @@ async def test_changed_pods_keep_the_correct_allocations(open_scenario: OpenScen
     assert ledger["grows"]["resource"]["vcore"] == 2000
     assert ledger["grows"]["allocationTags"]["kubernetes.io/label/role"] == "db"
     assert ledger["next"]["applicationId"] == "moved"
-    await bindings(scenario, 3)
+    await scenario.bindings(3)
     bound_by_us = {write.name for write in scenario.writes(of_operator=True) if write.subresource == "binding"}
     assert bound_by_us == {"kept", "grows", "next"}
 
