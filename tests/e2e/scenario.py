@@ -90,7 +90,7 @@ class Scenario:
             raise AssertionError(f"{error}\n{await self.report()}") from None
 
     async def bindings(self, count: int) -> list[Write]:
-        """Wait for this many successful bindings of the operator; returns all, in the order of the API server.
+        """Wait for at least this many successful bindings of the operator; returns all, in order of arrival.
 
         The API server logs a binding after others can read it.
         """
