@@ -97,6 +97,8 @@ class Gate(Proxy):
         """
         self.waiting = 0
         """Number of held requests whose clients are still connected."""
+        self.watches: Counter[str] = Counter()
+        """Number of open watches by path."""
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -176,12 +178,16 @@ class Gate(Proxy):
     async def stream(self, request: web.Request, answer: aiohttp.ClientResponse, stream: web.StreamResponse) -> None:
         """Forward the events of a watch unless watches are frozen. Events of expired watches are dropped."""
         generation = self._generation
-        async for chunk in answer.content.iter_any():
-            await self._flowing.wait()
-            if self._generation != generation and self._generation == self._cuts:
-                cut(request)
-                return
-            if self._generation != generation:
-                await stream.write(EXPIRED)
-                return
-            await stream.write(chunk)
+        self.watches[request.path] += 1
+        try:
+            async for chunk in answer.content.iter_any():
+                await self._flowing.wait()
+                if self._generation != generation and self._generation == self._cuts:
+                    cut(request)
+                    return
+                if self._generation != generation:
+                    await stream.write(EXPIRED)
+                    return
+                await stream.write(chunk)
+        finally:
+            self.watches[request.path] -= 1

@@ -78,6 +78,11 @@ def pods(count: int, app: str) -> list[Json]:
 
 async def test_pods_received_before_their_namespace_wait_for_its_quota(open_scenario: OpenScenario) -> None:
     scenario = await open_scenario(NODES, gated=True)
+
+    async def are_watched() -> bool:
+        return scenario.gate.watches["/api/v1/namespaces"] > 0  # a watch that is opened later does not expire
+
+    await scenario.eventually("the operator watches namespaces", are_watched)
     scenario.gate.freeze_watches()
     rule = scenario.gate.hold("GET", "^/api/v1/namespaces$")
     scenario.gate.expire_watches()
