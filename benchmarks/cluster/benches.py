@@ -42,7 +42,7 @@ class Work:
 
 WORKS: Mapping[str, Work] = {
     "floor-5000": Work(5000, 0, 500, 0),
-    "single-400": Work(400, 0, 100, 0, repeats=9),
+    "single-400": Work(400, 0, 100, 0, repeats=15),
     "single-5000": Work(5000, 0, 500, 0),
     "gang-100": Work(100, 1, 100, 1),
     "gang-1000": Work(1000, 1, 200, 1),

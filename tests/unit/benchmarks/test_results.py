@@ -64,14 +64,15 @@ def test_a_run_with_several_loads_has_the_median_of_each_value() -> None:
 
 def test_the_loads_of_a_round_become_one_result() -> None:
     results, bench = Results(), BENCHES["cluster/single-400"]
+    loads = WORKS[bench.work].repeats
     for number, base in ((0, 1.0), (1, 10.0)):
-        for repeat, seconds in enumerate(range(9, 0, -1)):
+        for repeat, seconds in enumerate(range(loads, 0, -1)):
             results.add(Run(bench.work, bench.contender, number, repeat), a_run(base * seconds))
     results.add(Run(bench.work, bench.contender, 2), a_run(1.0))  # the other loads of this round failed
     time = results.figures("cluster/single-400", bench)[0]
-    assert time.values == [5.0, 50.0]
+    assert time.values == [(loads + 1) / 2, 10 * (loads + 1) / 2]
     runs = cast("list[Json]", time.details["runs"])
-    assert [run["loads"][0]["bound_s"] for run in runs] == [9.0, 90.0]
+    assert [run["loads"][0]["bound_s"] for run in runs] == [loads, 10 * loads]
 
 
 def test_a_workload_that_never_finished_has_no_figure() -> None:
