@@ -93,6 +93,7 @@ class Stage:
     async def _run(self, what: Load, *, counted: bool) -> Json:
         watch = Stopwatch()
         await self._collect_garbage()
+        watch.end_phase("collect")
         await _calm()
         watch.end_phase("calm")
         mark, used = self.cluster.audit.mark(), usage.mark(self.processes)
@@ -118,9 +119,10 @@ class Stage:
         return found | {"phases_s": watch.phases}
 
     async def _collect_garbage(self) -> None:
-        """Make the API server collect garbage, so that each load begins with the same amount of it.
+        """Trigger a Go garbage collection in the API server, so that every load starts with a similarly small heap.
 
-        A collection takes more than a CPU second. Without this, it happens in about every second load of 400 pods.
+        It needs the API server's profiling, which is enabled by default. Without this call, a collection ran during 8
+        of 18 loads of 400 pods, in which the API server used 0.9 CPU seconds more.
         """
         await self.cluster.admin.request("GET", "/debug/pprof/heap", params={"gc": "1"})
 
