@@ -97,11 +97,16 @@ FAILURE_BACKOFF_MOST_NS: Final = 300_000_000_000
 #: Characters of an exception's text in an event. It may contain user input.
 MESSAGE_CHARACTERS: Final = 256
 
-#: Allocations that one event evaluates for a queue above its lowered maximum, at about 15 us each.
-ALLOCATIONS_PER_QUOTA_PREEMPTION: Final = 2_000
+#: Allocations that one event ranks for a queue above its lowered maximum, in all its leaves together, at about 50 us each
+#: with their release. The next event continues.
+ALLOCATIONS_PER_QUOTA_PREEMPTION: Final = 500
 
-#: Failing victim searches of one leaf queue per preemption interval, at about 1 ms each. The next interval continues
-#: with the other classes.
+#: Allocations that one attempt of a victim search reads, on nodes that could hold the request, at about 1 us each. The
+#: next attempt continues with the other nodes.
+ALLOCATIONS_PER_PREEMPTION: Final = 4_000
+
+#: Failing attempts of victim searches of one leaf queue per preemption interval, at about 5 ms each. The next interval
+#: continues.
 PREEMPTION_SEARCHES_IN_VAIN: Final = 128
 
 #: Requests and gangs without a node that one cycle admits for scale-up or refuses, at about 10 us each. The next cycle

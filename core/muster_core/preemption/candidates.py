@@ -14,14 +14,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice
-from typing import Final
 
 from muster_core.model.config import PreemptionPolicy
 from muster_core.model.ids import ApplicationId, NodeId, QueuePath, TaskGroup
 from muster_core.model.resources import NOTHING, Resources
 from muster_core.placement import node_search
-from muster_core.preemption.guarantees import GuaranteeBalance, leaves_below, remaining
+from muster_core.preemption.guarantees import GuaranteeBalance, remaining
 from muster_core.state.applications import Allocation, Application
 from muster_core.state.ordering import risen
 from muster_core.state.queues import Queue
@@ -30,16 +28,24 @@ from muster_core.state.reservations import PlaceId
 from muster_core.state.scheduler_state import Partition
 from muster_core.state.snapshot import RequestShape, Snapshot
 
-#: Allocations that one attempt evaluates, and the minimum per leaf. Allocations on selected nodes are not limited.
-_MOST: Final = 400
-_LEAST_OF_A_LEAF: Final = 4
-
-#: This many times more allocations are read, because some of them are not eligible.
-_TRIED: Final = 8
-
 #: What the gang of a candidate loses: a member it can spare, a member of an incomplete gang, or its completeness.
 _FREE, _LOST, _WHOLE = 0, 1, 2
-_Key = tuple[bool, bool, bool, int, int, int, int, int, float, bool, int, int, int]
+
+#: Beginning of the order of victims: not preempted before, opted out, originator, priority as the common queue sees it,
+#: own priority, and newest first.
+Rank = tuple[bool, bool, bool, int, int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Eligible:
+    """An allocation that may be preempted, before gangs and sizes are compared."""
+
+    rank: Rank
+    app: Application
+    allocation: Allocation
+
+
+_Key = tuple[bool, bool, bool, int, int, int, int, int, float, bool, int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,17 +90,11 @@ class Candidate:
         return self.key[5] == _WHOLE
 
 
-def victim_leaves(root: Queue, amount: Resources, but: Iterable[QueuePath]) -> list[Queue]:
-    """Returns the leaves below `root` that use more than their guarantee of a requested resource.
+def is_victim_leaf(leaf: Queue, amount: Resources) -> bool:
+    """Whether the leaf allows preemption and uses more than its guarantee of a requested resource.
 
     Law 5 of YuniKorn's preemption design: no task is preempted unless its queue is over its guaranteed capacity.
     """
-    excluded = frozenset(but)
-    return [leaf for leaf in leaves_below(root) if leaf.path not in excluded and is_victim_leaf(leaf, amount)]
-
-
-def is_victim_leaf(leaf: Queue, amount: Resources) -> bool:
-    """Whether the leaf allows preemption and uses more than its guarantee of a requested resource."""
     if not leaf.applications or leaf.policies.preemption is PreemptionPolicy.DISABLED:
         return False
     left = remaining(leaf)
@@ -102,57 +102,69 @@ def is_victim_leaf(leaf: Queue, amount: Resources) -> bool:
 
 
 class CandidatePool:
-    """Candidates in the given leaves for requests of `leaf`. Each allocation is ranked once."""
+    """Candidates below the queue `root` for requests of `leaf`, except in the leaves `excluded`.
 
-    __slots__ = ("_amount", "_leaf", "_leaves", "_lifts", "_partition", "_priority", "_ranking")
+    A leaf is evaluated when the first of its allocations is met, so the cost does not grow with the number of leaves.
+    """
+
+    __slots__ = ("_amount", "_excluded", "_known", "_leaf", "_partition", "_priority", "_ranking", "_root")
 
     def __init__(
-        self, partition: Partition, leaves: list[Queue], leaf: Queue, *, priority: int, amount: Resources
+        self,
+        partition: Partition,
+        root: Queue,
+        leaf: Queue,
+        *,
+        priority: int,
+        amount: Resources,
+        excluded: Iterable[QueuePath] = (),
     ) -> None:
         self._partition = partition
-        self._leaves = {other.path: other for other in leaves}
+        self._root = root
         self._leaf = leaf
+        self._excluded = frozenset((leaf.path, *excluded))
         self._priority = priority
         self._amount = amount
-        #: Per leaf: the queues that adjust its priorities on the way up, and the highest priority that may be
-        #: preempted.
-        self._lifts: dict[QueuePath, tuple[list[Queue], int]] = {}
+        #: Per leaf and priority: the priority as the nearest common queue sees it; None = it may not be preempted.
+        self._known: dict[tuple[Queue, int], int | None] = {}
         self._ranking = Ranking(partition)
-
-    def sample(self) -> list[Candidate]:
-        """Returns earlier victims and the youngest eligible allocations of each leaf, in the order of preemption."""
-        bound = max(_MOST // max(len(self._leaves), 1), _LEAST_OF_A_LEAF)
-        apps, earlier = self._partition.applications, islice(self._partition.preemptions.earlier_victims, _MOST)
-        found = {one.id: one for one in self._of((apps[app], apps[app].allocations[key]) for app, key in earlier)}
-        for leaf in self._leaves.values():
-            youngest = islice(youngest_first(self._partition, leaf), bound * _TRIED)
-            found |= {one.id: one for one in islice(self._of(youngest), bound)}
-        return sorted(found.values(), key=_key)
 
     def on(self, node: NodeId) -> list[Candidate]:
         """Returns all candidates on a node, in the order of preemption."""
+        return sorted((self.candidate(one) for one in self.eligible_on(node)), key=_key)
+
+    def eligible_on(self, node: NodeId) -> Iterator[Eligible]:
+        """Yields what may be preempted on a node, the newest first. Much cheaper than ranking it."""
         apps = self._partition.applications
-        there = reversed(self._partition.placed.get(node, {}).values())
-        return sorted(self._of((apps[one.spec.application], one) for one in there), key=_key)
+        for one in reversed(self._partition.placed.get(node, {}).values()):
+            app = apps[one.spec.application]
+            seen = self._seen(app, one)
+            if seen is not None:
+                yield Eligible(self._ranking.rank(app, one, seen), app, one)
+
+    def candidate(self, eligible: Eligible) -> Candidate:
+        """Returns the candidate with its place in the order."""
+        return self._ranking.candidate(eligible.app, eligible.allocation, eligible.rank[3])
 
     def has(self, app: Application, one: Allocation) -> bool:
         """Whether the allocation may be preempted."""
-        return next(self._of([(app, one)]), None) is not None
+        return self._seen(app, one) is not None
 
-    def _of(self, pairs: Iterable[tuple[Application, Allocation]]) -> Iterator[Candidate]:
-        for app, one in pairs:
-            if app.queue.path in self._leaves and is_eligible(one, self._amount):
-                theirs, most = self._lift(app.queue)
-                seen = lifted(one.spec.priority, theirs)
-                if seen <= most:
-                    yield self._ranking.candidate(app, one, seen)
+    def _seen(self, app: Application, one: Allocation) -> int | None:
+        """Returns the priority as the nearest common queue sees it; None = the allocation may not be preempted."""
+        name = app.queue, one.spec.priority
+        seen = self._known[name] if name in self._known else self._examine(*name)
+        return seen if seen is not None and is_eligible(one, self._amount) else None
 
-    def _lift(self, other: Queue) -> tuple[list[Queue], int]:
-        known = self._lifts.get(other.path)
-        if known is None:
-            ours, theirs = sides(self._leaf, other)
-            known = self._lifts[other.path] = theirs, lifted(self._priority, ours)
-        return known
+    def _examine(self, leaf: Queue, priority: int) -> int | None:
+        seen = None
+        if leaf.path not in self._excluded and self._root in leaf.path_up and is_victim_leaf(leaf, self._amount):
+            ours, theirs = sides(self._leaf, leaf)
+            lifted_priority = lifted(priority, theirs)
+            if lifted_priority <= lifted(self._priority, ours):
+                seen = lifted_priority
+        self._known[leaf, priority] = seen
+        return seen
 
 
 def lifted(priority: int, queues: Iterable[Queue]) -> int:
@@ -178,7 +190,7 @@ def sides(leaf: Queue, other: Queue) -> tuple[list[Queue], list[Queue]]:
 
 
 class Ranking:
-    """Creates candidates with their ordering keys. Of equal allocations, the one evaluated first is preempted first."""
+    """Creates candidates with their ordering keys. Of equal allocations, the newest is preempted first."""
 
     __slots__ = ("_census", "_cluster", "_costs", "_earlier", "_known")
 
@@ -189,6 +201,12 @@ class Ranking:
         self._costs: dict[Resources, float] = {}
         self._known: dict[PlaceId, Candidate] = {}
 
+    def rank(self, app: Application, allocation: Allocation, seen: int) -> Rank:
+        """Returns the beginning of the ordering key, which costs little. `seen` as for `candidate`."""
+        spec, is_new = allocation.spec, (app.id, allocation.id) not in self._earlier
+        age = -allocation.allocated_ns, -allocation.sequence
+        return is_new, not spec.allow_preempt_self, spec.originator, seen, spec.priority, *age
+
     def candidate(self, app: Application, allocation: Allocation, seen: int) -> Candidate:
         """Returns the candidate. `seen`: its priority as the common queue sees it."""
         known = self._known.get((app.id, allocation.id))
@@ -197,11 +215,8 @@ class Ranking:
         spec = allocation.spec
         tier, size, number = self._gang(app, spec.group) if app.spec.is_gang else (_FREE, 0, 0)
         cost = self._cost(spec.resources)
-        key = (
-            (app.id, allocation.id) not in self._earlier,
-            *(not spec.allow_preempt_self, spec.originator, seen, spec.priority),
-            *(tier, size, number, cost, not spec.is_virtual, -allocation.allocated_ns, -app.sequence, len(self._known)),
-        )
+        rank = self.rank(app, allocation, seen)
+        key = (*rank[:5], tier, size, number, cost, not spec.is_virtual, *rank[5:])
         made = self._known[app.id, allocation.id] = Candidate(app, allocation, key, cost)
         return made
 
@@ -240,14 +255,6 @@ class _Census:
             self._spare[group] -= 1
             return _FREE
         return _LOST if self._is_broken else _WHOLE
-
-
-def youngest_first(partition: Partition, leaf: Queue) -> Iterator[tuple[Application, Allocation]]:
-    """Yields the allocations of a leaf, those of the newest application first."""
-    for name in reversed(leaf.applications):
-        app = partition.applications[name]
-        for allocation in reversed(app.allocations.values()):
-            yield app, allocation
 
 
 def _key(candidate: Candidate) -> _Key:

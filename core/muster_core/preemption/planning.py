@@ -18,21 +18,30 @@ leaf until its part of the excess is covered, which can release more than the ex
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from heapq import nsmallest
 from itertools import islice
 from typing import Final
+
+import numpy as np
 
 from muster_core.model import messages
 from muster_core.model.decisions import Preemption, QuotaPreemption
 from muster_core.model.ids import AllocationKey, NodeId, QueuePath
-from muster_core.model.limits import ALLOCATIONS_PER_QUOTA_PREEMPTION, MEMBERS_PER_PREEMPTION
+from muster_core.model.limits import (
+    ALLOCATIONS_PER_PREEMPTION,
+    ALLOCATIONS_PER_QUOTA_PREEMPTION,
+    MEMBERS_PER_PREEMPTION,
+)
 from muster_core.model.resources import NOTHING, Resources
 from muster_core.placement import node_search
 from muster_core.placement.node_reservations import lift
 from muster_core.preemption.candidates import (
     Candidate,
     CandidatePool,
+    Eligible,
+    Rank,
     Ranking,
     in_the_way,
     is_eligible,
@@ -40,14 +49,14 @@ from muster_core.preemption.candidates import (
     move,
     permitted_by_guarantees,
     releasing_on,
-    victim_leaves,
-    youngest_first,
 )
 from muster_core.preemption.guarantees import GuaranteeBalance, fence, leaves_below, remaining
 from muster_core.queues import quota
-from muster_core.state.applications import Application, Ask
+from muster_core.state.applications import Allocation, Application, Ask
+from muster_core.state.columns import BoolColumn, IntColumn
 from muster_core.state.queues import Queue
-from muster_core.state.reservations import PlaceId
+from muster_core.state.request_classes import AskClass
+from muster_core.state.reservations import Examined, PlaceId
 from muster_core.state.scheduler_state import Partition
 from muster_core.state.snapshot import RequestShape, Snapshot, shape_of
 
@@ -57,12 +66,18 @@ NO_HELP: Final = messages.preemption_without_help()
 TOO_SHORT: Final = messages.preemption_falls_short()
 EXHAUSTED: Final = messages.preemption_exhausted()
 
-#: Nodes that one attempt evaluates, and the minimum per member of a gang.
+#: The next attempt continues the search. Never reported.
+CUT_SHORT: Final = "the search for victims continues"
+
+#: Nodes where one attempt selects victims, and the minimum per member of a gang.
 _MOST_NODES: Final = 24
 _LEAST_NODES: Final = 4
 
 #: The subset of them where victims are needed for filters and not only for resources.
 _MOST_CLEARED: Final = 4
+
+#: Candidates that one attempt ranks to free quota on any node.
+_MOST_RANKED: Final = 1000
 
 
 def guarantee_refusal(partition: Partition, app: Application, asks: list[Ask]) -> str:
@@ -89,37 +104,43 @@ def _places(ask: Ask) -> int:
 
 
 def plan_for_guarantee(
-    partition: Partition, app: Application, asks: list[Ask], excluded: Iterable[QueuePath], now_ns: int
+    partition: Partition,
+    app: Application,
+    asks: list[Ask],
+    excluded: Iterable[QueuePath],
+    now_ns: int,
+    examined: Examined,
 ) -> Preemption | str:
     """Selects victims so that all requests get a node. Returns the decision, or why preemption does not help.
 
-    `excluded`: leaves without victims.
+    `excluded`: leaves without victims. `examined`: nodes that earlier attempts of the same search left; grows. The
+    answer `CUT_SHORT` means that the work of one attempt did not suffice, and that the next one continues.
     """
     refused = guarantee_refusal(partition, app, asks)
     amount = asked(asks)
     bound = fence(app, amount)
     if refused or bound is None:
         return refused or NO_RIGHT
-    leaves = victim_leaves(bound.root, amount, (*excluded, app.queue.path))
     priority = min(ask.spec.priority for ask in asks)
-    pool = CandidatePool(partition, leaves, app.queue, priority=priority, amount=amount)
-    found = pool.sample()
-    if not found:
-        return NO_HELP
-    path = frozenset(queue.path for queue in app.queue.path_up)
-    balance = GuaranteeBalance(partition.queues.root, amount, path)
-    search = _VictimSearch(partition, _snapshot(partition, asks), pool, found, balance, now_ns)
+    pool = CandidatePool(partition, bound.root, app.queue, priority=priority, amount=amount, excluded=excluded)
+    balance = GuaranteeBalance(partition.queues.root, amount, frozenset(queue.path for queue in app.queue.path_up))
+    kinds = len({ask.kind for ask in asks})
+    search = _VictimSearch(partition, _snapshot(partition, asks), pool, balance, now_ns, examined, kinds)
+    known = sum(map(len, examined.values()))
     places: list[tuple[AllocationKey, NodeId]] = []
     for ask in asks:
         node = search.place(ask, max(_MOST_NODES // len(asks), _LEAST_NODES))
         if node is None:
-            return TOO_SHORT if search.chosen or search.freed_some else NO_HELP
+            break
         places.append((ask.spec.key, node))
-    if not search.free_elsewhere(bound.need):
-        return TOO_SHORT
-    if not search.chosen:
-        return NO_HELP  # releases that are already running make enough room
-    return Preemption(partition.id, app.id, tuple(places), tuple(search.chosen))
+    else:
+        if search.free_elsewhere(bound.need):
+            # Without victims, releases that are already running make enough room.
+            return Preemption(partition.id, app.id, tuple(places), tuple(search.chosen)) if search.chosen else NO_HELP
+        search.freed_some = True
+    if search.is_cut_short:
+        return CUT_SHORT if sum(map(len, examined.values())) > known else EXHAUSTED
+    return TOO_SHORT if search.chosen or search.freed_some else NO_HELP
 
 
 def _snapshot(partition: Partition, asks: list[Ask]) -> Snapshot:
@@ -147,22 +168,34 @@ class _Solution:
     """Victims on one node. The lowest `key` is the best."""
 
     key: tuple[int, int, int, int, float, int]
-    node: NodeId
+    row: int
     victims: tuple[Candidate, ...]
 
 
 @dataclass(slots=True)
 class _VictimSearch:
-    """State of the search over all requests."""
+    """State of the search over all requests.
+
+    Nodes are chosen first, from columns: those that could hold the request once everything that may end has ended.
+    Candidates are read on these nodes only, so pods elsewhere do not matter, however many they are.
+    """
 
     partition: Partition
     snapshot: Snapshot
     pool: CandidatePool
-    found: list[Candidate]
     balance: GuaranteeBalance
     now_ns: int
+    examined: Examined
+    #: Number of classes of the requests. Each may read an equal part of the allocations.
+    kinds: int
     chosen: dict[PlaceId, Candidate] = field(default_factory=dict)
     freed_some: bool = False
+    #: A bound left out nodes that may have victims.
+    is_cut_short: bool = False
+    #: Allocations that may still be read.
+    left: int = ALLOCATIONS_PER_PREEMPTION
+    #: By class: the rows whose filters allow it or may after preemption, and the useful ones, the best first.
+    rows: dict[AskClass, tuple[BoolColumn, list[int]]] = field(default_factory=dict)
 
     def place(self, ask: Ask, at_most: int) -> NodeId | None:
         """Returns the node for one request and selects the victims there, if any. None = no node."""
@@ -170,48 +203,136 @@ class _VictimSearch:
         spots = node_search.place(self.snapshot, shape, 1, self.partition.config.node_sort)
         if spots:
             return spots[0][0]
-        solutions = [one for node in self._nodes(shape, at_most) if (one := self._solve(node, shape))]
+        allowed = node_search.allowed(self.snapshot, shape)
+        solutions: list[_Solution] = []
+        tried = to_clear = 0
+        for row in self._useful_rows(ask.kind, shape, allowed):
+            if tried == at_most or (not allowed[row] and to_clear == _MOST_CLEARED):
+                self.is_cut_short = self.is_cut_short or not solutions
+                continue
+            tried += 1
+            to_clear += not allowed[row]
+            solution = self._solve(row, shape)
+            if solution is not None:
+                solutions.append(solution)
+            elif not self.chosen:  # with chosen victims, guarantees and not the node may be the reason
+                self._useless(ask.kind).add(row)
         if not solutions:
             return None
         best = min(solutions, key=lambda solution: solution.key)
         for victim in best.victims:
             self._choose(victim)
-        node_search.charge(self.snapshot, shape, self._row(best.node))
-        return best.node
+        node_search.charge(self.snapshot, shape, best.row)
+        return self.snapshot.nodes.rows.at(best.row)
 
     def free_elsewhere(self, need: Resources) -> bool:
         """Selects further victims on any node until the queues have enough quota too."""
         lacking = positive(need - sum((victim.resources for victim in self.chosen.values()), NOTHING))
         if not lacking:
             return True
-        left = [candidate for candidate in self.found if candidate.id not in self.chosen]
-        more = fewest(left, lacking, self.balance)
+        used = np.zeros(self.snapshot.size, dtype=np.bool_)
+        for name in lacking:
+            capacity, available = self.snapshot.capacity(name), self.snapshot.available(name)
+            if capacity is not None and available is not None:
+                used |= capacity > available
+        found = [
+            one
+            for _, eligible in self._read(None, np.flatnonzero(used), ALLOCATIONS_PER_PREEMPTION)
+            for one in eligible
+            if any(map(one.allocation.spec.resources.__getitem__, lacking))
+        ]
+        self.is_cut_short = self.is_cut_short or len(found) > _MOST_RANKED
+        best = nsmallest(_MOST_RANKED, found, key=lambda one: one.rank)
+        left = [one for one in map(self.pool.candidate, best) if one.id not in self.chosen]
+        more = fewest(sorted(left, key=lambda candidate: candidate.key), lacking, self.balance)
         for victim in more or ():
             self._choose(victim)
         return more is not None
 
-    def _nodes(self, shape: RequestShape, at_most: int) -> list[NodeId]:
-        """Returns nodes with candidates that are large enough and whose filters allow the request, or may after
-        preemption.
-        """
-        allowed = node_search.allowed(self.snapshot, shape)
-        may_help = allowed | node_search.resolvable(self.snapshot, shape)
-        nodes = self.snapshot.nodes
-        found: dict[NodeId, None] = {}
-        to_clear = 0
-        for candidate in self.found:
-            node = candidate.allocation.node
-            row = self._row(node)
-            if candidate.id in self.chosen or node in found or not may_help[row]:
-                continue
-            if nodes.record(node).spec.capacity.covers(shape.resources) and (allowed[row] or to_clear < _MOST_CLEARED):
-                found[node] = None
-                to_clear += not allowed[row]
-                if len(found) >= at_most:
-                    break
-        return list(found)
+    def _useful_rows(self, kind: AskClass, shape: RequestShape, allowed: BoolColumn) -> Iterable[int]:
+        """Returns the rows where candidates free enough, the best candidates first, except those known to be useless.
 
-    def _solve(self, node: NodeId, shape: RequestShape) -> _Solution | None:
+        The rows are ranked again only if the filters changed, because of victims and requests of the same plan.
+        """
+        may_help = allowed | node_search.resolvable(self.snapshot, shape)
+        known = self.rows.get(kind)
+        if known is None or not np.array_equal(known[0], may_help):
+            known = self.rows[kind] = may_help, self._ranked(kind, shape, np.flatnonzero(may_help), allowed)
+        useless = self._useless(kind)
+        return [row for row in known[1] if row not in useless]
+
+    def _useless(self, kind: AskClass | None) -> set[int]:
+        return self.examined.setdefault(kind, set())
+
+    def _ranked(self, kind: AskClass, shape: RequestShape, rows: IntColumn, allowed: BoolColumn) -> list[int]:
+        for name, amount in shape.resources.items():
+            at_best = self.snapshot.at_best(name, rows)
+            rows = rows[:0] if at_best is None else rows[at_best >= amount]
+        lacking = np.zeros(len(rows))
+        for name, amount in shape.resources.items():
+            available = self.snapshot.available_at(name, rows)
+            if available is not None:
+                share = (amount - available) / max(self.partition.nodes.capacity_total[name], 1)
+                np.maximum(lacking, share, out=lacking)
+        earlier = np.isin(rows, self._earlier_rows())
+        order = rows[np.lexsort((self.snapshot.nodes.rows.ranks()[rows], lacking, ~allowed[rows], ~earlier))]
+        read = min(self.left, ALLOCATIONS_PER_PREEMPTION // self.kinds)
+        ranked: list[tuple[Rank, int, int]] = []
+        for row, eligible in self._read(kind, order, read):
+            rank = self._last_needed(row, shape, eligible)
+            if rank is None:
+                self._useless(kind).add(row)
+            else:
+                ranked.append((rank, len(ranked), row))
+        return [row for _, _, row in sorted(ranked)]
+
+    def _earlier_rows(self) -> list[int]:
+        apps, earlier = self.partition.applications, self.partition.preemptions.earlier_victims
+        return [self._row(apps[app].allocations[key].node) for app, key in earlier]
+
+    def _read(self, kind: AskClass | None, rows: IntColumn, at_most: int) -> Iterator[tuple[int, list[Eligible]]]:
+        """Yields the rows with what may be preempted there. Remembers rows without, and stops after `at_most`."""
+        useless, at, placed = self._useless(kind), self.snapshot.nodes.rows.at, self.partition.placed
+        for row in rows.tolist():
+            if row in useless:
+                continue
+            if at_most <= 0:
+                self.is_cut_short = True
+                return
+            node = at(row)
+            read = 1 + len(placed.get(node, ()))
+            at_most -= read
+            self.left -= read
+            eligible = list(self.pool.eligible_on(node))
+            if eligible:
+                yield row, eligible
+            else:
+                useless.add(row)
+
+    def _last_needed(self, row: int, shape: RequestShape, eligible: list[Eligible]) -> Rank | None:
+        """Returns the rank of the last that has to go, if those of the lowest rank go first. None = all do not suffice.
+
+        Guarantees and filters are not evaluated.
+        """
+        lacking: dict[str, int] = {}
+        leaving = releasing_on(self.partition, self.snapshot.nodes.rows.at(row), self.now_ns)
+        for name, amount in shape.resources.items():
+            available = self.snapshot.available(name)
+            short = amount - leaving[name] - (0 if available is None else available.item(row))
+            if short > 0:
+                lacking[name] = short
+        ranked = sorted(eligible, key=lambda one: one.rank)
+        if not lacking:  # a filter and not resources is the reason
+            return ranked[0].rank
+        for one in ranked:
+            amounts = one.allocation.spec.resources
+            lacking = {name: rest for name, short in lacking.items() if (rest := short - amounts[name]) > 0}
+            if not lacking:
+                return one.rank
+        return None
+
+    def _solve(self, row: int, shape: RequestShape) -> _Solution | None:
+        node = self.snapshot.nodes.rows.at(row)
         candidates = [one for one in self.pool.on(node) if one.id not in self.chosen]
         victims = in_the_way(self.snapshot, shape, node, permitted_by_guarantees(candidates, self.balance))
         if victims is None:
@@ -231,9 +352,9 @@ class _VictimSearch:
             max((victim.priority for victim in lost), default=-(2**31)),
             len(lost),
             sum(victim.cost for victim in lost),
-            int(self.snapshot.nodes.rows.ranks()[self._row(node)]),
+            int(self.snapshot.nodes.rows.ranks()[row]),
         )
-        return _Solution(key, node, tuple(victims))
+        return _Solution(key, row, tuple(victims))
 
     def _more(
         self, node: NodeId, shape: RequestShape, candidates: list[Candidate], victims: list[Candidate]
@@ -352,10 +473,10 @@ def _node_victim_order(candidate: Candidate) -> tuple[bool, bool, bool, int, boo
     spec = candidate.allocation.spec
     since = -candidate.allocation.allocated_ns
     first = not candidate.is_earlier_victim, spec.originator, not spec.allow_preempt_self, spec.priority
-    return *first, not spec.is_virtual, since, candidate.cost, candidate.key[-1]
+    return *first, not spec.is_virtual, since, candidate.cost, -candidate.allocation.sequence
 
 
-#: Minimum number of allocations that are evaluated per leaf.
+#: Allocations that one event ranks in each leaf, at least.
 _LEAST_OF_A_LEAF: Final = 16
 
 #: This many times more allocations are read, because some of them are not eligible.
@@ -368,26 +489,32 @@ def excess(queue: Queue) -> Resources:
 
 
 def plan_for_quota(partition: Partition, queue: Queue) -> QuotaPreemption | None:
-    """Selects victims for a queue above its maximum. None = it is not above it, or there are no victims."""
+    """Selects victims for a queue above its maximum. None = it is not above it, or there are no victims.
+
+    The work of one plan is bounded, so the plan may leave a part of the excess to the next one.
+    """
     over = excess(queue)
     if not over:
         return None
-    balance = GuaranteeBalance(queue)
-    chosen: dict[PlaceId, Candidate] = {}
-    leaves = list(leaves_below(queue))
-    at_most = max(ALLOCATIONS_PER_QUOTA_PREEMPTION // len(leaves), _LEAST_OF_A_LEAF)
-    rest = over
-    for leaf, share in _shares(queue, over):
-        rest = positive(rest - _take(partition, leaf, share, balance, chosen, at_most))
-    for leaf in leaves:
-        if not rest or len(chosen) >= ALLOCATIONS_PER_QUOTA_PREEMPTION:
-            break
-        rest = positive(rest - _take(partition, leaf, rest, balance, chosen, at_most))
-    # Each leaf rounds its share up to complete victims, so together they may free more than the excess.
+    search = _QuotaSearch(partition, GuaranteeBalance(queue))
     cluster = partition.nodes.capacity_total
-    by_order = sorted(chosen.values(), key=lambda victim: _quota_victim_order(victim, over, cluster))
+    # Leaves that gave their part to an earlier plan have the smallest shares, so the others come first.
+    shares = sorted(_shares(queue, over), key=lambda item: (-_largest(item[1], cluster), item[0].path))
+    rest = over
+    for leaf, share in shares:
+        rest = positive(rest - search.take(leaf, share, len(shares)))
+    for leaf in leaves_below(queue):
+        if not rest or search.is_over:
+            break
+        rest = positive(rest - search.take(leaf, rest, 1))
+    # Each leaf rounds its share up to complete victims, so together they may free more than the excess.
+    by_order = sorted(search.chosen.values(), key=lambda victim: _quota_victim_order(victim, over, cluster))
     victims = _without_idle(by_order, over - rest)
     return QuotaPreemption(partition.id, queue.path, tuple(victim.id for victim in victims)) if victims else None
+
+
+def _largest(amount: Resources, cluster: Resources) -> float:
+    return max((part / max(cluster[name], 1) for name, part in amount.items()), default=0.0)
 
 
 def _shares(root: Queue, over: Resources) -> list[tuple[Queue, Resources]]:
@@ -409,29 +536,52 @@ def _shares(root: Queue, over: Resources) -> list[tuple[Queue, Resources]]:
     return found
 
 
-def _take(
-    partition: Partition,
-    leaf: Queue,
-    amount: Resources,
-    balance: GuaranteeBalance,
-    chosen: dict[PlaceId, Candidate],
-    at_most: int,
-) -> Resources:
-    """Selects victims in one leaf that free the amount, or as much of it as possible. Returns what they free."""
-    ranking = Ranking(partition)
-    found = (
-        ranking.candidate(app, one, one.spec.priority)
-        for app, one in islice(youngest_first(partition, leaf), at_most * _TRIED)
-        if (app.id, one.id) not in chosen and is_eligible(one, amount)
-    )
-    cluster = partition.nodes.capacity_total
-    candidates = sorted(islice(found, at_most), key=lambda candidate: _quota_victim_order(candidate, amount, cluster))
-    freed = NOTHING
-    for victim in fewest(candidates, amount, balance, enough=False) or ():
-        balance.lose(leaf, victim.resources)
-        chosen[victim.id] = victim
-        freed += victim.resources
-    return freed
+@dataclass(slots=True)
+class _QuotaSearch:
+    """Victims of a queue above its maximum, and how much work is left."""
+
+    partition: Partition
+    balance: GuaranteeBalance
+    chosen: dict[PlaceId, Candidate] = field(default_factory=dict)
+    #: Allocations that may still be ranked, and read.
+    ranked: int = ALLOCATIONS_PER_QUOTA_PREEMPTION
+    read: int = ALLOCATIONS_PER_QUOTA_PREEMPTION * _TRIED
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no work is left."""
+        return self.ranked <= 0 or self.read <= 0
+
+    def take(self, leaf: Queue, amount: Resources, leaves: int) -> Resources:
+        """Selects victims in one of so many leaves that free the amount, or as much of it as possible. Returns what
+        they free.
+        """
+        if self.is_over:
+            return NOTHING
+        at_most = min(max(ALLOCATIONS_PER_QUOTA_PREEMPTION // leaves, _LEAST_OF_A_LEAF), self.ranked)
+        ranking, cluster = Ranking(self.partition), self.partition.nodes.capacity_total
+        found = [ranking.candidate(app, one, one.spec.priority) for app, one in islice(self._of(leaf, amount), at_most)]
+        self.ranked -= len(found)
+        freed = NOTHING
+        by_order = sorted(found, key=lambda candidate: _quota_victim_order(candidate, amount, cluster))
+        for victim in fewest(by_order, amount, self.balance, enough=False) or ():
+            self.balance.lose(leaf, victim.resources)
+            self.chosen[victim.id] = victim
+            freed += victim.resources
+        return freed
+
+    def _of(self, leaf: Queue, amount: Resources) -> Iterator[tuple[Application, Allocation]]:
+        """Yields what may be preempted in a leaf, that of the newest application first."""
+        for name in reversed(leaf.applications):
+            app = self.partition.applications[name]
+            used = app.allocated + app.gang.allocated
+            self.read -= 1
+            for one in reversed(app.allocations.values()) if any(map(used.__getitem__, amount)) else ():
+                if self.read <= 0:
+                    return
+                self.read -= 1
+                if is_eligible(one, amount) and (app.id, one.id) not in self.chosen:
+                    yield app, one
 
 
 #: Pods of one hour are ordered by size.
@@ -454,4 +604,4 @@ def _quota_victim_order(candidate: Candidate, over: Resources, cluster: Resource
     size = tuple(sorted((spec.resources[name] / max(cluster[name], 1) for name in over), reverse=True))
     opted_out = not spec.allow_preempt_self
     value = (not candidate.is_earlier_victim, spec.originator, opted_out, -matching, spec.priority)
-    return *value, not spec.is_virtual, hour, size, -since_ns, candidate.key[-1]
+    return *value, not spec.is_virtual, hour, size, -since_ns, -candidate.allocation.sequence

@@ -314,6 +314,7 @@ def book(partition: Partition, app: Application, allocation: Allocation, seen_as
     `count_in` adds it to the sums, and `count_made` handles its labels. `seen_as`: what filters see of it, from the
     class of its request; None = determine it.
     """
+    allocation.sequence = partition.next_number()
     app.add_allocation(allocation)
     node, spec = allocation.node, allocation.spec
     placed = partition.placed.get(node)

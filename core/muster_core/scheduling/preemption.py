@@ -35,7 +35,7 @@ from muster_core.state import ordering
 from muster_core.state.applications import Application, Ask
 from muster_core.state.queues import Queue
 from muster_core.state.request_classes import AskClass
-from muster_core.state.reservations import Epoch, PreemptionRefusal, ThrashingGuard, Wanted
+from muster_core.state.reservations import Epoch, Examined, PreemptionRefusal, ThrashingGuard, Wanted
 from muster_core.state.scheduler_state import Partition
 from muster_core.state.snapshot import wanted
 
@@ -297,7 +297,9 @@ def _look(partition: Partition, leaf: Queue, part: tuple[AskClass, deque[Applica
         return False
     what = _wanted(app, asks)
     known = search.refused.get(what)
-    at_ns = max(_due(partition, app, asks, leaf), _again(partition, known))
+    if search.examining != what:
+        search.examining, search.examined = None, {}
+    at_ns = 0 if search.examining else max(_due(partition, app, asks, leaf), _again(partition, known))
     search.is_refused = search.is_refused or known is not None
     if at_ns > now_ns:
         if at_ns < _NEVER:
@@ -305,12 +307,17 @@ def _look(partition: Partition, leaf: Queue, part: tuple[AskClass, deque[Applica
         # The next applications want the same and came later. Gangs differ in their missing members.
         (names.popleft if app.is_reserving else names.clear)()
         return False
-    refused = caught(partial(attempt, partition, app, asks, now_ns))
+    refused = caught(partial(attempt, partition, app, asks, now_ns, search.examined))
     if isinstance(refused, Exception):
         failures.application_failed(partition, app, refused, now_ns)
         names.popleft()
         return True
     app.failures = 0
+    if refused == planning.CUT_SHORT:
+        search.examining = what
+        search.in_vain += 1
+        return True
+    search.examining = None
     if refused:
         times = known.times + 1 if known is not None else 1
         search.is_refused = True
@@ -419,25 +426,28 @@ def _interval(partition: Partition, ask: Ask) -> int:
 # -- one attempt ----------------------------------------------------------------
 
 
-def attempt(partition: Partition, app: Application, asks: list[Ask], now_ns: int) -> str:
+def attempt(partition: Partition, app: Application, asks: list[Ask], now_ns: int, examined: Examined) -> str:
     """Plans a preemption and commits it, or sends the plan to the resource manager.
 
-    Returns why preemption does not help; empty = it helps, or the resource manager was asked.
+    Returns why preemption does not help; empty = it helps, or the resource manager was asked. `CUT_SHORT` = another
+    attempt with the same `examined` continues the search.
     """
-    answer = _answer(partition, app, asks, now_ns)
+    answer = _answer(partition, app, asks, now_ns, examined)
     callbacks = HOOKS.predicate_callbacks if partition.pending_callbacks.victims else None
     if isinstance(answer, Preemption) and callbacks is not None and not any(ask.spec.is_virtual for ask in asks):
         callbacks.propose_victims(partition, answer, now_ns)  # a virtual placeholder has no pod to evaluate
         return ""
     if isinstance(answer, Preemption):
         answer = _commit(partition, app, answer, now_ns)
-    if answer:
+    if answer and answer != planning.CUT_SHORT:
         for ask in asks:
             _record_attempt(partition, ask, answer, now_ns)
     return answer
 
 
-def _answer(partition: Partition, app: Application, asks: list[Ask], now_ns: int) -> Preemption | str:
+def _answer(
+    partition: Partition, app: Application, asks: list[Ask], now_ns: int, examined: Examined
+) -> Preemption | str:
     """Returns the plan for these requests, or why there is none."""
     for ask in asks:
         ask.attempted_ns = now_ns
@@ -450,7 +460,7 @@ def _answer(partition: Partition, app: Application, asks: list[Ask], now_ns: int
         asks[:] = _of_gang(app)
         for ask in asks:
             ask.attempted_ns = now_ns
-    return _plan(partition, app, asks, now_ns)
+    return _plan(partition, app, asks, now_ns, examined)
 
 
 def _commit(partition: Partition, app: Application, decision: Preemption, now_ns: int) -> str:
@@ -472,19 +482,18 @@ def confirm(partition: Partition, decision: Preemption, now_ns: int) -> bool:
     asks = _subject(partition, app, first.kind) if app is not None and first is not None else []
     if app is None or [ask.spec.key for ask in asks] != [key for key, _ in decision.places]:
         return False
-    answer = _answer(partition, app, asks, now_ns)
+    answer = _answer(partition, app, asks, now_ns, {})
     if not isinstance(answer, Preemption) or answer.places != decision.places:
         return False
     return set(answer.victims) == set(decision.victims) and not _commit(partition, app, answer, now_ns)
 
 
-def _plan(partition: Partition, app: Application, asks: list[Ask], now_ns: int) -> Preemption | str:
+def _plan(partition: Partition, app: Application, asks: list[Ask], now_ns: int, examined: Examined) -> Preemption | str:
     """Returns a plan without victims in leaves that preempt from this leaf alternately."""
     leaf = app.queue.path
     while True:
-        answer = planning.plan_for_guarantee(
-            partition, app, asks, guarantees.protected_queues(partition, leaf, now_ns), now_ns
-        )
+        excluded = guarantees.protected_queues(partition, leaf, now_ns)
+        answer = planning.plan_for_guarantee(partition, app, asks, excluded, now_ns, examined)
         if not isinstance(answer, Preemption):
             return answer
         found = [

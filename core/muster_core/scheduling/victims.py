@@ -18,7 +18,7 @@ from muster_core.model.ids import AllocationKey, ApplicationId, NodeId, QueuePat
 from muster_core.model.records import Change, Detail, Notice
 from muster_core.model.resources import NOTHING, Resources
 from muster_core.preemption import guarantees, planning
-from muster_core.preemption.candidates import CandidatePool, is_eligible, is_victim_leaf, releasing_on
+from muster_core.preemption.candidates import CandidatePool, is_eligible, releasing_on
 from muster_core.preemption.guarantees import GuaranteeBalance, fence
 from muster_core.preemption.planning import positive
 from muster_core.scheduling import ledger, requeue, reservations
@@ -207,14 +207,8 @@ def _check_rights(
     bound = fence(app, amount)
     if bound is None:
         raise BrokenDecision("preemption", f"queue {app.queue.path} has no right to preempt {amount}")
-    leaves = list({owner.queue.path: owner.queue for owner, _ in victims}.values())
-    pool = CandidatePool(
-        partition,
-        [leaf for leaf in leaves if bound.root in leaf.path_up and is_victim_leaf(leaf, amount)],
-        app.queue,
-        priority=min(ask.spec.priority for ask, _ in asks),
-        amount=amount,
-    )
+    priority = min(ask.spec.priority for ask, _ in asks)
+    pool = CandidatePool(partition, bound.root, app.queue, priority=priority, amount=amount)
     balance = GuaranteeBalance(partition.queues.root, amount, frozenset(queue.path for queue in app.queue.path_up))
     for owner, victim in victims:
         if not pool.has(owner, victim):

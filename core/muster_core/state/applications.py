@@ -158,6 +158,8 @@ class Allocation:
     id: AllocationId
     node: NodeId
     allocated_ns: int
+    #: Position in the order of allocations of the partition.
+    sequence: int = field(default=0, kw_only=True)
     releasing: Termination | None = None
     #: Start of the release.
     released_ns: int = 0

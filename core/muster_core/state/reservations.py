@@ -150,6 +150,10 @@ class PreemptionRefusal:
     times: int
 
 
+#: Rows of nodes that a victim search found to be useless, by class; None = for further quota, on any node.
+Examined = dict[AskClass | None, set[int]]
+
+
 @dataclass(slots=True, eq=False)
 class PreemptionSearch:
     """Preemption attempts in one leaf: pending ones, and those that did not help."""
@@ -157,7 +161,10 @@ class PreemptionSearch:
     refused: dict[Wanted, PreemptionRefusal] = field(default_factory=dict)
     #: Classes to evaluate with their applications. Empty = no search is running.
     left: deque[tuple[AskClass, deque[ApplicationId]]] = field(default_factory=deque)
-    #: Failed searches since the last pause.
+    #: What a search that a bound cut short is for; None = no search was. `examined`: nodes that it found to be useless.
+    examining: Wanted | None = None
+    examined: Examined = field(default_factory=dict)
+    #: Failed attempts since the last pause.
     in_vain: int = 0
     #: Time of the last attempt; 0 = never.
     tried_ns: int = 0

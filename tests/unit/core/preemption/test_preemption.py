@@ -9,7 +9,7 @@ from muster_core.model.config import QueueConfig
 from muster_core.model.ids import NodeId, QueuePath
 from muster_core.model.resources import NOTHING, Resources
 from muster_core.preemption import guarantees
-from muster_core.preemption.candidates import CandidatePool, lifted, sides, victim_leaves
+from muster_core.preemption.candidates import CandidatePool, lifted, sides
 from muster_core.preemption.guarantees import GuaranteeBalance
 from muster_core.preemption.planning import fewest, positive
 from muster_core.state.nodes import NodeTable
@@ -117,8 +117,14 @@ def test_victims_are_sufficient_and_necessary_and_keep_the_guarantee(
     asks = (an_ask(f"a{i}", vcore=size * 1000, priority=priorities[i]) for i, size in enumerate(sizes))
     run(scenario, "root.p.a", *asks)
     leaf, lacking = queue(scenario, "root.p.a"), Resources({"vcore": wanted * 1000})
-    leaves = victim_leaves(scenario.partition.queues.root, lacking, ())
-    found = CandidatePool(scenario.partition, leaves, queue(scenario, "root.p.b"), priority=3, amount=lacking).sample()
+    pool = CandidatePool(
+        scenario.partition,
+        scenario.partition.queues.root,
+        queue(scenario, "root.p.b"),
+        priority=3,
+        amount=lacking,
+    )
+    found = sorted((one for node in ("n0", "n1") for one in pool.on(NodeId(node))), key=lambda one: one.key)
     assert len(found) == (len(sizes) if sum(sizes) > guaranteed else 0)
     victims = fewest(found, lacking, GuaranteeBalance(scenario.partition.queues.root))
     if victims is None:

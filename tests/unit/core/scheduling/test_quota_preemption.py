@@ -9,7 +9,8 @@ from muster_core.model.constraints import TERMINATING, TERMINATING_PREEMPTED, Co
 from muster_core.model.events import AllocationReported, ApplicationAdded, ConfigurationReplaced, NodeAdded
 from muster_core.model.ids import Termination
 from muster_core.model.limits import ALLOCATIONS_PER_QUOTA_PREEMPTION
-from tests.unit.builders import RM, SECOND, a_node, a_queue, an_allocation, an_application, an_ask
+from muster_core.model.resources import Limit
+from tests.unit.builders import RM, SECOND, a_node, a_queue, an_allocation, an_application, an_ask, resources
 from tests.unit.core.scheduling.preemption_scenario import (
     a_daemon,
     confirm,
@@ -178,6 +179,31 @@ def test_quota_preemption_releases_a_bounded_number_of_allocations_at_a_time() -
         max(len(one.victims) for one in scenario.partition.preemptions.running.values())
         <= ALLOCATIONS_PER_QUOTA_PREEMPTION
     )
+
+
+def test_the_bound_of_quota_preemption_holds_for_all_leaves_together_and_each_gives_its_part() -> None:
+    leaves, each = 100, 10
+    children = [a_queue(f"q{index}") for index in range(leaves)]
+    before = a_queue("p", *children, vcore=leaves * each * 1000, policies=after(60))
+    scenario = Scenario(with_preemption(before, by_quota=True))
+    scenario.send(NodeAdded(a_node("n0", 10_000_000, pods=10_000)))
+    for index in range(leaves):
+        run(scenario, f"root.p.q{index}", *pods(f"x{index}-", each))
+    reload(scenario, replace(before, max=Limit({"vcore": leaves * 2 * 1000})))
+    assert len(victims(scenario.wait(61))) == leaves * 8
+    assert set(cores(scenario, *(f"root.p.q{index}" for index in range(leaves)))) <= {1, 2, 3}
+    sizes = [len(one.victims) for one in scenario.partition.preemptions.running.values()]
+    assert max(sizes) <= ALLOCATIONS_PER_QUOTA_PREEMPTION < sum(sizes)
+
+
+def test_quota_of_a_rare_resource_is_freed_among_any_number_of_younger_pods() -> None:
+    scenario = Scenario(with_preemption(a(None), by_quota=True))
+    node = a_node("n0", 10_000_000, pods=10_000)
+    scenario.send(NodeAdded(replace(node, capacity=node.capacity + resources(gpu=4))))
+    run(scenario, "root.a", *(replace(an_ask(f"g{index}"), resources=resources(gpu=1)) for index in range(4)))
+    run(scenario, "root.a", *pods("young", ALLOCATIONS_PER_QUOTA_PREEMPTION + 100))
+    reload(scenario, replace(a(None), max=Limit({"gpu": 3})))
+    assert victims(scenario.wait(61)) == {"g3"}
 
 
 def test_a_pod_whose_large_placeholder_is_preempted_releases_a_smaller_one() -> None:
