@@ -67,11 +67,10 @@ e2e: setup ## run only the end-to-end tests (ARGS as for test)
 	$(BIN)/python -m devcluster build
 	$(PYTEST) tests/e2e
 
-e2e-all: setup ## run the end-to-end tests with placement Auto, and the gang tests with Reserve, Atomic and Direct (ARGS as for test)
+e2e-all: setup ## run the end-to-end tests with placement Auto, and the gang tests with Reserve and Direct (ARGS as for test)
 	$(BIN)/python -m devcluster build
 	$(PYTEST) tests/e2e
 	MUSTER_GANG_PLACEMENT=Reserve $(PYTEST) -m gangs tests/e2e
-	MUSTER_GANG_PLACEMENT=Atomic $(PYTEST) -m gangs tests/e2e
 	MUSTER_GANG_PLACEMENT=Direct $(PYTEST) -m gangs tests/e2e
 
 e2e-kind: setup ## test image, chart and gangs on a kind cluster with real kubelets (KIND_CLUSTER_NAME uses an existing cluster; KIND_NODE_IMAGE, BASE, KEEP=1, ARGS)

@@ -5,7 +5,7 @@
 `idle`: CPU time of the core for a full cluster with 50,000 pending pods, in percent of one CPU, without events.
 `slow`: the same while ten pods per second end and ten others are created.
 `gang-*`: the slowdown of pods that come and go, 100 per message with a cycle after each, while a gang of 5,000 members
-cannot fit. `atomic` is an all-or-nothing gang, `reserve` one with members that fit on no node. The gang has its own
+cannot fit. `auto` is an all-or-nothing gang, `reserve` one with members that fit on no node. The gang has its own
 queue or shares the queue of the other pods.
 `endings`: 1,000 applications of ten pods end at once in a full cluster with pending pods: the total CPU time, and the
 longest time that the event loop was blocked.
@@ -119,8 +119,8 @@ def gangs(share: float) -> dict[str, float]:
     """Measure the slowdown by each kind of gang."""
     pods = round(10_000 * share)
     additional = {
-        "cliffs/gang-atomic": _gang("root.gang", _LARGE, GangPlacement.ATOMIC),
-        "cliffs/gang-atomic-in-queue": _gang("root.queue-0", _LARGE, GangPlacement.ATOMIC),
+        "cliffs/gang-auto": _gang("root.gang", _LARGE, GangPlacement.AUTO),
+        "cliffs/gang-auto-in-queue": _gang("root.queue-0", _LARGE, GangPlacement.AUTO),
         "cliffs/gang-reserve": _gang("root.gang", _HUGE, GangPlacement.RESERVE),
         "cliffs/gang-reserve-in-queue": _gang("root.queue-0", _HUGE, GangPlacement.RESERVE),
     }
@@ -231,8 +231,8 @@ def _pieces(scheduler_state: SchedulerState, events: Sequence[Event]) -> Iterato
 GOALS: Final[Mapping[str, tuple[str, float | None]]] = {
     "cliffs/idle": ("%", 5.0),
     "cliffs/slow": ("%", 5.0),
-    "cliffs/gang-atomic": ("x", 1.2),
-    "cliffs/gang-atomic-in-queue": ("x", 1.2),
+    "cliffs/gang-auto": ("x", 1.2),
+    "cliffs/gang-auto-in-queue": ("x", 1.2),
     "cliffs/gang-reserve": ("x", 1.2),
     "cliffs/gang-reserve-in-queue": ("x", 1.2),
     "cliffs/endings": ("ms", None),

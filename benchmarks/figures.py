@@ -30,7 +30,7 @@ _GATES = {
     "preferred-spread": 340,
     "volumes": 100,
 }
-PLACEMENTS = ("", "-reserve", "-atomic", "-direct")
+PLACEMENTS = ("", "-reserve", "-direct")
 
 FACTS: Mapping[str, Mapping[str, float]] = {
     "cluster/floor-5000": {KUBE: 4, YUNIKORN: 4},

@@ -12,7 +12,6 @@ class Contender(StrEnum):
 
     AUTO = "Auto"
     RESERVE = "Reserve"
-    ATOMIC = "Atomic"
     DIRECT = "Direct"
     KUBE = "kube-scheduler"
     NONE = "none"
@@ -101,7 +100,6 @@ def _gang_benches(work: str, time: float) -> dict[str, Bench]:
     return {
         f"cluster/{work}": Bench(work, Contender.AUTO, direct, ahead=1 / time),
         f"cluster/{work}-reserve": Bench(work, Contender.RESERVE, reserve),
-        f"cluster/{work}-atomic": Bench(work, Contender.ATOMIC, optional=True),
         f"cluster/{work}-direct": Bench(work, Contender.DIRECT, direct, optional=True),
     }
 

@@ -250,12 +250,12 @@ STYLE_SOFT: Final = "Soft"
 STYLE_HARD: Final = "Hard"
 #: A placeholder per member. A gang that does not fit completely reserves a part.
 PLACEMENT_RESERVE: Final = "Reserve"
-#: A placeholder per member. All are reserved at once or none.
-PLACEMENT_ATOMIC: Final = "Atomic"
 #: No placeholder pods. The core keeps the reservations for the members.
 PLACEMENT_DIRECT: Final = "Direct"
 #: Like Direct, but each placeholder pod that is requested replaces one of these reservations.
 PLACEMENT_AUTO: Final = "Auto"
+#: A mode that was removed. It is accepted with a warning.
+PLACEMENT_REMOVED: Final = "Atomic"
 
 #: States of an application, which are visible to users (UpdatedApplication.state).
 APP_NEW: Final = "New"

@@ -104,7 +104,7 @@ async def test_a_flood_of_placeholders_delays_no_other_tenant_and_ends_with_its_
 async def test_a_huge_min_member_costs_nothing(open_attack: OpenAttack) -> None:
     """Two billion members in each placement: rejected, or waiting without any work per member."""
     attack = await open_attack()
-    for placement in ("Reserve", "Atomic", "Direct", "Auto"):
+    for placement in ("Reserve", "Direct", "Auto"):
         pod = annotated(
             a_pod(f"huge-{placement.lower()}", cpu="1m", labels={"applicationId": f"huge-{placement}", **OWN_QUEUE}),
             task_groups=task_groups(("g", 2**31 - 1)),

@@ -38,7 +38,7 @@ BUSY = {"MUSTER_COMPARE_EVERY": "0.2"}
 """The states of operator and core are compared continuously, so that a scenario shows differences."""
 
 PLACEMENT_VARIABLE = "MUSTER_GANG_PLACEMENT"
-"""The default gang placement of this run: Auto (unset), Reserve, Atomic or Direct. Tests of placeholder pods, and of
+"""The default gang placement of this run: Auto (unset), Reserve or Direct. Tests of placeholder pods, and of
 partial reservations, set the placement explicitly."""
 
 HERE = Path(__file__).parent
@@ -140,11 +140,6 @@ async def open_scenario(home: Cluster, request: pytest.FixtureRequest) -> AsyncI
 def placement_of_run() -> str:
     """The default gang placement of this run for the scheduler name `muster`."""
     return os.environ.get(PLACEMENT_VARIABLE) or "Auto"
-
-
-def with_pods() -> str:
-    """The placement for tests with placeholder pods: that of the run if it creates them, else Reserve."""
-    return "Atomic" if os.environ.get(PLACEMENT_VARIABLE) == "Atomic" else "Reserve"
 
 
 def _placement() -> dict[str, str]:

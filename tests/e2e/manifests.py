@@ -77,7 +77,7 @@ def a_gang(
 ) -> list[Json]:
     """The real pods of a gang, named ``app-group-0`` and so on; ``style``: Soft or Hard.
 
-    ``placement``: Reserve, Atomic, Direct or Auto. The default is that of the scenario's configuration or of the run
+    ``placement``: Reserve, Direct or Auto. The default is that of the scenario's configuration or of the run
     (see conftest).
     """
     policy = [f"placeholderTimeoutInSeconds={timeout_s}"] if timeout_s is not None else []

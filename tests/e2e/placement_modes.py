@@ -20,8 +20,7 @@ import pytest
 HERE = "tests.e2e."
 FOLDER = Path(__file__).parent
 BUILDERS = f"{HERE}manifests"
-EVERY = frozenset({"Reserve", "Atomic", "Direct", "Auto"})
-WITH_PODS = frozenset({"Reserve", "Atomic"})
+EVERY = frozenset({"Reserve", "Direct", "Auto"})
 NONE: frozenset[str] = frozenset()
 
 
@@ -70,7 +69,7 @@ def _of(function: FunctionType) -> frozenset[str]:
 
 
 def _of_call(call: ast.Call, source: str) -> frozenset[str]:
-    """An explicit placement is the same in every run, except ``with_pods()``."""
+    """An explicit placement is the same in every run."""
     match call.func:
         case ast.Name("a_gang"):
             placement = next((ast.unparse(each.value) for each in call.keywords if each.arg == "placement"), "")
@@ -78,6 +77,4 @@ def _of_call(call: ast.Call, source: str) -> frozenset[str]:
             placement = source if "gangPlacement=" in source else ""
         case _:
             return NONE
-    if "with_pods()" in placement:
-        return WITH_PODS
     return NONE if placement else EVERY

@@ -1,7 +1,7 @@
 """Deletions while a gang is scheduled: its first pod, its namespace, a node, a placeholder."""
 
 from devcluster.nodes import FakeNode
-from tests.e2e.conftest import OpenScenario, with_pods
+from tests.e2e.conftest import OpenScenario
 from tests.e2e.manifests import Group, a_gang
 from tests.e2e.scenario import Scenario
 
@@ -71,7 +71,7 @@ async def test_a_member_whose_node_is_deleted_during_replacement_is_scheduled_el
     """Placeholder and member are on the deleted node."""
     scenario = await open_scenario([FakeNode(f"node-{index}", cpu="1500m") for index in range(3)], gated=True)
     rule = scenario.gate.hold("DELETE", PLACEHOLDER_DELETE)
-    await scenario.create(a_gang("moves", [Group("workers", 2)], timeout_s=600, placement=with_pods()))
+    await scenario.create(a_gang("moves", [Group("workers", 2)], timeout_s=600, placement="Reserve"))
     await rule.reached(2)
     node = (await scenario.bound(placeholders=True))[0]["spec"]["nodeName"]
     await scenario.cluster.remove_nodes([node])
@@ -86,7 +86,7 @@ async def test_a_replacement_continues_when_the_node_of_its_placeholder_is_delet
     """The member takes over a reservation on the remaining node."""
     scenario = await open_scenario([FakeNode("node-0")], gated=True)
     rule = scenario.gate.hold("DELETE", PLACEHOLDER_DELETE)
-    gang = a_gang("crosses", [Group("workers", 2)], timeout_s=600, placement=with_pods())
+    gang = a_gang("crosses", [Group("workers", 2)], timeout_s=600, placement="Reserve")
     for pod in gang:
         pod["spec"]["nodeSelector"] = {"disk": "ssd"}
     await scenario.create(gang)
@@ -121,7 +121,7 @@ async def test_a_placeholder_deleted_manually_during_replacement_counts_as_relea
     """A placeholder that is deleted by another client counts as released."""
     scenario = await open_scenario([FakeNode("node-0")], gated=True)
     rule = scenario.gate.hold("DELETE", PLACEHOLDER_DELETE)
-    await scenario.create(a_gang("by-hand", [Group("workers", 3)], timeout_s=600, placement=with_pods()))
+    await scenario.create(a_gang("by-hand", [Group("workers", 3)], timeout_s=600, placement="Reserve"))
     await rule.reached(1)
     victim = rule.seen[0].rpartition("/")[2]
     await scenario.api.delete("pods", victim, scenario.namespace)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from devcluster.nodes import FakeNode
-from tests.e2e.conftest import OpenScenario, with_pods
+from tests.e2e.conftest import OpenScenario
 from tests.e2e.manifests import Group, a_gang, a_pod
 from tests.e2e.scenario import Scenario
 
@@ -36,7 +36,7 @@ async def test_the_embedded_process_recovers_after_a_kill(
 ) -> None:
     scenario: Scenario = await open_scenario(NODES, gated=True, embedded=True)
     rule = scenario.gate.hold(*request_, skip=1)
-    await scenario.create(a_gang("gang", [Group("workers", 4)], timeout_s=600, placement=with_pods()))
+    await scenario.create(a_gang("gang", [Group("workers", 4)], timeout_s=600, placement="Reserve"))
     await rule.reached(1)
     await scenario.muster.core.kill()
     scenario.gate.clear()

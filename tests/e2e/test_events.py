@@ -5,7 +5,7 @@ from collections import Counter
 from devcluster.nodes import FakeNode
 from tests.e2e.conditions import scheduled, wait_for_reason
 from tests.e2e.configuration import queues
-from tests.e2e.conftest import OpenScenario, with_pods
+from tests.e2e.conftest import OpenScenario
 from tests.e2e.manifests import Group, a_gang, a_pod
 
 
@@ -40,7 +40,7 @@ async def test_a_gang_costs_few_writes_and_reports_its_progress_once(open_scenar
     """Five writes per member, and few for the gang: its progress is one event series on the first pod."""
     members = 40
     scenario = await open_scenario([FakeNode(f"node-{index}", cpu="16") for index in range(4)])
-    await scenario.create(a_gang("large", [Group("workers", members)], placement=with_pods()))
+    await scenario.create(a_gang("large", [Group("workers", members)], placement="Reserve"))
     await scenario.all_bound(members)
 
     async def all_are_reported() -> bool:

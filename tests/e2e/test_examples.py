@@ -51,7 +51,7 @@ async def test_the_three_placements_reserve_what_the_readme_describes(open_scena
     await wait_for_counts(scenario, {"simulate": 3})
     await apply(scenario, "06-placements", "2-driver.yaml")
     await wait_for_counts(scenario, {"simulate": 3, "pipeline": 1})
-    await apply(scenario, "06-placements", "3-atomic.yaml")
+    await apply(scenario, "06-placements", "3-auto.yaml")
 
     async def train_waits() -> bool:
         return any("1 of 4 members of task group" in str(scheduled(pod)) for pod in await scenario.pods())

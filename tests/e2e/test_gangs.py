@@ -11,7 +11,7 @@ from devcluster.api import Json
 from devcluster.audit import Write
 from devcluster.nodes import FakeNode
 from tests.e2e.conditions import wait_for_event, wait_for_reason
-from tests.e2e.conftest import OpenScenario, placement_of_run, with_pods
+from tests.e2e.conftest import OpenScenario, placement_of_run
 from tests.e2e.manifests import PREFIX, Group, a_gang, a_member, a_pod, with_annotations
 from tests.e2e.scenario import Scenario
 
@@ -36,7 +36,7 @@ async def test_a_gang_binds_all_placeholders_before_a_real_pod(
     open_scenario: OpenScenario,
 ) -> None:
     scenario = await open_scenario(nodes(3))
-    await scenario.create(a_gang("one", [Group("workers", 6, cpu="2")], timeout_s=LONG_S, placement=with_pods()))
+    await scenario.create(a_gang("one", [Group("workers", 6, cpu="2")], timeout_s=LONG_S, placement="Reserve"))
     await scenario.all_bound(6)
     order = [is_of_placeholder(write) for write in await scenario.bindings(12)]
     assert order == [True] * 6 + [False] * 6
@@ -46,7 +46,7 @@ async def test_a_gang_binds_all_placeholders_before_a_real_pod(
 async def test_real_pods_of_two_groups_run_on_the_nodes_of_their_placeholders(open_scenario: OpenScenario) -> None:
     scenario = await open_scenario(nodes(4))
     groups = [Group("leader", 1, cpu="3"), Group("workers", 4, cpu="2")]
-    await scenario.create(a_gang("two", groups, timeout_s=LONG_S, placement=with_pods()))
+    await scenario.create(a_gang("two", groups, timeout_s=LONG_S, placement="Reserve"))
     await scenario.all_bound(5)
     bound_on: dict[bool, Counter[tuple[str, str]]] = {True: Counter(), False: Counter()}
     for write in await scenario.bindings(10):
@@ -67,7 +67,7 @@ async def test_executors_created_after_their_driver_runs_use_its_reservation(
 ) -> None:
     scenario = await open_scenario(nodes(3))
     groups = [Group("driver", 1), Group("executors", 4, cpu="2")]
-    await scenario.create([a_member("spark", "driver", "driver", groups, f"gangPlacement={with_pods()}")])
+    await scenario.create([a_member("spark", "driver", "driver", groups, "gangPlacement=Reserve")])
 
     async def driver_runs() -> bool:
         return await phases(scenario) == {"Running": 1}
@@ -82,7 +82,7 @@ async def test_executors_created_after_their_driver_runs_use_its_reservation(
 
 async def test_members_beyond_min_member_are_scheduled_as_usual(open_scenario: OpenScenario) -> None:
     scenario = await open_scenario(nodes(2))
-    await scenario.create(a_gang("more", [Group("workers", 2, real=5)], timeout_s=LONG_S, placement=with_pods()))
+    await scenario.create(a_gang("more", [Group("workers", 2, real=5)], timeout_s=LONG_S, placement="Reserve"))
     await scenario.all_bound(5)
     assert sum(is_of_placeholder(write) for write in await scenario.bindings(7)) == 2
 
@@ -182,13 +182,10 @@ async def test_a_gang_reserves_what_fits_and_waits_for_used_quota(
     await scenario.create(a_pod(f"single-{index}", labels=labels) for index in range(3))
     await scenario.all_bound(3)
     workers = [Group("workers", 2)]
-    await scenario.create(a_gang("waits", workers, queue="root.small", timeout_s=LONG_S, placement=with_pods()))
+    await scenario.create(a_gang("waits", workers, queue="root.small", timeout_s=LONG_S, placement="Reserve"))
     await scenario.create([a_pod("bystander", labels={"applicationId": "other", "queue": "root.other"})])
     await scenario.eventually("both placeholders exist", lambda: _are_there(scenario, 2))
-    if with_pods() == "Reserve":
-        await scenario.eventually("one placeholder is bound", lambda: _is_bound(scenario, 1))
-    else:
-        assert await scenario.bound(placeholders=True) == []
+    await scenario.eventually("one placeholder is bound", lambda: _is_bound(scenario, 1))
     for index in range(3):
         await scenario.api.delete("pods", f"single-{index}", scenario.namespace)
 

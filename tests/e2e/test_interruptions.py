@@ -2,7 +2,7 @@
 
 from devcluster.nodes import FakeNode
 from tests.e2e.conditions import wait_for_event
-from tests.e2e.conftest import OpenScenario, with_pods
+from tests.e2e.conftest import OpenScenario
 from tests.e2e.manifests import Group, a_gang, a_pod
 from tests.e2e.scenario import Scenario
 
@@ -32,7 +32,7 @@ async def test_a_gang_continues_when_the_api_server_restarts_during_its_replacem
 ) -> None:
     scenario = await open_scenario([FakeNode("node-0")], gated=True)
     rule = scenario.gate.hold("DELETE", r"/pods/tg-")
-    await scenario.create(a_gang("patient", [Group("workers", 4)], timeout_s=LONG_S, placement=with_pods()))
+    await scenario.create(a_gang("patient", [Group("workers", 4)], timeout_s=LONG_S, placement="Reserve"))
     await rule.reached(4)
     await scenario.cluster.restart_apiserver()
     rule.open()
@@ -45,7 +45,7 @@ async def test_deletes_missed_by_the_watch_are_found_by_the_list_after_410(open_
     await scenario.create([a_pod("holds-room", cpu="2")])
     await scenario.all_bound(1)
     rule = scenario.gate.hold("DELETE", r"/pods/tg-")
-    await scenario.create(a_gang("waits", [Group("workers", 2)], timeout_s=LONG_S, placement=with_pods()))
+    await scenario.create(a_gang("waits", [Group("workers", 2)], timeout_s=LONG_S, placement="Reserve"))
     await rule.reached(2)
     await scenario.create([a_pod("guaranteed", cpu="2")])
     scenario.gate.freeze_watches()

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from devcluster.nodes import FakeNode
-from tests.e2e.conftest import OpenScenario, with_pods
+from tests.e2e.conftest import OpenScenario
 from tests.e2e.manifests import Group, a_gang
 from tests.e2e.scenario import Scenario
 
@@ -27,7 +27,7 @@ def held_at(request: tuple[str, str], after: int) -> Step:
 
     async def reach(scenario: Scenario) -> None:
         rule = scenario.gate.hold(*request, skip=after)
-        await scenario.create(a_gang("gang", [Group("workers", MEMBERS)], timeout_s=600, placement=with_pods()))
+        await scenario.create(a_gang("gang", [Group("workers", MEMBERS)], timeout_s=600, placement="Reserve"))
         await rule.reached(1)
 
     return reach
@@ -36,7 +36,7 @@ def held_at(request: tuple[str, str], after: int) -> Step:
 async def placeholder_is_deleted(scenario: Scenario) -> None:
     """A placeholder is deleted, and the operator has not received the event."""
     rule = scenario.gate.hold(*DELETE_PLACEHOLDER)
-    await scenario.create(a_gang("gang", [Group("workers", MEMBERS)], timeout_s=600, placement=with_pods()))
+    await scenario.create(a_gang("gang", [Group("workers", MEMBERS)], timeout_s=600, placement="Reserve"))
     await rule.reached(1)
     scenario.gate.freeze_watches()
     rule.open()

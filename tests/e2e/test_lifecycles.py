@@ -4,7 +4,7 @@ from collections import Counter
 
 from devcluster.api import Json
 from devcluster.nodes import FakeNode
-from tests.e2e.conftest import OpenScenario, with_pods
+from tests.e2e.conftest import OpenScenario
 from tests.e2e.manifests import Group, a_gang, a_pod, is_bound, with_annotations
 from tests.e2e.scenario import Scenario
 
@@ -28,7 +28,7 @@ def created_placeholders(scenario: Scenario) -> int:
 
 def a_deployment(name: str, replicas: int, groups: list[Group]) -> Json:
     """A Deployment whose pods are one gang."""
-    pod = a_gang(name, groups, placement=with_pods())[0]
+    pod = a_gang(name, groups, placement="Reserve")[0]
     pod["metadata"]["labels"]["deployment"] = name
     pod["spec"]["restartPolicy"] = "Always"
     template = {"metadata": {key: pod["metadata"][key] for key in ("labels", "annotations")}, "spec": pod["spec"]}
@@ -82,7 +82,7 @@ async def test_an_id_can_be_reused_after_its_application_has_completed(open_scen
     """As with a CronJob: the finished pods of the first run remain, and the second run is a separate gang."""
     scenario = await open_scenario([FakeNode("node-0")])
     for run in (1, 2):
-        gang = a_gang("nightly", WORKERS, placement=with_pods())
+        gang = a_gang("nightly", WORKERS, placement="Reserve")
         for pod in gang:
             pod["metadata"]["name"] += f"-{run}"
         await scenario.create(with_annotations(pod, BRIEF) for pod in gang)

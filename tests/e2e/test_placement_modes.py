@@ -7,9 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from devcluster.api import Json
-from tests.e2e.conftest import with_pods
 from tests.e2e.manifests import Group, a_gang, a_member, a_pod
-from tests.e2e.placement_modes import EVERY, NONE, WITH_PODS, placements_of
+from tests.e2e.placement_modes import EVERY, NONE, placements_of
 
 GROUPS = [Group("workers", 2)]
 
@@ -20,10 +19,6 @@ def names_no_placement() -> list[Json]:
 
 def names_one_placement() -> list[Json]:
     return a_gang("any", GROUPS, placement="Reserve")
-
-
-def needs_placeholder_pods() -> list[Json]:
-    return a_gang("any", GROUPS, placement=with_pods())
 
 
 def names_it_in_a_string() -> Json:
@@ -49,7 +44,7 @@ class Builder:
     """A class whose methods create gangs."""
 
     def pods(self) -> list[Json]:
-        return needs_placeholder_pods()
+        return names_no_placement()
 
 
 @pytest.mark.parametrize(
@@ -57,13 +52,12 @@ class Builder:
     [
         (names_no_placement, EVERY),
         (names_one_placement, NONE),
-        (needs_placeholder_pods, WITH_PODS),
         (names_it_in_a_string, NONE),
         (has_no_string, EVERY),
         (creates_no_gang, NONE),
         (calls_another, EVERY),
         (calls_another(), EVERY),
-        (Builder, WITH_PODS),
+        (Builder, EVERY),
     ],
 )
 def test_a_test_without_an_explicit_placement_runs_in_every_placement(what: object, placements: frozenset[str]) -> None:

@@ -205,7 +205,7 @@ async def cronjob(scenario: Scenario) -> None:
 
         await scenario.eventually(f"run {run} is done", is_done)
         await scenario.eventually("its application is over", lambda: _is_over(scenario, "nightly"))
-    assert created(scenario) - before == (6 if placement_of_run() in {"Reserve", "Atomic"} else 0)
+    assert created(scenario) - before == (6 if placement_of_run() == "Reserve" else 0)
     for run in ("first", "second"):
         await scenario.api.delete("jobs", run, scenario.namespace)
 

@@ -3,7 +3,7 @@
 from devcluster.nodes import FakeNode
 from tests.e2e.conditions import wait_for_reason
 from tests.e2e.configuration import a_queue, queue_file, queues
-from tests.e2e.conftest import OpenScenario, with_pods
+from tests.e2e.conftest import OpenScenario
 from tests.e2e.manifests import Group, a_gang, a_pod
 from tests.e2e.scenario import Scenario
 
@@ -62,20 +62,19 @@ async def test_a_quota_counts_resources_by_any_name(open_scenario: OpenScenario)
 async def test_no_gang_member_starts_before_every_parent_queue_has_quota_for_all(
     open_scenario: OpenScenario,
 ) -> None:
-    """With several parent queues. In Reserve two members are reserved meanwhile, in Atomic none."""
+    """With several parent queues. Two members are reserved meanwhile."""
     deep = a_queue("a", a_queue("b", a_queue("c", a_queue("leaf"))), maximum={"vcore": "4"})
     scenario = await open_scenario(NODES, queue_file(deep))
     queue = "root.a.b.c.leaf"
     await scenario.create([a_pod("holder", cpu="2", labels={"applicationId": "holder", "queue": queue})])
     await scenario.all_bound(1)
-    await scenario.create(a_gang("gang", [Group("workers", 3)], queue=queue, timeout_s=600, placement=with_pods()))
-    reserved = 2 if with_pods() == "Reserve" else 0
+    await scenario.create(a_gang("gang", [Group("workers", 3)], queue=queue, timeout_s=600, placement="Reserve"))
 
     async def all_wait() -> bool:
         there, bound = await scenario.pods(placeholders=True), await scenario.bound(placeholders=True)
-        return (len(there), len(bound)) == (3, reserved)
+        return (len(there), len(bound)) == (3, 2)
 
-    await scenario.eventually(f"three placeholders exist, {reserved} of them bound", all_wait)
+    await scenario.eventually("three placeholders exist, two of them bound", all_wait)
     assert {pod["metadata"]["name"] for pod in await scenario.bound()} == {"holder"}
     await scenario.api.delete("pods", "holder", scenario.namespace)
     await scenario.all_bound(3)

@@ -66,7 +66,7 @@ async def test_invalid_parameters_are_reported_and_the_gang_continues(open_scena
     parameters = "placeholderTimeoutInSeconds=soon gangSchedulingStyle=Firm gangPlacement=Best nonsense"
     groups = [Group("workers", 2)]
     await scenario.create(a_member("odd", "workers", f"odd-{index}", groups, parameters) for index in range(2))
-    for name in ("placeholderTimeoutInSeconds", "Soft is used", "Reserve, Atomic, Direct or Auto", "nonsense"):
+    for name in ("placeholderTimeoutInSeconds", "Soft is used", "Reserve, Direct or Auto", "nonsense"):
         await wait_for_event(scenario, "odd-0", name)
     await scenario.all_bound(2)
     assert sum(write.what == "create pods" for write in scenario.writes(of_operator=True)) == 2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from devcluster.nodes import FakeNode
-from tests.e2e.conftest import OpenScenario, with_pods
+from tests.e2e.conftest import OpenScenario
 from tests.e2e.manifests import Group, a_gang, a_pod
 from tests.e2e.scenario import Scenario
 
@@ -13,7 +13,7 @@ OFF = {"MUSTER_FAST_PATH": "off"}
 
 async def test_a_gang_completes_its_lifecycle(open_scenario: OpenScenario) -> None:
     scenario: Scenario = await open_scenario(NODES, env=OFF)
-    gang = a_gang("gang", [Group("driver", 1), Group("executors", 3)], placement=with_pods())
+    gang = a_gang("gang", [Group("driver", 1), Group("executors", 3)], placement="Reserve")
     await scenario.create([*gang, a_pod("single")])
     await scenario.all_bound(5)
 
@@ -40,7 +40,7 @@ async def test_deleted_pods_free_their_resources_for_waiting_pods(open_scenario:
 
 async def test_after_a_restart_the_operator_continues_with_the_gang(open_scenario: OpenScenario) -> None:
     scenario: Scenario = await open_scenario(NODES, env=OFF)
-    await scenario.create(a_gang("gang", [Group("workers", 4)], timeout_s=600, placement=with_pods()))
+    await scenario.create(a_gang("gang", [Group("workers", 4)], timeout_s=600, placement="Reserve"))
     await scenario.all_bound(4)
     await scenario.muster.operator.kill()
     await scenario.muster.start()

@@ -15,7 +15,6 @@ from devcluster.leftovers import leftovers
 from devcluster.resources import of_manifest
 from tests.e2e.conftest import placement_of_run
 from tests.e2e.manifests import PREFIX
-from tests.e2e.placement_modes import WITH_PODS
 from tests.e2e.scenario import Scenario
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -45,7 +44,7 @@ async def is_reserved_first(
         assert pod["spec"]["schedulerName"] == scheduler, pod["metadata"]["name"]
         assert f"{PREFIX}user.info" in pod["metadata"]["annotations"], pod["metadata"]["name"]
     default = placement_of_run() if scheduler == "muster" else "Reserve"
-    if placement_of(pods, default) not in WITH_PODS:
+    if placement_of(pods, default) != "Reserve":
 
         async def is_reported() -> bool:
             return has_reservation_event(await scenario.events(), pods, sum(groups.values()))

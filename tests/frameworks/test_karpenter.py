@@ -15,7 +15,7 @@ from tests.frameworks import karpenter
 from tests.frameworks.gangs import SLOW_S
 from tests.frameworks.karpenter import Karpenter
 
-PLACEMENTS = ("Reserve", "Atomic", "Direct", "Auto")
+PLACEMENTS = ("Reserve", "Direct", "Auto")
 NODE_CPUS = karpenter.SIZES[0]
 FULL = {"vcore": str(NODE_CPUS)}
 QUEUES = queue_file(
@@ -153,7 +153,7 @@ async def _bound(scenario: Scenario, count: int) -> None:
     await scenario.eventually(f"{count} pods are bound", is_so, SLOW_S)
 
 
-@pytest.mark.parametrize("placement", ["Reserve", "Atomic", "Auto"])
+@pytest.mark.parametrize("placement", ["Reserve", "Auto"])
 async def test_the_nodes_of_a_reserved_gang_are_not_removed(
     home: Cluster, open_scenario: OpenScenario, placement: str
 ) -> None:

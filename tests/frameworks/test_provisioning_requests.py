@@ -87,21 +87,20 @@ async def is_posted(scenario: Scenario, message: str) -> None:
 
 
 @pytest.mark.usefixtures("api")
-@pytest.mark.parametrize("placement", ["Reserve", "Atomic"])
 async def test_a_gang_requests_the_nodes_of_its_members_without_one_until_it_is_complete(
-    home: Cluster, open_scenario: OpenScenario, placement: str
+    home: Cluster, open_scenario: OpenScenario
 ) -> None:
     """Three of five members fit now. Five fit if the nodes were empty."""
     scenario = await open_scenario([FakeNode("small", cpu="3"), FakeNode("full", cpu="2")], SETTING)
     await scenario.occupy("full", "2")
-    await scenario.create(a_gang("train", GROUPS, placement=placement, timeout_s=600))
+    await scenario.create(a_gang("train", GROUPS, placement="Reserve", timeout_s=600))
     request = await requested(scenario)
     name, spec = request["metadata"]["name"], request["spec"]
     assert spec["provisioningClassName"] == CLASS
     placeholders = await scenario.pods(placeholders=True)
     assert {pod["metadata"]["annotations"][CONSUME] for pod in placeholders} == {name}
     without_node = [pod for pod in placeholders if "nodeName" not in pod["spec"]]
-    assert sum(one["count"] for one in spec["podSets"]) == len(without_node) == (2 if placement == "Reserve" else 5)
+    assert sum(one["count"] for one in spec["podSets"]) == len(without_node) == 2
     for one in spec["podSets"]:
         template = await scenario.api.get("podtemplates", one["podTemplateRef"]["name"], scenario.namespace)
         assert template["template"]["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "1"

@@ -169,13 +169,11 @@ def _placements_evaluated(scheduler_state: SchedulerState, event: PlacementsEval
     # A missing verdict counts as a refusal.
     answers = [*event.refusals, *([REFUSED] * (len(asked) - len(event.refusals)))]
     refused = {place: why for place, why in zip(asked, answers, strict=False) if why}
-    app = partition.applications.get(inquiry.application)
-    is_all_or_nothing = app is not None and app.is_reserving and app.spec.is_all_or_nothing
     for (key, node), why in refused.items():
         _refuse(partition, inquiry.application, key, node, why, now_ns)
     for decision in inquiry.decisions:
-        if not isinstance(decision, Preemption) and not (refused and is_all_or_nothing):
-            _commit(partition, decision, refused, now_ns, is_all_or_nothing=is_all_or_nothing)
+        if not isinstance(decision, Preemption):
+            _commit(partition, decision, refused, now_ns)
     _wake(partition, inquiry.application)
 
 
@@ -233,14 +231,9 @@ def _places(inquiry: PendingCallback) -> Iterator[Place]:
 
 
 def _commit(
-    partition: Partition,
-    decision: Placement | PlaceholderReplacement,
-    refused: Container[Place],
-    now_ns: int,
-    *,
-    is_all_or_nothing: bool,
+    partition: Partition, decision: Placement | PlaceholderReplacement, refused: Container[Place], now_ns: int
 ) -> None:
-    """Commits the rest of a decision without refused and invalid placements. `is_all_or_nothing`: all or nothing."""
+    """Commits the rest of a decision without refused and invalid placements."""
     app = partition.applications.get(decision.application)
     if app is None:
         return
@@ -251,7 +244,7 @@ def _commit(
     else:
         places = tuple(place for place in decision.places if place not in refused)
         places = remaining_placements(partition.nodes, app, replace(decision, places=places))
-        if not places or (is_all_or_nothing and places != decision.places):
+        if not places:
             return
         left = replace(decision, places=places)
     with suppress(BrokenDecision):  # the resources were used meanwhile, so it is planned again

@@ -244,8 +244,6 @@ def _place(partition: Partition, app: Application, kinds: list[AskClass], alloca
     counts = {kind: wanted(app, kind, sys.maxsize) for kind in kinds}
     has_all = app.spec.uses_virtual_placeholders or _has_all(app, counts)
     is_all_or_nothing = app.spec.is_all_or_nothing
-    if not has_all and is_all_or_nothing:
-        return
     refused = quota.quota_refusal(partition, app, _sum(counts))
     exceeds = app.gang.exceeds_nodes
     if not has_all:  # a gang that does not fit on empty nodes reserves nothing for its first members

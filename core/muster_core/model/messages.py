@@ -338,6 +338,14 @@ def no_task_groups(placement: str) -> str:
     return f"gangPlacement is {placement}, but no task groups were sent: the core cannot reserve resources for them"
 
 
+def removed_placement(removed: str, used: str) -> str:
+    """The gang has a placement mode that was removed; another one is used.
+
+    Send one of the modes that exist: `Reserve`, `Direct` or `Auto`.
+    """
+    return f"gangPlacement {removed} was removed; {used} is used. Valid values: Reserve, Direct or Auto"
+
+
 def unknown_groups(user: str, problem: str) -> str:
     """The groups of a user cannot be looked up.
 

@@ -151,12 +151,8 @@ class GangPlacement(StrEnum):
     """How resources for a gang are reserved (docs/internals/semantics.md, rule 16)."""
 
     RESERVE = "Reserve"
-    ATOMIC = "Atomic"
     DIRECT = "Direct"
     AUTO = "Auto"
-
-
-_WITH_VIRTUAL: Final = frozenset({GangPlacement.DIRECT, GangPlacement.AUTO})
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +247,7 @@ class ApplicationSpec:
     @property
     def uses_virtual_placeholders(self) -> bool:
         """Whether the core reserves the resources of its gang itself, without waiting for placeholder pods."""
-        return self.gang_placement in _WITH_VIRTUAL and self.is_gang
+        return self.is_all_or_nothing and self.is_gang
 
     @property
     def is_auto(self) -> bool:

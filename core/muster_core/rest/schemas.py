@@ -174,7 +174,7 @@ class ApplicationInfo(Shape):
     stateLog: list[StateChange]
     placeholderData: list[TaskGroupInfo]
     gangSchedulingStyle: str | None = None
-    gangPlacement: str | None = Field(None, description="placement mode of a gang: Reserve, Atomic, Direct or Auto")
+    gangPlacement: str | None = Field(None, description="placement mode of a gang: Reserve, Direct or Auto")
     unsatisfiable: bool | None = Field(
         None, description="Whether queues, limits or all nodes, even if empty, can never hold the gang."
     )

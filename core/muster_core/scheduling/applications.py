@@ -103,7 +103,7 @@ def _add_ask(partition: Partition, spec: AskSpec, now_ns: int) -> None:
     if spec.placeholder:
         if app.spec.is_auto:
             slots.take(partition, app, ask, now_ns)
-        gangs.await_asks(partition, app, now_ns)
+        gangs.asks_again(app)
 
 
 def release_ask(scheduler_state: SchedulerState, partition: Partition, event: AskReleased, now_ns: int) -> None:
@@ -130,8 +130,6 @@ def release_ask(scheduler_state: SchedulerState, partition: Partition, event: As
         gangs.after_placing(partition, app, now_ns)
     if app.is_reserving:
         gangs.release_unneeded(partition, app)
-        if any(ask.spec.placeholder for ask in gone):
-            gangs.wait_again(partition, app, now_ns)
         gangs.await_first_ask(partition, app, now_ns)
     if any(not ask.spec.placeholder for ask in gone):
         lifecycle.complete_if_done(partition, app, now_ns)

@@ -23,7 +23,7 @@ from muster_core.model.ids import (
 )
 from muster_core.model.records import Detail, Notice
 from muster_core.model.resources import NOTHING
-from muster_core.model.specs import AllocationSpec, ApplicationSpec, AskSpec, GangPlacement, GangStyle, Member
+from muster_core.model.specs import AllocationSpec, ApplicationSpec, AskSpec, GangStyle, Member
 from muster_core.model.states import ApplicationEvent, ApplicationState
 from muster_core.scheduling import ledger, lifecycle, requeue, selectors, victims
 from muster_core.state.applications import Allocation, Application, Ask, lacking
@@ -229,7 +229,6 @@ def note_impossible(partition: Partition, app: Application, why: str, now_ns: in
     if not why:
         if gang.is_early:
             _stop_timer(app)
-        await_asks(partition, app, now_ns)
         return
     partition.note(Notice.APPLICATION, app.id, message=why)
     if app.state not in _EARLY:
@@ -338,9 +337,6 @@ def time_out(partition: Partition, app: Application, now_ns: int) -> None:
     The outcome depends on the application state (docs/internals/semantics.md, rule 8).
     """
     if app.state in _EARLY:
-        if app.gang.is_early and not app.gang.impossible and _all_asked(app):
-            _stop_timer(app)  # the timer was for missing requests, which have arrived
-            return
         why = app.gang.impossible or messages.gang_timed_out()
         give_up(partition, app, now_ns, why)
     elif app.state in (ApplicationState.RUNNING, ApplicationState.COMPLETING):
@@ -360,7 +356,6 @@ def lost_placeholder(partition: Partition, app: Application, was: Termination | 
         if app.state in _EARLY and was is Termination.PREEMPTED_BY_SCHEDULER:
             pause_timer(app, now_ns)
         release_unneeded(partition, app)
-        await_asks(partition, app, now_ns)
         await_first_ask(partition, app, now_ns)
     elif was is Termination.TIMEOUT:
         lifecycle.complete_if_done(partition, app, now_ns)
@@ -381,24 +376,10 @@ def release_unneeded(partition: Partition, app: Application) -> None:
         partition.contention.forget(app.id)
 
 
-def await_asks(partition: Partition, app: Application, now_ns: int) -> None:
-    """Starts the placeholder timer of an Atomic gang that holds nothing (docs/internals/semantics.md, rule 16).
-
-    Some of its requests may never arrive. If all have arrived when the timer fires, the timer has no effect.
-    """
-    is_atomic = app.spec.gang_placement is GangPlacement.ATOMIC and app.is_reserving
-    if not is_atomic and app.gang.is_early and not app.gang.impossible:
-        _stop_timer(app)  # of `await_first_ask`
-    if not is_atomic or app.gang.allocated or app.gang.timer or not app.placeholder_asks:
-        return
-    start_timer(partition, app, now_ns, is_early=True)
-
-
-def wait_again(partition: Partition, app: Application, now_ns: int) -> None:
-    """Restarts the timer of missing requests, because cancelled members may be requested again."""
+def asks_again(app: Application) -> None:
+    """Stops the timer of a gang without requests (`await_first_ask`), because a request arrived."""
     if app.gang.is_early and not app.gang.impossible:
         _stop_timer(app)
-    await_asks(partition, app, now_ns)
 
 
 def await_first_ask(partition: Partition, app: Application, now_ns: int) -> None:
@@ -415,12 +396,6 @@ def await_first_ask(partition: Partition, app: Application, now_ns: int) -> None
         was_paused = gang.is_paused
         start_timer(partition, app, now_ns, is_early=True)
         gang.is_paused = was_paused
-
-
-def _all_asked(app: Application) -> bool:
-    """Whether the pending requests cover all missing members."""
-    asked = sum((ask.spec.resources.times(ask.left) for ask in app.asks.values() if ask.spec.placeholder), NOTHING)
-    return bool(asked) and asked.covers(lacking(app))
 
 
 def _drop_asks(

@@ -163,6 +163,9 @@ class ApplicationDecoder:
         )
         if ask and new.gangSchedulingStyle not in _STYLES:
             intake.answers.append(_style_warning(self._rm, new))
+        if tags.get(keys.APP_TAG_GANG_PLACEMENT) == keys.PLACEMENT_REMOVED:
+            text = messages.removed_placement(keys.PLACEMENT_REMOVED, spec.gang_placement)
+            intake.answers.append(EventRecorded(self._rm, Notice.APPLICATION, spec.id, text, app_name=_name(new)))
         intake.answers += _quota_warnings(self._rm, new, odd)
         return spec
 

@@ -361,7 +361,6 @@ _NO_NODES: Final[frozenset[NodeId]] = frozenset()
 
 _PLACEMENTS: Final[Mapping[str, GangPlacement]] = {
     keys.PLACEMENT_RESERVE: GangPlacement.RESERVE,
-    keys.PLACEMENT_ATOMIC: GangPlacement.ATOMIC,
     keys.PLACEMENT_DIRECT: GangPlacement.DIRECT,
     keys.PLACEMENT_AUTO: GangPlacement.AUTO,
 }
@@ -424,8 +423,13 @@ def topology(tags: Mapping[str, str]) -> Topology | None:
 
 
 def gang_placement(tags: Mapping[str, str]) -> GangPlacement:
-    """Decodes the placement mode of a gang; absent = Reserve."""
+    """Decodes the placement mode of a gang; absent = Reserve.
+
+    The removed mode Atomic gives Auto, or Reserve for an application without task groups, which Auto needs.
+    """
     text = tags.get(keys.APP_TAG_GANG_PLACEMENT) or keys.PLACEMENT_RESERVE
+    if text == keys.PLACEMENT_REMOVED:
+        return GangPlacement.AUTO if tags.get(keys.APP_TAG_MEMBERS) else GangPlacement.RESERVE
     placement = _PLACEMENTS.get(text)
     if placement is None:
         raise InvalidField(keys.APP_TAG_GANG_PLACEMENT, f"is {text[:32]!r}, not one of {', '.join(_PLACEMENTS)}")

@@ -108,7 +108,7 @@ class Gang:
     since_ns: int = 0
     #: Time that it ran before it was paused.
     elapsed_ns: int = 0
-    #: It runs although nothing is reserved yet: an Atomic gang waits for requests, or the gang is impossible.
+    #: It runs although nothing is reserved yet: the gang is impossible, or it has no requests any more.
     is_early: bool = False
     #: It is paused, because a takeover or preemption removed all reservations of the gang.
     is_paused: bool = False

@@ -226,7 +226,7 @@ TIMEOUTS: Final = (
     _at_once(
         settings.GANG_PLACEMENT,
         "",
-        "placement mode of gangs without `gangPlacement`: `Reserve`, `Atomic`, `Direct` or `Auto`. If empty: `Reserve` "
+        "placement mode of gangs without `gangPlacement`: `Reserve`, `Direct` or `Auto`. If empty: `Reserve` "
         "for pods with the scheduler name `yunikorn` or if `autoscaling.provisioningRequest` is set, otherwise `Auto`. "
         "Changes apply to new gangs",
     ),
@@ -431,7 +431,14 @@ MEANINGLESS: Final[Mapping[str, str]] = MappingProxyType(
 def setting_warnings(entries: Mapping[str, str]) -> list[Finding]:
     """Warnings about entries: unknown keys, keys without effect, unused queues, ignored values, loose expressions."""
     unanchored = [_about(key, text) for key, text in loose(entries).items()]
-    return [*_unknown(entries), *_without_effect(entries), *_idle_queues(entries), *unfit(entries), *unanchored]
+    return [
+        *_unknown(entries),
+        *_without_effect(entries),
+        *_removed(entries),
+        *_idle_queues(entries),
+        *unfit(entries),
+        *unanchored,
+    ]
 
 
 def unfit(entries: Mapping[str, str]) -> list[Finding]:
@@ -470,6 +477,14 @@ def _meant(key: str) -> str:
 
 def _without_effect(entries: Iterable[str]) -> list[Finding]:
     return [_about(key, f"has no effect here: {MEANINGLESS[key]}") for key in sorted(entries) if key in MEANINGLESS]
+
+
+def _removed(entries: Mapping[str, str]) -> list[Finding]:
+    """The placement mode that was removed."""
+    if entries.get(settings.GANG_PLACEMENT, "").strip() != keys.PLACEMENT_REMOVED:
+        return []
+    text = f"= {keys.PLACEMENT_REMOVED} was removed; Auto is used. Valid values: Reserve, Direct or Auto"
+    return [_about(settings.GANG_PLACEMENT, text)]
 
 
 def _idle_queues(entries: Mapping[str, str]) -> list[Finding]:

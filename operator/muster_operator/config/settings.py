@@ -350,7 +350,9 @@ def _at_least_one(text: str) -> int | None:
 
 
 def _placement(text: str) -> Placement | None:
-    """Write Reserve, Atomic, Direct or Auto."""
+    """Write Reserve, Direct or Auto."""
+    if text == keys.PLACEMENT_REMOVED:  # reported by the catalog
+        return Placement.AUTO
     return next((placement for placement in Placement if placement.value == text), None)
 
 

@@ -1,6 +1,6 @@
 """ProvisioningRequests: request all nodes of a gang from Cluster Autoscaler in one object.
 
-Only for gangs with the placement Reserve or Atomic, because the pods that wait for the nodes are then placeholders,
+Only for gangs with the placement Reserve, because the pods that wait for the nodes are then placeholders,
 which have the annotations of the request from the start. Members would need a patch before each condition.
 """
 

@@ -219,12 +219,8 @@ class Placement(StrEnum):
     """How a gang gets its reservations. See docs/internals/semantics.md, 16."""
 
     RESERVE = keys.PLACEMENT_RESERVE
-    ATOMIC = keys.PLACEMENT_ATOMIC
     DIRECT = keys.PLACEMENT_DIRECT
     AUTO = keys.PLACEMENT_AUTO
-
-
-_WITH_VIRTUAL: Final = frozenset({Placement.DIRECT, Placement.AUTO})
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +243,7 @@ class GangDefinition:
     @property
     def uses_virtual_placeholders(self) -> bool:
         """Whether the core reserves without waiting for placeholder pods."""
-        return self.placement in _WITH_VIRTUAL
+        return self.placement is not Placement.RESERVE
 
     @property
     def is_auto(self) -> bool:

@@ -231,6 +231,14 @@ def unknown_value(parameter: str, value: str, used: str, choices: str) -> str:
     return f'{parameter}: "{value[:_SHOWN]}" is invalid; {used} is used. Valid values: {choices}'
 
 
+def removed_value(parameter: str, value: str, used: str, choices: str) -> str:
+    """The value of a scheduling parameter was removed.
+
+    Set one of the values that the message lists.
+    """
+    return f"{parameter}: {value} was removed; {used} is used. Valid values: {choices}"
+
+
 def mode_without_topology(mode: str, topology: str) -> str:
     """The topology mode is set without a topology.
 

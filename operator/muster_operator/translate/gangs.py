@@ -37,6 +37,7 @@ _WAIT: Final = "gangWaitTimeoutInSeconds"
 _STYLE: Final = "gangSchedulingStyle"
 _PLACEMENT: Final = "gangPlacement"
 _PLACEMENTS: Final = {placement.value: placement for placement in Placement}
+_CHOICES: Final = "Reserve, Direct or Auto"
 _TOPOLOGY: Final = "topologyKey"
 _TOPOLOGY_MODE: Final = "topologyMode"
 _MODES: Final = {"required": True, "preferred": False}
@@ -83,9 +84,11 @@ def _style(value: str, warnings: list[str]) -> str:
 
 
 def _placement(value: str, default: Placement, warnings: list[str]) -> Placement | None:
+    if value == keys.PLACEMENT_REMOVED:
+        warnings.append(problems.removed_value(_PLACEMENT, value, Placement.AUTO, _CHOICES))
+        return Placement.AUTO
     if value not in _PLACEMENTS:
-        used = f"{default}, the default,"
-        warnings.append(problems.unknown_value(_PLACEMENT, value, used, "Reserve, Atomic, Direct or Auto"))
+        warnings.append(problems.unknown_value(_PLACEMENT, value, f"{default}, the default,", _CHOICES))
     return _PLACEMENTS.get(value)
 
 

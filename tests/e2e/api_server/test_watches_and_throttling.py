@@ -1,7 +1,7 @@
 """Requests to the API server after interrupted watches and while it throttles."""
 
 from devcluster.nodes import FakeNode
-from tests.e2e.conftest import OpenScenario, with_pods
+from tests.e2e.conftest import OpenScenario
 from tests.e2e.manifests import Group, a_gang, a_pod
 
 PODS = ("GET", "/api/v1/pods")
@@ -28,7 +28,7 @@ async def test_throttled_creates_wait_while_binds_continue(open_scenario: OpenSc
     """
     scenario = await open_scenario([FakeNode("node-0")], {"kubernetes.concurrency": "2"}, gated=True)
     throttled = scenario.gate.fail("POST", r"/pods$", 429, retry_after_s=10)
-    await scenario.create(a_gang("patient", [Group("workers", 3)], timeout_s=LONG_S, placement=with_pods()))
+    await scenario.create(a_gang("patient", [Group("workers", 3)], timeout_s=LONG_S, placement="Reserve"))
     await throttled.reached()
     await scenario.create([a_pod("single")])
     await scenario.all_bound(1)

@@ -9,7 +9,7 @@ from devcluster.api import Json
 from devcluster.nodes import FakeNode
 from tests.e2e.conditions import REFRESHED_S, condition, scheduled, wait_for_reason
 from tests.e2e.configuration import a_queue, queue_file
-from tests.e2e.conftest import OpenScenario, with_pods
+from tests.e2e.conftest import OpenScenario
 from tests.e2e.manifests import Group, a_gang, a_pod, owned
 from tests.e2e.scenario import Scenario
 
@@ -52,12 +52,9 @@ async def test_waiting_pods_report_the_reason_and_only_missing_nodes_are_unsched
     )
     await scenario.create([at("counted", "two", "counted-1"), owned(at("limited", "l", "limited-1"), "ann")])
     await scenario.create([at("free", "f", "big", "100")])
-    await scenario.create(
-        a_gang("gang", [Group("workers", 3)], queue="root.turn", timeout_s=600, placement=with_pods())
-    )
-    # In Reserve the gang reserves the free quota and waits for the rest. In Atomic it reserves nothing yet.
-    reserved, available = (2, 0) if with_pods() == "Reserve" else (0, 2)
-    texts = (f"{reserved} of 3 placeholders", f"root.turn, requested cpu {3 - reserved}, available {available} of 3")
+    await scenario.create(a_gang("gang", [Group("workers", 3)], queue="root.turn", timeout_s=600, placement="Reserve"))
+    # The gang reserves the free quota and waits for the rest.
+    texts = ("2 of 3 placeholders", "root.turn, requested cpu 1, available 0 of 3")
     await wait_for_reason(scenario, "gang-workers-0", "SchedulingSkipped", *texts)
     await scenario.create([at("turn", "late", "turn-late")])
     full = "requested cpu 1, available 0 of 1"

@@ -14,7 +14,7 @@ LONG_S = 900
 SHORT_S = 5
 """The timeout of gangs that cannot be satisfied."""
 
-PLACEMENTS = ("Reserve", "Atomic", "Direct", "Auto")
+PLACEMENTS = ("Reserve", "Direct", "Auto")
 
 PARAMETERS = f"{PREFIX}schedulingPolicyParameters"
 

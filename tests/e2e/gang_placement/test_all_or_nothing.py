@@ -1,4 +1,4 @@
-"""Atomic, Direct and Auto gangs reserve nothing until the complete gang fits, and report what is missing."""
+"""Direct and Auto gangs reserve nothing until the complete gang fits, and report what is missing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NODE_FOR_TWO = FakeNode("node-0", cpu="2500m")
 WAITS = "gangWaitTimeoutInSeconds=3"
 NODE_REASON = "0/1 nodes are available: 1 Insufficient cpu."
 
-all_or_nothing = pytest.mark.parametrize("placement", ["Atomic", "Direct", "Auto"])
+all_or_nothing = pytest.mark.parametrize("placement", ["Direct", "Auto"])
 
 
 def an_all_or_nothing_gang(placement: str, parameter: str = "") -> list[Json]:
@@ -32,16 +32,11 @@ async def reason(scenario: Scenario, pod: str) -> str:
     return str(scheduled(await scenario.api.get("pods", pod, scenario.namespace)).get("reason", ""))
 
 
-def _reason_of_originator(placement: str) -> str:
-    """An autoscaler must see the originator or its placeholder, not both."""
-    return "SchedulingSkipped" if placement == "Atomic" else "Unschedulable"
-
-
 @all_or_nothing
 async def test_a_waiting_gang_reserves_nothing(placement: str, open_scenario: OpenScenario) -> None:
     scenario = await open_scenario([NODE_FOR_TWO])
     await scenario.create(an_all_or_nothing_gang(placement))
-    await wait_for_reason(scenario, "gang-0", _reason_of_originator(placement), NODE_REASON)
+    await wait_for_reason(scenario, "gang-0", "Unschedulable", NODE_REASON)
     assert await scenario.bound(placeholders=True) == []
     await scenario.create(a_pod(f"single-{index}", labels={"applicationId": "single"}) for index in range(2))
 
@@ -120,7 +115,7 @@ async def test_an_unsatisfiable_gang_is_reported_immediately(placement: str, ope
     scenario = await open_scenario([NODE_FOR_TWO])
     await scenario.create(a_gang("huge", [Group("workers", 2, cpu="64")], timeout_s=600, placement=placement))
     await wait_for_event(scenario, "huge-workers-0", "workers", "cpu")
-    await wait_for_reason(scenario, "huge-workers-0", _reason_of_originator(placement), "empty cluster")
+    await wait_for_reason(scenario, "huge-workers-0", "Unschedulable", "empty cluster")
 
 
 async def test_a_changed_default_placement_applies_to_new_gangs(
@@ -131,8 +126,8 @@ async def test_a_changed_default_placement_applies_to_new_gangs(
     await wait_for_reason(scenario, "first-workers-0", "Unschedulable")
     assert await scenario.pods(placeholders=True) == []
     await push(scenario, {"gang.placement": "reserve"})
-    await reported_on_config_map(scenario, "gang.placement", "Write Reserve, Atomic, Direct or Auto")
-    await push(scenario, {"gang.placement": "Atomic"})
+    await reported_on_config_map(scenario, "gang.placement", "Write Reserve, Direct or Auto")
+    await push(scenario, {"gang.placement": "Reserve"})
 
     async def is_in_force() -> bool:
         return "configuration replaced" in scenario.muster.operator.tail(500)  # the core logs this too, but earlier

@@ -14,11 +14,11 @@ from tests.e2e.scenario import Scenario
 
 MEMBERS = 5
 WORKERS = [Group("workers", MEMBERS)]
-PLACEMENTS = ["Reserve", "Atomic", "Direct", "Auto"]
+PLACEMENTS = ["Reserve", "Direct", "Auto"]
 #: Number of writes for a member and its placeholder.
 OWN = {"create pods/binding": 1, "create events": 1}
 WITH_PLACEHOLDER = {"create pods": 1, "create pods/binding": 2, "delete pods": 1, "create events": 1}
-COSTS = {"Reserve": WITH_PLACEHOLDER, "Atomic": WITH_PLACEHOLDER, "Direct": OWN, "Auto": OWN}
+COSTS = {"Reserve": WITH_PLACEHOLDER, "Direct": OWN, "Auto": OWN}
 #: Resources for a part of the gang only.
 TIGHT = FakeNode("node-0", cpu="2500m")
 

@@ -7,7 +7,7 @@ import re
 from devcluster.api import Json
 from devcluster.nodes import FakeNode
 from tests.e2e.conditions import wait_for_event
-from tests.e2e.conftest import OpenScenario, with_pods
+from tests.e2e.conftest import OpenScenario
 from tests.e2e.manifests import PLACEHOLDER, PREFIX, Group, a_gang, a_pod, is_bound, with_annotations
 from tests.e2e.priority_classes import create_class
 from tests.e2e.scenario import Scenario
@@ -154,7 +154,7 @@ async def test_a_resource_quota_that_rejects_placeholders_ends_the_gang_without_
         return dict(status.get("used", {})) == {"pods": "0"}
 
     await scenario.eventually("the quota is in force", is_empty)
-    await scenario.create(a_gang("soft", [Group("workers", 4, real=1)], timeout_s=600, placement=with_pods()))
+    await scenario.create(a_gang("soft", [Group("workers", 4, real=1)], timeout_s=600, placement="Reserve"))
     await wait_for_event(scenario, "soft-workers-0", "creating placeholder", "exceeded quota")
     await scenario.all_bound(1)
     # A new quota: the controller may write the usage of deleted pods late, over that of new ones.
@@ -164,7 +164,7 @@ async def test_a_resource_quota_that_rejects_placeholders_ends_the_gang_without_
     await scenario.create([quota])
     await scenario.eventually("the new quota is in force", is_empty)
     await scenario.create(
-        a_gang("hard", [Group("workers", 4, real=1)], style="Hard", timeout_s=600, placement=with_pods())
+        a_gang("hard", [Group("workers", 4, real=1)], style="Hard", timeout_s=600, placement="Reserve")
     )
 
     async def has_failed() -> bool:

@@ -11,7 +11,7 @@ def test_no_argument_selects_everything_except_optional_benchmarks() -> None:
     found = chosen(None)
     assert list(found) == list(FAMILIES)
     assert "cluster/gang-100-reserve" in found["cluster"]
-    assert "cluster/gang-100-atomic" not in found["cluster"]
+    assert "cluster/gang-100-direct" not in found["cluster"]
 
 
 def test_the_name_of_a_family_means_that_family_alone() -> None:
@@ -23,9 +23,7 @@ def test_a_complete_name_selects_only_that_benchmark() -> None:
 
 
 def test_a_part_of_names_means_all_of_them_the_optional_ones_too() -> None:
-    assert chosen(["gang-1000-"]) == {
-        "cluster": ["cluster/gang-1000-reserve", "cluster/gang-1000-atomic", "cluster/gang-1000-direct"]
-    }
+    assert chosen(["gang-1000-"]) == {"cluster": ["cluster/gang-1000-reserve", "cluster/gang-1000-direct"]}
 
 
 def test_an_unknown_word_means_nothing() -> None:

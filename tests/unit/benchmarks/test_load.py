@@ -23,7 +23,7 @@ def test_a_muster_gang_is_defined_by_annotations() -> None:
 
 def test_the_placement_is_set_except_for_the_default() -> None:
     key = f"{PREFIX}schedulingPolicyParameters"
-    for contender in (Contender.ATOMIC, Contender.DIRECT, Contender.RESERVE):
+    for contender in (Contender.DIRECT, Contender.RESERVE):
         assert GANG[contender].pod(0)["metadata"]["annotations"][key] == f"gangPlacement={contender}"
     assert key not in GANG[Contender.AUTO].pod(0)["metadata"]["annotations"]
 

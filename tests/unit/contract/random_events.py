@@ -11,7 +11,7 @@ from tests.unit.operator.controller.kubernetes import SETTINGS
 from tests.unit.operator.controller.objects import Raw, a_container, a_group, a_node, a_pod, gang_annotations
 from tests.unit.operator.controller.simulation import Choose
 
-PLACEMENTS = ("Reserve", "Atomic", "Direct", "Auto")
+PLACEMENTS = ("Reserve", "Direct", "Auto")
 #: Few IDs, so that they are reused, also by gangs with another placement mode.
 IDS = ("red", "green", "blue")
 TIMES_S = (1, 10, 40, 400)

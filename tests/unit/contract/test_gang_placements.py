@@ -1,4 +1,4 @@
-"""Messages about Atomic and Direct gangs over both transports (ADR 0020)."""
+"""Messages about Direct and Auto gangs over both transports (ADR 0020)."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -146,9 +146,9 @@ async def test_after_a_restart_a_direct_gang_keeps_the_reservation_of_its_missin
     assert app.gang.groups["workers"].replaced == 3  # type: ignore[index]  # a task group
 
 
-async def test_placeholders_of_an_atomic_gang_are_sent_in_one_message(talk: Talk) -> None:
+async def test_placeholders_of_an_auto_gang_are_sent_in_one_message(talk: Talk) -> None:
     await talk.node("n1", vcore=2000)
-    await submit(talk, 3, keys.PLACEMENT_ATOMIC)
+    await submit(talk, 3, keys.PLACEMENT_AUTO)
     await talk.accepted()
     await talk.ask("p1", "p2", "p3", placeholder=True, **WORKERS)
     await talk.barrier()
@@ -163,4 +163,4 @@ async def test_an_unknown_placement_is_rejected_with_the_valid_names(talk: Talk)
     await submit(talk, 3, "Sideways")
     await talk.rm.applications.until(lambda items: any(response.rejected for response in items))
     [refused] = [one for response in talk.rm.applications.items for one in response.rejected]
-    assert "'Sideways', not one of Reserve, Atomic, Direct, Auto" in refused.reason
+    assert "'Sideways', not one of Reserve, Direct, Auto" in refused.reason

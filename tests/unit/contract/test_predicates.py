@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from muster_core.model.ids import RmId
-from muster_si import keys, muster_pb2, si_pb2
+from muster_si import muster_pb2, si_pb2
 from tests.unit.contract.cores import RM, CoreWire, Talk, a_core_wire, a_resource
 
 PREEMPTING = """
@@ -122,23 +122,6 @@ async def test_an_allocation_whose_resources_were_taken_is_planned_again(wire: C
     assert [(one.allocationKey, one.nodeID) for one in third.args] == [("a", "n2")]
     await answer_predicates(talk, third, "")
     await talk.allocated("a")
-
-
-async def test_an_atomic_gang_with_one_rejected_allocation_gets_none_of_that_plan(wire: CoreWire) -> None:
-    talk = await attending(wire, predicates=True)
-    for name in ("n1", "n2"):
-        await talk.node(name, vcore=2000)
-    await talk.application(gang={"vcore": 2000, "pods": 2}, tags={keys.APP_TAG_GANG_PLACEMENT: keys.PLACEMENT_ATOMIC})
-    await talk.accepted()
-    await talk.ask("p1", "p2", placeholder=True, taskGroupName="workers")
-    asked = (await question(talk, "predicates")).predicates
-    refused = asked.args[0].nodeID
-    await answer_predicates(talk, asked, "not there", *("" for _ in asked.args[1:]))
-    again = (await question(talk, "predicates", 1)).predicates
-    assert talk.allocations() == []
-    assert refused not in {one.nodeID for one in again.args}
-    await answer_predicates(talk, again, "", "")
-    await talk.allocated("p1", "p2")
 
 
 async def test_victims_are_preempted_only_if_the_resource_manager_confirms_it(wire: CoreWire) -> None:

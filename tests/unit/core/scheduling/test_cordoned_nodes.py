@@ -88,7 +88,7 @@ def test_a_gang_that_tolerates_the_cordon_takes_over_reservations_and_uses_the_c
     scenario.send(NodeUpdated(replace(a_node("n1", 1000), cordoned=True)))
     scenario.add_full_node(vcore=10_000)
     scenario.gang(ApplicationAdded(an_application("later", queue="root.b", gang=5, created_s=20)), 3)
-    first = an_application("first", queue="root.a", gang=5, created_s=10, placement=GangPlacement.ATOMIC)
+    first = an_application("first", queue="root.a", gang=5, created_s=10, placement=GangPlacement.AUTO)
     effects = scenario.gang(ApplicationAdded(first), 5, constraints=TOLERANT)
     assert len(victims(effects)) == 3
     assert states(confirm(scenario, effects), "first") == ["Running"]

@@ -77,7 +77,7 @@ def next_to_gang() -> Scenario:
     scenario = Scenario(a_configuration(a_queue("a"), a_queue("b")), nodes=NODES, vcore=2000)
     members = NODES * 2 + 1
     scenario.send(*(event for index in range(NODES) for event in short(f"short{index}")))
-    gang = an_application("gang", queue="root.b", gang=members, placement=GangPlacement.ATOMIC)
+    gang = an_application("gang", queue="root.b", gang=members, placement=GangPlacement.AUTO)
     asks = (an_ask(f"m{index}", app="gang", group="workers", placeholder=True) for index in range(members))
     scenario.send(ApplicationAdded(gang), *map(AskAdded, asks))
     return scenario

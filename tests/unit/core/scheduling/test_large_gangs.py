@@ -61,7 +61,7 @@ def test_a_direct_gang_that_may_preempt_is_split_into_members() -> None:
 
 def test_a_failed_preemption_of_a_large_gang_is_recorded_on_a_limited_number_of_requests() -> None:
     scenario = full()
-    spec = an_application(queue="root.a", gang=500, placement=GangPlacement.ATOMIC)
+    spec = an_application(queue="root.a", gang=500, placement=GangPlacement.RESERVE)
     scenario.gang(ApplicationAdded(spec), 500)
     scenario.wait(120)
     tried = [ask for ask in scenario.app().asks.values() if ask.attempts]

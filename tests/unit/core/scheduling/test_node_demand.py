@@ -131,7 +131,7 @@ def test_a_limit_of_a_user_counts_too() -> None:
     assert by_state(scenario.ask(an_ask("r", app="other"))) == {"FAILED": {"r"}}
 
 
-@pytest.mark.parametrize("placement", [GangPlacement.RESERVE, GangPlacement.ATOMIC])
+@pytest.mark.parametrize("placement", [GangPlacement.RESERVE, GangPlacement.AUTO])
 def test_of_two_gangs_that_share_a_quota_only_the_first_waits_for_nodes(placement: GangPlacement) -> None:
     scenario = full(3000)
     one = scenario.gang(ApplicationAdded(an_application("one", gang=2, placement=placement)), 2)

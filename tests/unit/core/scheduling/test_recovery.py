@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from muster_core.model.config import Timing
@@ -110,6 +112,17 @@ def test_a_member_bound_by_others_releases_the_missing_placeholder_asks() -> Non
     assert released_asks(effects) == {"app-p2": TIMEOUT, "app-p3": TIMEOUT}
     assert scenario.app().state == "Running"
     assert scenario.app().placeholder_asks == 0
+
+
+def test_an_unverified_bound_pod_counts_and_releases_no_placeholder_ask() -> None:
+    scenario = Scenario(a_configuration(a_queue("a")), nodes=1, vcore=2000)
+    scenario.add_full_node()
+    scenario.gang(ApplicationAdded(an_application(gang=4)), 4)
+    scenario.add_node("n1", vcore=500)
+    pod = replace(an_allocation("r0", "n1", vcore=500), unverified=True)
+    assert not released_asks(scenario.send(AllocationReported(pod)))
+    assert scenario.app().is_reserving
+    assert scenario.app().allocated == resources(vcore=500, pods=1)
 
 
 def test_several_allocations_of_one_key_are_all_recovered() -> None:

@@ -115,12 +115,12 @@ def test_resources_released_by_a_user_requeue_no_other_user() -> None:
     assert tried(scenario, event) == (2, 1)  # the second pod of the user no longer fits
 
 
-def test_an_atomic_gang_is_tried_only_when_all_members_may_fit() -> None:
+def test_a_gang_placed_at_once_is_tried_only_when_all_members_may_fit() -> None:
     scenario = Scenario(a_configuration(a_queue("a"), a_queue("b")), nodes=2)
     scenario.send(ApplicationAdded(an_application("busy", queue="root.a")))
     scenario.ask(*(an_ask(f"b{index}", app="busy") for index in range(8)))
     for name in ("one", "two"):
-        scenario.gang(ApplicationAdded(an_application(name, gang=3, placement=GangPlacement.ATOMIC)), 3)
+        scenario.gang(ApplicationAdded(an_application(name, gang=3, placement=GangPlacement.AUTO)), 3)
     assert tried(scenario, released("b0")) == (0, 0)
     assert tried(scenario, released("b1")) == (0, 0)
     assert tried(scenario, released("b2")) == (1, 3)

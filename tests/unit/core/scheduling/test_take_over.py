@@ -249,7 +249,7 @@ def test_a_failed_take_over_backs_off_and_is_retried_only_after_a_change() -> No
 def test_a_gang_without_a_takeover_candidate_takes_over_from_a_later_gang_that_arrives() -> None:
     scenario = Scenario(TWO, nodes=1)
     run(scenario, "root.b", *pods("x", 4))
-    add(scenario, "first", 3, placement=GangPlacement.ATOMIC)
+    add(scenario, "first", 3, placement=GangPlacement.AUTO)
     add(scenario, "later", 4, queue="root.b", created_s=20)
     assert placed(scenario.release("x0", app="b")).keys() == {"later-p0"}
     assert placed(scenario.release("x1", app="b")).keys() == {"later-p1"}
@@ -483,7 +483,7 @@ def test_a_takeover_keeps_the_granted_reservation_of_a_third_gang(
     add(scenario, "later", 3, of=5, queue="root.p.b", created_s=20)
     assert scenario.app("third").gang.granted
     assert len(scenario.app("later").allocations) == 3
-    effects = add(scenario, "first", 4, queue="root.p.a", placement=GangPlacement.ATOMIC)
+    effects = add(scenario, "first", 4, queue="root.p.a", placement=GangPlacement.AUTO)
     assert len(victims(effects)) == 3
     effects += scenario.send(NodeAdded(replace(a_node("n2", 1000), labels={"kind": "special"})))
     assert states(effects, "third") == ["Running"]

@@ -186,7 +186,7 @@ APPLICATIONS: list[tuple[dict[str, Any], str]] = [
     ({"tags": {keys.APP_TAG_MEMBERS: '[{"name":"w","minMember":1,"priority":"high"}]'}}, "priority is not a whole"),
     (
         {"tags": {keys.APP_TAG_GANG_PLACEMENT: "direct"}},
-        "muster/gang-placement is 'direct', not one of Reserve, Atomic, Direct, Auto",
+        "muster/gang-placement is 'direct', not one of Reserve, Direct, Auto",
     ),
 ]
 

@@ -266,6 +266,18 @@ def test_a_gang_of_unknown_style_is_soft_and_warned_of(style: str) -> None:
     assert "gangSchedulingStyle" in warning.message
 
 
+@pytest.mark.parametrize("members, used", [('[{"name":"w","minMember":2}]', "Auto"), ("", "Reserve")])
+def test_the_removed_placement_gives_the_closest_one_with_a_warning(members: str, used: str) -> None:
+    tags = {keys.APP_TAG_GANG_PLACEMENT: "Atomic", keys.APP_TAG_MEMBERS: members}
+    intake = messages.a_decoder().applications.read(messages.applications(messages.an_application(tags=tags)))
+    [event] = intake.events
+    assert isinstance(event, ApplicationAdded)
+    assert event.spec.gang_placement == used
+    [warning] = intake.answers
+    assert isinstance(warning, EventRecorded)
+    assert f"Atomic was removed; {used} is used" in warning.message
+
+
 def test_the_style_of_an_application_that_is_no_gang_is_ignored() -> None:
     assert (
         messages.a_decoder()

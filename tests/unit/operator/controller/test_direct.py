@@ -290,8 +290,8 @@ def test_the_configured_placement_applies_to_gangs_that_start_later() -> None:
     assert len(creates(driver.accepted())) == 2, "who began with placeholders goes on so"
     other = a_pod("x0", app="other", annotations=gang_annotations(a_group()))
     assert tag(driver.see(other)) == "Direct"
-    named = gang_annotations(a_group(), parameters="gangPlacement=Atomic")
-    assert tag(driver.see(a_pod("y0", app="named", annotations=named))) == "Atomic"
+    named = gang_annotations(a_group(), parameters="gangPlacement=Auto")
+    assert tag(driver.see(a_pod("y0", app="named", annotations=named))) == "Auto"
 
 
 @pytest.mark.parametrize(
@@ -324,15 +324,17 @@ def test_a_removed_setting_gives_the_default_placement() -> None:
 
 def test_a_placement_that_is_chosen_while_no_session_is_live_is_kept() -> None:
     driver = Driver()
-    driver.fact(PlacementChosen(Placement.ATOMIC))
+    driver.fact(PlacementChosen(Placement.DIRECT))
     whole(recovery.begin(driver.ledger, 0.0))
-    assert driver.ledger.settings.gang_placement is Placement.ATOMIC
+    assert driver.ledger.settings.gang_placement is Placement.DIRECT
 
 
-def test_atomic_placement_is_sent_to_the_core_and_creates_placeholders() -> None:
+def test_the_removed_placement_counts_as_auto_with_a_warning() -> None:
     driver = live()
-    assert tag(driver.see(a_member(parameters="gangPlacement=Atomic"))) == "Atomic"
-    assert len(creates(driver.accepted())) == 2
+    out = driver.see(a_member(parameters="gangPlacement=Atomic"))
+    assert tag(out) == "Auto"
+    [note] = [command.note for command in out.commands if isinstance(command, PostEvent)]
+    assert "Atomic was removed; Auto is used" in note
 
 
 def test_groups_that_are_too_large_to_send_get_placeholders_and_an_event() -> None:

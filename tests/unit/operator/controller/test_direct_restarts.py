@@ -177,13 +177,10 @@ def other_default(placement: Placement) -> Callable[[Simulation], None]:
 
 
 @pytest.mark.parametrize("phase", PHASES, ids=lambda phase: phase.__name__)
-@pytest.mark.parametrize("after", [Placement.DIRECT, Placement.ATOMIC])
-def test_a_gang_that_began_with_placeholders_is_bound_once_and_completely_under_another_default(
-    phase: Phase, after: Placement
-) -> None:
+def test_a_gang_that_began_with_placeholders_is_bound_once_and_completely_under_another_default(phase: Phase) -> None:
     simulation = began(*(a_member(number, "") for number in range(MEMBERS)))
     phase(simulation)
-    other_default(after)(simulation)
+    other_default(Placement.DIRECT)(simulation)
     at_rest(simulation)
     assert bound(simulation, placeholders=False) == MEMBERS
     assert simulation.kubernetes.placeholders() == []

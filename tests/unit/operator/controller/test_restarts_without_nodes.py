@@ -9,7 +9,7 @@ from tests.unit.operator.controller.simulation import Simulation
 from tests.unit.operator.controller.test_direct_restarts import DIRECT
 from tests.unit.operator.controller.test_restarts import APP, MEMBERS, Kill, at_rest, bound, every_kill
 
-every_placement = pytest.mark.parametrize("parameters", ["", "gangPlacement=Atomic", DIRECT])
+every_placement = pytest.mark.parametrize("parameters", ["", DIRECT])
 
 
 def a_member(number: int, parameters: str) -> Raw:

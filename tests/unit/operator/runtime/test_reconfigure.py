@@ -199,9 +199,16 @@ async def test_a_valid_gang_placement_applies_immediately_and_an_invalid_one_doe
         settings = author.link.configuration.settings
         assert (settings.gang_placement, settings.placeholder_image) == (Placement.DIRECT, "pause:1")
         [event] = await author.writes({"gang.placement": "direct", "service.placeholderImage": "pause:1"})
-        assert "setting gang.placement: invalid value 'direct': Write Reserve, Atomic, Direct or Auto." in event.note
+        assert "setting gang.placement: invalid value 'direct': Write Reserve, Direct or Auto." in event.note
         assert author.link.configuration.settings.gang_placement is Placement.DIRECT
         assert author.facts == [PlacementChosen(Placement.DIRECT)]
+
+
+async def test_the_removed_gang_placement_counts_as_auto_with_a_warning() -> None:
+    async with an_author(Peer(), {"service.placeholderImage": "pause:1"}) as author:
+        [event] = await author.writes({"gang.placement": "Atomic", "service.placeholderImage": "pause:1"})
+        assert "gang.placement = Atomic was removed; Auto is used" in event.note
+        assert author.link.configuration.settings.gang_placement is Placement.AUTO
 
 
 async def test_a_startup_failure_is_reported_on_the_invalid_config_map() -> None:

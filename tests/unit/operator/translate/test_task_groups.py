@@ -197,7 +197,7 @@ def test_without_parameters_a_gang_is_soft_with_the_default_timeouts() -> None:
         ("gangWaitTimeoutInSeconds=99999999999999999999", "gangWaitTimeoutInSeconds: "),
         (
             "gangPlacement=best",
-            'gangPlacement: "best" is invalid; Reserve, the default, is used. Valid values: Reserve, Atomic',
+            'gangPlacement: "best" is invalid; Reserve, the default, is used. Valid values: Reserve, Direct',
         ),
         ("gangPlacement=direct", 'gangPlacement: "direct" is invalid; Reserve, the default, is used'),
         ("gangSchedulingStyle", 'schedulingPolicyParameters: "gangSchedulingStyle" is ignored; use name=value'),
@@ -267,13 +267,19 @@ def test_text_after_the_definition_is_an_error() -> None:
 
 @pytest.mark.parametrize("placement", [*Placement])
 def test_an_explicit_gang_placement_overrides_the_default(placement: Placement) -> None:
-    found = gang(a_group(), parameters=f"gangPlacement={placement}", default=Placement.ATOMIC)
+    found = gang(a_group(), parameters=f"gangPlacement={placement}", default=Placement.DIRECT)
     assert (found.placement, found.warnings) == (placement, ())
+
+
+def test_the_removed_gang_placement_gives_auto_with_a_warning() -> None:
+    found = gang(a_group(), parameters="gangPlacement=Atomic", default=Placement.DIRECT)
+    text = "gangPlacement: Atomic was removed; Auto is used. Valid values: Reserve, Direct or Auto"
+    assert (found.placement, found.warnings) == (Placement.AUTO, (text,))
 
 
 def test_a_missing_or_unknown_gang_placement_gives_the_default() -> None:
     assert gang(a_group()).placement is Placement.RESERVE
     assert gang(a_group(), default=Placement.DIRECT).placement is Placement.DIRECT
-    unknown = gang(a_group(), parameters="gangPlacement=best", default=Placement.ATOMIC)
-    assert unknown.placement is Placement.ATOMIC
-    assert "Atomic, the default, is used" in unknown.warnings[0]
+    unknown = gang(a_group(), parameters="gangPlacement=best", default=Placement.DIRECT)
+    assert unknown.placement is Placement.DIRECT
+    assert "Direct, the default, is used" in unknown.warnings[0]

@@ -27,7 +27,6 @@ from tests.unit.core.scheduling.random_events.configurations import QUEUES
 _CLOCKS = ((0, 0), (30, 0), (0, 60))
 _PLACEMENTS = (
     *[GangPlacement.RESERVE] * 2,
-    GangPlacement.ATOMIC,
     *[GangPlacement.DIRECT] * 2,
     *[GangPlacement.AUTO] * 2,
 )
