@@ -4,6 +4,9 @@ import base64
 import gzip
 from collections.abc import Mapping
 
+import aiohttp
+import pytest
+
 from devcluster.nodes import FakeNode
 from tests.e2e import rest
 from tests.e2e.conditions import reported_on_config_map, wait_for_event, wait_for_reason
@@ -78,7 +81,22 @@ async def test_an_unreadable_configuration_keeps_the_old_one_active(open_scenari
     await scenario.create(a_pod(f"single-{index}", labels=labels) for index in range(3))
     await scenario.all_bound(2)
 
-    await reported_on_config_map(scenario, "quues", "remains active")
+    await reported_on_config_map(scenario, "quues", "the previous queues remain active")
+
+
+@pytest.mark.parametrize("text", ["", "partitions: [{name: default, quues: []}]"], ids=["empty", "invalid"])
+async def test_settings_apply_next_to_queues_that_do_not(open_scenario: OpenScenario, text: str) -> None:
+    scenario = await open_scenario(NODES, queues(resources={"max": {"vcore": "2"}}))
+    await push(scenario, {"queues.yaml": text, "gang.starvationAge": "77s"})
+
+    async def are_applied() -> bool:
+        url = f"http://127.0.0.1:{scenario.muster.rest_port}/ws/v1/config"
+        headers = {"Accept": "application/json"}
+        async with aiohttp.ClientSession() as session, session.get(url, headers=headers) as answer:
+            config = await answer.json()
+        return bool(config["Extra"].get("gang.starvationAge") == "77s" and "leaf" in str(config["Partitions"]))
+
+    await scenario.eventually("the setting applies and the queues stay", are_applied)
 
 
 async def test_a_compressed_configuration_takes_precedence_and_an_unknown_key_is_reported(

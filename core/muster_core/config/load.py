@@ -133,28 +133,50 @@ class Loaded:
     configuration: Configuration
     warnings: tuple[str, ...]
     settings: CoreSettings
+    #: The text of the queues, and all other keys of the ConfigMaps.
+    text: str
+    extra: Mapping[str, str]
     #: The text is empty or missing, so `DEFAULT_TEXT` was used.
     is_default: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """Result of the validation. `loaded`: None if there are errors. `node_reserved`: the checksum in the text, or
+    """Result of the validation. `built`: without the parts that have errors. `checksum`: the one in the text, or
     empty.
     """
 
-    loaded: Loaded | None
+    built: Loaded
     errors: tuple[ConfigurationError, ...]
-    warnings: tuple[str, ...]
-    node_reserved: str
+    checksum: str = ""
 
 
 def load(text: str, extra: Mapping[str, str], file: str = FILE) -> Loaded:
     """Loads queues.yaml and the settings. Raises ConfigurationError for the first error."""
     examined = examine(text, extra, file)
-    if examined.loaded is None:
+    if examined.errors:
         raise examined.errors[0]
-    return examined.loaded
+    return examined.built
+
+
+def replaced(
+    active: Loaded, text: str, extra: Mapping[str, str], file: str = FILE
+) -> tuple[Loaded, tuple[ConfigurationError, ...]]:
+    """Returns the configuration after a change, and the errors of the parts that are rejected.
+
+    The queues and the settings are independent: what is invalid stays as it is in `active`, the other part changes.
+    An empty text keeps the active queues, because it would remove all quotas, limits and access lists.
+    """
+    examined = examine(text, extra, file)
+    new, old = examined.built, active.configuration
+    if new.is_default or any(error.file for error in examined.errors):
+        kept = replace(new.configuration, partitions=old.partitions, checksum=old.checksum)
+        notes = (f"{file} is empty or missing: the active queues stay",) if new.is_default > active.is_default else ()
+        new = Loaded(kept, new.warnings + notes, new.settings, active.text, extra, active.is_default)
+    if not all(error.file for error in examined.errors):
+        kept = replace(new.configuration, timing=old.timing, tracking=old.tracking)
+        new = replace(new, configuration=kept, settings=active.settings, extra=active.extra)
+    return new, examined.errors
 
 
 def examine(text: str, extra: Mapping[str, str], file: str = FILE) -> Examined:
@@ -167,8 +189,7 @@ def examine(text: str, extra: Mapping[str, str], file: str = FILE) -> Examined:
         data = document.read(text, lines)
         if data is None:
             examined = examine(DEFAULT_TEXT, extra, file)
-            loaded = replace(examined.loaded, is_default=True) if examined.loaded is not None else None
-            return replace(examined, loaded=loaded)
+            return replace(examined, built=replace(examined.built, is_default=True))
         form = check(data, of_file)
     if form is not None:
         found = partitions(form, of_file, extra)
@@ -180,8 +201,7 @@ def examine(text: str, extra: Mapping[str, str], file: str = FILE) -> Examined:
     errors = (*wrong, *of_settings.errors())
     warnings = of_file.lines() + of_settings.lines()
     whole = Configuration(found, clocks, tracking=own.tracks_events, checksum=checksum(text))
-    loaded = None if errors else Loaded(whole, warnings, own)
-    return Examined(loaded, errors, warnings, form.checksum if form else "")
+    return Examined(Loaded(whole, warnings, own, text, extra), errors, form.checksum if form else "")
 
 
 def checksum(text: str) -> str:
@@ -221,7 +241,7 @@ def validate(text: str, extra: Mapping[str, str] = _NONE, file: str = FILE) -> V
     actual = checksum(text)
     return ValidationResult(
         findings=tuple(str(error) for error in examined.errors),
-        warnings=examined.warnings,
+        warnings=examined.built.warnings,
         checksum=actual,
-        checksum_match=examined.node_reserved.strip().upper() == actual if examined.node_reserved else None,
+        checksum_match=examined.checksum.strip().upper() == actual if examined.checksum else None,
     )

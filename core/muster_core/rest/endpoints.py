@@ -219,7 +219,7 @@ async def config(rest_context: RestContext, request: web.Request) -> web.StreamR
     shown = {
         "partitions": _typed(await _partitions_in(rest_context, text), str),
         "checksum": checksum(text),
-        "extra": _settings(session.extra_config if session else {}),
+        "extra": _settings(session.loaded.extra if session else {}),
         "deadlockdetectionenabled": False,
         "deadlocktimeoutseconds": 0,
     }
@@ -234,14 +234,14 @@ async def active_config(rest_context: RestContext, session: Session | None = Non
     return Config(
         Partitions=partitions if isinstance(partitions, list) else [],
         Checksum=checksum(text),
-        Extra=_settings(session.extra_config if session else {}),
+        Extra=_settings(session.loaded.extra if session else {}),
         DeadlockDetectionEnabled=False,
         DeadlockTimeoutSeconds=0,
     )
 
 
 def _config_text(session: Session | None) -> str:
-    return session.config_text if session and session.config_text.strip() else DEFAULT_TEXT
+    return session.loaded.text if session else DEFAULT_TEXT
 
 
 async def _partitions_in(rest_context: RestContext, text: str) -> object:

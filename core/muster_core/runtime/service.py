@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Final, TypeVar
 
 import structlog
 
-from muster_core.config.load import Loaded, load, validate
+from muster_core.config.load import Loaded, load, replaced, validate
 from muster_core.metrics.collector import CollectorSources, StateCollector
 from muster_core.metrics.counters import Metrics
 from muster_core.model.config import GroupResolver
@@ -200,37 +201,43 @@ def _file_of(policy_group: str) -> str:
 
 
 def _configuration(text: str, extra: Mapping[str, str], policy_group: str) -> Loaded:
-    """Loads the configuration from the text and the extra keys."""
-    if HOOKS.utilization is None and extra.get(keys.EXTRA_UTILIZATION, "").lower() == "true":
-        raise _unsupported(f"utilization reports, which {keys.EXTRA_UTILIZATION} announces")
+    """Loads the configuration of a registration. Raises Refused."""
     try:
         return load(text, extra, _file_of(policy_group))
     except ConfigurationError as error:
         raise Refused(RefusalCode.INVALID_ARGUMENT, f"config: {error}") from error
 
 
+_Configuring = si_pb2.RegisterResourceManagerRequest | si_pb2.UpdateConfigurationRequest
+T = TypeVar("T")
+
 #: Characters of a configuration that are parsed in at most about 10 ms.
 _SHORT: Final = 8192
 
 
-async def _read_configuration(text: str, extra: Mapping[str, str], policy_group: str) -> Loaded:
-    """Like `_configuration`. Reads a long text in a thread, because thousands of queues would block the event loop."""
+def _replaced(
+    active: Loaded, text: str, extra: Mapping[str, str], policy_group: str
+) -> tuple[Loaded, tuple[ConfigurationError, ...]]:
+    return replaced(active, text, extra, _file_of(policy_group))
+
+
+async def _read_configuration(read: Callable[[str, Mapping[str, str], str], T], message: _Configuring) -> T:
+    """Applies `read` to text, extra keys and policy group of a message.
+
+    Reads a long text in a thread, because thousands of queues would block the event loop. Raises Refused.
+    """
+    extra = dict(message.extraConfig)
+    text = _config_text(message.policyGroup, message.config, extra)
+    if HOOKS.utilization is None and extra.get(keys.EXTRA_UTILIZATION, "").lower() == "true":
+        raise _unsupported(f"utilization reports, which {keys.EXTRA_UTILIZATION} announces")
     if len(text) <= _SHORT:
-        return _configuration(text, extra, policy_group)
-    return await asyncio.to_thread(_configuration, text, extra, policy_group)
+        return read(text, extra, message.policyGroup)
+    return await asyncio.to_thread(read, text, extra, message.policyGroup)
 
 
 def _unsupported(feature: str) -> Refused:
     """Returns the answer to a call that uses a feature which is not installed."""
     return Refused(RefusalCode.FAILED_PRECONDITION, f"this scheduler runs without {feature}")
-
-
-def _require_queues(loaded: Loaded, policy_group: str) -> None:
-    """Reject an empty configuration, which would remove all active quotas, limits and access lists."""
-    if loaded.is_default:
-        what = f"{_file_of(policy_group)} is empty or missing"
-        fix = "the active configuration stays; restore the file, or restart the core to use the default queues"
-        raise Refused(RefusalCode.INVALID_ARGUMENT, f"config: {what}; {fix}")
 
 
 def _partition_names(loaded: Loaded) -> list[str]:
@@ -292,11 +299,9 @@ class Scheduler:  # long: one method for each call of the interface
         """Opens a session. An older session of the same rmID ends, and its state is discarded. Raises Refused."""
         rm = _checked_rm_id(request.rmID)
         _require_version(request.version)
-        extra = dict(request.extraConfig)
-        text = _config_text(request.policyGroup, request.config, extra)
         async with self._registration:  # sessions replace each other in the order of their requests
-            loaded = await _read_configuration(text, extra, request.policyGroup)
-            await self._open(rm, request, callback, (loaded, extra, text))
+            loaded = await _read_configuration(_configuration, request)
+            await self._open(rm, request, callback, loaded)
         return si_pb2.RegisterResourceManagerResponse()
 
     async def _open(
@@ -304,18 +309,16 @@ class Scheduler:  # long: one method for each call of the interface
         rm: RmId,
         request: si_pb2.RegisterResourceManagerRequest,
         callback: ResourceManagerCallback,
-        configured: tuple[Loaded, Mapping[str, str], str],
+        loaded: Loaded,
     ) -> None:
-        loaded, extra, text = configured
         decoder = Decoder(rm, _partition_names(loaded))
-        session = Session(rm, callback, decoder, dict(request.buildInfo), extra, text)
+        session = Session(rm, callback, decoder, dict(request.buildInfo), loaded)
         session.resolvers = _resolvers(rm, loaded)
-        session.has_queues = not loaded.is_default
         _replace(self.dispatcher.sessions, session)
         self.dispatcher.pushes.forget(rm)
         self.dispatcher.configure(loaded.settings)
         _log.info("resource manager registered", rm=rm, version=request.version, build=dict(request.buildInfo))
-        awaits_barrier = extra.get(keys.EXTRA_BARRIER, "").lower() == "true"
+        awaits_barrier = loaded.extra.get(keys.EXTRA_BARRIER, "").lower() == "true"
         event = ManagerRegistered(rm, loaded.configuration, awaits_barrier=awaits_barrier)
         await self.loop.event_queue.put(QueuedMessage([event], session, _warnings(rm, loaded)))
 
@@ -344,28 +347,32 @@ class Scheduler:  # long: one method for each call of the interface
         await _take(self.loop, session, session.decoder.nodes.read(request), MessageKind.NODE)
 
     async def update_configuration(self, request: si_pb2.UpdateConfigurationRequest) -> None:
-        """Applies another configuration. Raises Refused, which keeps the previous one, and SessionLost."""
+        """Applies another configuration: its queues, its settings, or both.
+
+        Raises Refused if one of them is invalid, which keeps the previous one of this part only, and SessionLost.
+        """
         session = self._session(request.rmID)
-        extra = dict(request.extraConfig)
         async with session.application_order:
             try:
-                text = _config_text(request.policyGroup, request.config, extra)
-                loaded = await _read_configuration(text, extra, request.policyGroup)
-                if session.has_queues:
-                    _require_queues(loaded, request.policyGroup)
+                loaded, errors = await _read_configuration(partial(_replaced, session.loaded), request)
             except Refused as refused:
-                await _keep_configuration(self.loop, session, refused)
+                await _reject(self.loop, session, "queues and settings", refused.reason)
                 raise
             session.require_open()
-            session.config_text, session.extra_config = text, extra
-            session.has_queues = not loaded.is_default
+            session.loaded = loaded
             session.resolvers = _resolvers(session.rm, loaded)
             session.decoder.partitions.know(_partition_names(loaded))
             self.dispatcher.configure(loaded.settings)
             event = ConfigurationReplaced(session.rm, loaded.configuration)
             await self.loop.event_queue.put(QueuedMessage([event], session, _warnings(session.rm, loaded)))
             self.group_retries.watch(session)
+            # The first error of each part, as at a registration. A validation returns all.
+            rejected = {"queues" if error.file else "settings": f"config: {error}" for error in reversed(errors)}
+            for part, reason in rejected.items():
+                await _reject(self.loop, session, part, reason)
         _log.info("configuration replaced", rm=session.rm, checksum=loaded.configuration.checksum)
+        if rejected:
+            raise Refused(RefusalCode.INVALID_ARGUMENT, "; ".join(rejected.values()))
 
     async def update_utilization(self, request: muster_pb2.UtilizationRequest) -> muster_pb2.UtilizationResponse:
         """Receives reports of used resources, and returns the invalid ones. Raises Refused, SessionLost."""
@@ -500,9 +507,9 @@ async def _pass(loop: Loop, session: Session, request: muster_pb2.BarrierRequest
     await barrier.passed
 
 
-async def _keep_configuration(loop: Loop, session: Session, refused: Refused) -> None:
-    _log.warning("configuration rejected, the previous one remains active", rm=session.rm, reason=refused.reason)
-    text = f"the new configuration is rejected, the previous one remains active: {refused.reason}"
+async def _reject(loop: Loop, session: Session, part: str, reason: str) -> None:
+    text = f"the new {part} are rejected, the previous ones remain active: {reason}"
+    _log.warning(text, rm=session.rm)
     await loop.event_queue.put(QueuedMessage([], session, [EventRecorded(session.rm, Notice.QUEUE, ROOT, text)]))
 
 
@@ -540,7 +547,8 @@ class Administration:
         session = self._scheduler.dispatcher.sessions.get(self._manager(request.rmID))
         if session is None or not session.is_open:
             raise _unknown(request.rmID)
-        old, extra = session.config_text, dict(request.extraConfig) or dict(session.extra_config)
+        old = "" if session.loaded.is_default else session.loaded.text
+        extra = dict(request.extraConfig) or dict(session.loaded.extra)
         message = si_pb2.UpdateConfigurationRequest(
             rmID=session.rm, policyGroup=request.policyGroup, config=request.config, extraConfig=extra
         )

@@ -19,6 +19,7 @@ from typing import Final, TypeVar, cast
 import orjson
 import structlog
 
+from muster_core.config.load import Loaded
 from muster_core.config.settings import DEFAULT_SETTINGS, CoreSettings
 from muster_core.metrics.counters import Metrics
 from muster_core.model.config import GroupResolver
@@ -104,10 +105,7 @@ class Session:
     callback: ResourceManagerCallback
     decoder: Decoder
     build_info: Mapping[str, str]
-    extra_config: Mapping[str, str]
-    config_text: str = ""
-    #: `config_text` is not empty, so the default queues are not active.
-    has_queues: bool = False
+    loaded: Loaded
     ended: str = ""
     #: The scheduler has processed the registration. Earlier decisions are not for this session.
     is_in_force: bool = False

@@ -70,13 +70,25 @@ def merged(config_maps: Iterable[Raw]) -> dict[str, str]:
     Raises:
         BadSetting: a compressed entry cannot be unpacked.
     """
+    entries, problems = merge(config_maps)
+    for problem in problems:
+        raise problem
+    return entries
+
+
+def merge(config_maps: Iterable[Raw]) -> tuple[dict[str, str], list[BadSetting]]:
+    """Like `merged`, but leaves entries out that cannot be unpacked, and returns the reasons."""
     entries: dict[str, str] = {}
+    problems: list[BadSetting] = []
     for config_map in config_maps:
         entries.update(config_map.get("data") or {})
         for key, value in (config_map.get("binaryData") or {}).items():
             if key.endswith(_PACKED):
-                entries[key.removesuffix(_PACKED)] = _unpacked(key, value)
-    return entries
+                try:
+                    entries[key.removesuffix(_PACKED)] = _unpacked(key, value)
+                except BadSetting as problem:
+                    problems.append(problem)
+    return entries, problems
 
 
 def source(config_maps: Sequence[Raw], key: str = "") -> ConfigSource | None:

@@ -577,12 +577,12 @@ def namespace_problem(problem: str) -> str:
 
 
 @event("ConfigurationRejected", subject=Subject.CONFIG_MAP)
-def configuration_rejected(problem: str) -> str:
-    """A changed configuration is invalid. The message contains path, value and rule.
+def configuration_rejected(part: str, problem: str) -> str:
+    """The changed queues or settings are invalid. The other part applies. The message contains path, value and rule.
 
     Fix what the message names. Run `muster validate FILE` before a change.
     """
-    return f"configuration rejected; the previous configuration remains active: {problem}"
+    return f"{part} rejected; the previous {part} remain active: {problem}"
 
 
 @event("ConfigurationRejected", subject=Subject.CONFIG_MAP)

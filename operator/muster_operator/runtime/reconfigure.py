@@ -1,7 +1,7 @@
 """Applies changed ConfigMaps and reports findings as events.
 
-A configuration that is invalid is not applied, and a Warning event on the ConfigMap gives the reason. Warnings about
-unknown keys and about values that need a restart are reported once per version.
+Queues and settings are independent: the one that is invalid is not applied, and a Warning event on the ConfigMap gives
+the reason. Warnings about unknown keys and about values that need a restart are reported once per version.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import Final
 
 import structlog
 from msgspec.structs import replace as structs_replace
 
 from muster_operator.config import catalog
-from muster_operator.config.settings import ConfigSource, Configuration, merged, parse, read_config_maps, source
+from muster_operator.config.settings import ConfigSource, Configuration, merge, parse, read_config_maps, source
 from muster_operator.kube import commands
 from muster_operator.kube.commands import Series
 from muster_operator.kube.session import KubeSession
@@ -29,14 +30,13 @@ from muster_operator.si.session import CoreLink
 from muster_operator.translate.values import Raw
 from muster_si import muster_pb2
 from muster_si.api import AdministrationAPI
-from muster_si.errors import RefusalCode, Refused, SchedulerInterfaceError
+from muster_si.errors import Refused, SchedulerInterfaceError, SessionLost
 
 log = structlog.get_logger("muster.config")
 
-
-def refusal(namespace: str, where: ConfigSource, reason: str) -> PostEvent:
-    """The event of a ConfigMap that was rejected."""
-    return messages.configuration_rejected(reason).about(namespace, where.name, where.uid)
+#: Seconds between attempts to read and validate a change; doubled after each.
+_FIRST_WAIT_S: Final = 0.2
+_LONGEST_WAIT_S: Final = 5.0
 
 
 def warning_event(namespace: str, where: ConfigSource, findings: Iterable[str]) -> PostEvent:
@@ -89,40 +89,59 @@ class Reconfigurer:
             if not self._core.configuration.hot_refresh:
                 log.info("a ConfigMap changed; hot refresh is disabled, so a restart is required", configmap=name)
                 return
-            try:
-                config_maps = await read_config_maps(self._session, self._namespace)
-            except (ApiRefused, Unreachable) as error:
-                log.warning("the changed ConfigMap could not be read, the old configuration stays", reason=str(error))
-                return
-            await self._take(config_maps)
+            wait_s = _FIRST_WAIT_S
+            while (problem := await self._problem()) is not None:
+                log.warning("a change was not read or not validated, retrying", reason=problem, in_seconds=wait_s)
+                await asyncio.sleep(wait_s)
+                wait_s = min(_LONGEST_WAIT_S, 2 * wait_s)
+
+    async def _problem(self) -> str | None:
+        """Reads and applies the ConfigMaps. Returns why this failed; then nothing has changed."""
+        try:
+            await self._take(await read_config_maps(self._session, self._namespace))
+        except (ApiRefused, Unreachable, SessionLost) as error:
+            return str(error)
+        return None
 
     async def _take(self, config_maps: tuple[Raw, ...]) -> None:
-        """Applies the ConfigMaps, or rejects them and reports the reason."""
-        queues = f"{self._core.configuration.policy_group}{catalog.QUEUES}"
-        try:
-            entries = merged(config_maps)
-            warnings = await self._replace(parse(entries, self._core.configuration.policy_group))
-        except BadSetting as error:
-            self._refuse(source(config_maps, error.key), str(error))
-        except Refused as error:
-            self._refuse(source(config_maps, queues), error.reason)
-        else:
-            of_core = [catalog.Finding(_key_of(warning, entries) or queues, warning) for warning in warnings]
-            self._report_warnings(config_maps, entries, of_core)
+        """Applies the queues and the settings of the ConfigMaps. Reports what is rejected.
 
-    async def _replace(self, new: Configuration) -> Sequence[str]:
-        """Applies a configuration unless it is unchanged. Returns the warnings of the core.
+        Raises:
+            SessionLost: the core did not validate them. Nothing has changed.
+        """
+        old = self._core.configuration
+        file = f"{old.policy_group}{catalog.QUEUES}"
+        entries, problems = merge(config_maps)
+        rejected = [catalog.Finding(problem.key, str(problem)) for problem in problems]
+        try:
+            new = parse(entries, old.policy_group)
+        except BadSetting as error:
+            rejected.append(catalog.Finding(error.key, str(error)))
+            new = replace(old, queues=entries.get(file, ""))
+        findings, warnings = (
+            [catalog.Finding(_key_of(line, entries) or file, line) for line in lines]
+            for lines in await self._validated(new)
+        )
+        rejected += findings
+        if _is_empty(new.queues) > _is_empty(old.queues):
+            warnings.append(
+                catalog.Finding(file, f"{file} is empty or missing: the active queues stay until a restart")
+            )
+        try:
+            await self._replace(_valid_parts(new, old, rejected))
+        except Refused as error:
+            rejected.append(catalog.Finding(file, error.reason))
+        self._report_rejected(config_maps, rejected)
+        self._report_warnings(config_maps, entries, warnings)
+
+    async def _replace(self, new: Configuration) -> None:
+        """Applies a configuration unless it is unchanged.
 
         Raises:
             Refused: the core rejects it.
         """
-        old = self._core.configuration
-        # These settings are read at the start only. With another cluster ID the core would not recognize the operator.
-        settings = replace(old.settings, gang_placement=new.settings.gang_placement)
-        new = replace(new, cluster_id=old.cluster_id, limits=old.limits, settings=settings)
-        warnings = await self._validated(new)
-        if new == old:
-            return warnings
+        if new == self._core.configuration:
+            return
         try:
             await self._core.reconfigure(new)
         except Refused:
@@ -132,24 +151,34 @@ class Reconfigurer:
         logs.follow(new.log_levels)
         self._receivers.controller(PlacementChosen(new.settings.gang_placement))
         log.info("configuration replaced")
-        return warnings
 
-    async def _validated(self, new: Configuration) -> Sequence[str]:
-        """The core's warnings. Empty if the core does not answer, because it validates again at the next session."""
+    async def _validated(self, new: Configuration) -> tuple[Sequence[str], Sequence[str]]:
+        """The core's errors and warnings.
+
+        Raises:
+            SessionLost: the core does not answer.
+        """
         request = muster_pb2.ValidateConfigurationRequest(config=new.queues, extraConfig=new.extra)
         try:
             result = await self._administration.validate_configuration(request)
-        except SchedulerInterfaceError as error:
-            log.info("the core did not check the configuration", reason=str(error))
-            return ()
-        if result.findings:
-            raise Refused(RefusalCode.INVALID_ARGUMENT, "; ".join(result.findings))
-        return result.warnings
+        except Refused as refused:
+            log.info("the core does not validate configurations", reason=refused.reason)
+            return (), ()
+        return result.findings, result.warnings
 
-    def _refuse(self, where: ConfigSource | None, reason: str) -> None:
-        log.warning("configuration rejected, the previous configuration remains active", configmap=where, reason=reason)
-        if where is not None:
-            self._receivers.users(refusal(self._namespace, where, reason))
+    def _report_rejected(self, config_maps: tuple[Raw, ...], rejected: Sequence[catalog.Finding]) -> None:
+        for part in ("queues", "settings"):
+            found = [finding for finding in rejected if _is_queues(finding) is (part == "queues")]
+            for where, lines in _by_source(config_maps, found).items():
+                reason = "; ".join(lines)
+                log.warning(
+                    "configuration rejected, the previous one remains active",
+                    part=part,
+                    configmap=where.name,
+                    reason=reason,
+                )
+                event = messages.configuration_rejected(part, reason)
+                self._receivers.users(event.about(self._namespace, where.name, where.uid))
 
     def _report_warnings(
         self, config_maps: tuple[Raw, ...], entries: Mapping[str, str], of_core: Iterable[catalog.Finding]
@@ -162,6 +191,27 @@ class Reconfigurer:
                 log.warning("configuration applied with warnings", configmap=where.name, findings=warnings)
                 self._receivers.users(warning_event(self._namespace, where, warnings))
         self._reported = by_source
+
+
+def _valid_parts(new: Configuration, old: Configuration, rejected: Sequence[catalog.Finding]) -> Configuration:
+    """The new configuration without the parts that are rejected. Missing or empty queues leave the active ones."""
+    if _is_empty(new.queues) or any(_is_queues(finding) for finding in rejected):
+        new = replace(new, queues=old.queues)
+    if not all(_is_queues(finding) for finding in rejected):
+        return replace(old, queues=new.queues)
+    # These settings are read at the start only. With another cluster ID the core would not recognize the operator.
+    settings = replace(old.settings, gang_placement=new.settings.gang_placement)
+    return replace(new, cluster_id=old.cluster_id, limits=old.limits, settings=settings, withheld=old.withheld)
+
+
+def _is_queues(finding: catalog.Finding) -> bool:
+    """Whether it is about a file of queues, not about a setting."""
+    return finding.key.removesuffix(".gz").endswith(catalog.QUEUES)
+
+
+def _is_empty(queues: str) -> bool:
+    """Whether the YAML text has only comments and document markers."""
+    return all(line.split("#", 1)[0].strip() in {"", "---", "..."} for line in queues.splitlines())
 
 
 def _key_of(warning: str, entries: Mapping[str, str]) -> str:

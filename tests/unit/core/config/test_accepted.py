@@ -21,7 +21,7 @@ def test_a_valid_file_is_accepted_with_the_expected_warnings(path: Path) -> None
     examined = examine(text, {})
     assert examined.errors == ()
     effects = tuple(line.removeprefix(_SAYS) for line in text.splitlines() if line.startswith(_SAYS))
-    assert examined.warnings == effects
+    assert examined.built.warnings == effects
 
 
 def test_there_are_at_least_thirty_valid_files() -> None:

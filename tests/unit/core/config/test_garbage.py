@@ -24,7 +24,7 @@ edits = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 2), st.integers(0,
 
 def has_readable_problems(examined: Examined) -> bool:
     """Whether every line of it is one, and short."""
-    effects = (*map(str, examined.errors), *examined.warnings)
+    effects = (*map(str, examined.errors), *examined.built.warnings)
     return all(line.isprintable() and len(line) < 1000 for line in effects)
 
 
@@ -91,8 +91,8 @@ trees: st.SearchStrategy[list[dict[str, object]]] = st.recursive(
 def test_an_accepted_queue_tree_keeps_guarantees_within_the_maximums(tree: list[dict[str, object]]) -> None:
     examined = examine(json.dumps({"partitions": [{"queues": tree}]}), {})
     assert has_readable_problems(examined)
-    if examined.loaded is not None:
-        for child in examined.loaded.configuration.partitions[0].root.children:
+    if not examined.errors:
+        for child in examined.built.configuration.partitions[0].root.children:
             assert promised(child) is not None
 
 

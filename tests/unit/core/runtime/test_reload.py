@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from collections.abc import Mapping
 
 import pytest
 
@@ -20,8 +21,8 @@ TWO = "partitions: [{queues: [{name: a, submitacl: '*'}]}, {name: gpu, queues: [
 LDAP = "partitions: [{queues: [{name: a, submitacl: '*'}], usergroupresolver: {type: ldap}}]"
 
 
-def update(text: str) -> si_pb2.UpdateConfigurationRequest:
-    return si_pb2.UpdateConfigurationRequest(rmID=messages.RM, config=text)
+def update(text: str, extra: Mapping[str, str] | None = None) -> si_pb2.UpdateConfigurationRequest:
+    return si_pb2.UpdateConfigurationRequest(rmID=messages.RM, config=text, extraConfig=extra)
 
 
 GROUPS = """
@@ -54,22 +55,56 @@ async def test_an_invalid_configuration_is_reported_and_the_old_one_stays_active
         await bench.core.update_configuration(update("partitions: [{queues: [{name: b.c}]}]"))
     await bench.wait_until_idle()
     [message] = effects(bench)
-    assert message.startswith("the new configuration is rejected, the previous one remains active: ")
+    assert message.startswith("the new queues are rejected, the previous ones remain active: ")
     assert "b.c" in message
     await submit(bench, "one")
     assert rejected(bench) == {}
-    assert bench.core.dispatcher.sessions[messages.RM].config_text == ONE
+    assert bench.core.dispatcher.sessions[messages.RM].loaded.text == ONE
+
+
+SHORT = {keys.EXTRA_PLACEHOLDER_TIMEOUT: "7s", "event.maxStreams": "3"}
+
+
+async def in_force(bench: Bench) -> tuple[float, int]:
+    """The placeholder timeout in seconds, and the value of `event.maxStreams`."""
+    await bench.wait_until_idle()
+    [manager] = bench.core.loop.scheduler_state.managers.values()
+    return manager.configuration.timing.placeholder_timeout_ns / 1e9, bench.core.dispatcher.settings.most_streams
 
 
 @pytest.mark.parametrize("text", ["", "  \n", "# nothing\n---\n"])
-async def test_an_empty_file_does_not_replace_an_active_configuration(bench: Bench, text: str) -> None:
+async def test_an_empty_file_keeps_the_active_queues_and_the_settings_next_to_it_apply(bench: Bench, text: str) -> None:
     await bench.register(**{"queues.yaml": ONE})
-    with pytest.raises(Refused, match=r"queues\.yaml is empty or missing"):
-        await bench.core.update_configuration(update(text))
-    await bench.wait_until_idle()
-    assert "the previous one remains active: config: queues.yaml is empty" in effects(bench)[0]
+    await bench.core.update_configuration(update(text, SHORT))
+    assert await in_force(bench) == (7.0, 3)
+    assert effects(bench) == ["queues.yaml is empty or missing: the active queues stay"]
     await submit(bench, "none", queueName="root.other", tags={"namespace": "ns"})
     assert "root.other" in rejected(bench)["none"]
+    session = bench.core.dispatcher.sessions[messages.RM]
+    assert (session.loaded.text, session.loaded.extra) == (ONE, SHORT)
+
+
+async def test_settings_apply_although_the_queues_next_to_them_are_rejected(bench: Bench) -> None:
+    await bench.register(**{"queues.yaml": ONE})
+    with pytest.raises(Refused, match=r"config: queues\.yaml:1: .*'b\.c' is not a queue name"):
+        await bench.core.update_configuration(update("partitions: [{queues: [{name: b.c}]}]", SHORT))
+    assert await in_force(bench) == (7.0, 3)
+    await submit(bench, "one")
+    assert rejected(bench) == {}
+
+
+async def test_queues_apply_although_the_settings_next_to_them_are_rejected(bench: Bench) -> None:
+    await bench.register(**{"queues.yaml": ONE})
+    await bench.core.update_configuration(update(ONE, SHORT))
+    with pytest.raises(Refused, match=rf"config: {keys.EXTRA_PLACEHOLDER_TIMEOUT}: 'soon' is not a duration"):
+        await bench.core.update_configuration(
+            update(ONE.replace("name: a", "name: b"), {keys.EXTRA_PLACEHOLDER_TIMEOUT: "soon"})
+        )
+    assert await in_force(bench) == (7.0, 3)
+    [message] = effects(bench)
+    assert message.startswith("the new settings are rejected, the previous ones remain active: ")
+    await submit(bench, "one", queueName="root.b")
+    assert rejected(bench) == {}
 
 
 async def test_an_empty_file_is_accepted_when_no_configuration_is_active(bench: Bench) -> None:

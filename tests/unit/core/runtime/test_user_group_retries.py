@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from muster_core.config.load import load
 from muster_core.model.ids import RmId
 from muster_core.runtime.loop import EventQueue
 from muster_core.runtime.sessions import Decoder, Session
@@ -23,7 +24,7 @@ async def test_a_session_watched_while_the_last_round_ends_is_looked_up_too() ->
         return SchedulerState()
 
     retries = GroupRetries(Groups({}, retry_s=0.0), EventQueue(10), scheduler_state)
-    session = Session(RmId("rm"), Notebook(), Decoder(RmId("rm"), []), {}, {})
+    session = Session(RmId("rm"), Notebook(), Decoder(RmId("rm"), []), {}, load("", {}))
     retries.watch(session)
     async with asyncio.timeout(5):
         while len(worlds) < 4:  # noqa: ASYNC110 - the rounds have no event

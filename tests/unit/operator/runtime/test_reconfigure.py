@@ -39,12 +39,14 @@ class Validator:
 
     findings: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
-    is_away: bool = False
+    absences: int = 0
+    """How many times it does not answer."""
 
     async def validate_configuration(
         self, request: muster_pb2.ValidateConfigurationRequest
     ) -> muster_pb2.ValidateConfigurationResponse:
-        if self.is_away:
+        if self.absences:
+            self.absences -= 1
             raise SessionLost("away")
         return muster_pb2.ValidateConfigurationResponse(findings=self.findings, warnings=self.warnings)
 
@@ -54,6 +56,9 @@ class Author:
 
     def __init__(self, peer: Peer, validator: Validator, session: KubeSession, started: Mapping[str, str]) -> None:
         self.data: dict[str, str] = {}
+        self.packed: dict[str, str] = {}
+        #: Replies to the next reads of the ConfigMap.
+        self.failures: list[Any] = []
         self.commands: list[Command] = []
         self.facts: list[ClusterEvent] = []
         self.inbox = Inbox(Metrics())
@@ -81,7 +86,10 @@ async def an_author(
     server = ApiServer()
 
     def configs() -> Any:
-        return reply(200, {"metadata": {"name": "muster-configs", "uid": "u-1"}, "data": author.data})
+        if author.failures:
+            return author.failures.pop(0)
+        metadata = {"name": "muster-configs", "uid": "u-1"}
+        return reply(200, {"metadata": metadata, "data": author.data, "binaryData": author.packed})
 
     for _ in range(MOST_CHANGES):
         server.plan(f"{CONFIGS}muster-defaults", lambda: status(404, "NotFound"))
@@ -146,6 +154,67 @@ async def test_a_rejected_configuration_is_a_warning_on_the_config_map(data: dic
     assert warnings in event.note
 
 
+EMPTY = "queues.yaml is empty or missing: the active queues stay until a restart"
+
+
+@pytest.mark.parametrize("queues", [{}, {"queues.yaml": ""}, {"queues.yaml": " \n# none\n---\n"}])
+async def test_settings_next_to_empty_or_missing_queues_apply_and_the_queues_stay(queues: dict[str, str]) -> None:
+    peer = Peer()
+    async with an_author(peer, {"queues.yaml": "old"}) as author:
+        [event] = await author.writes(queues | {"gang.waitTimeout": "9s"})
+    assert (event.reason, event.note) == ("ConfigurationWarning", EMPTY)
+    [request] = peer.configurations
+    assert (request.config, request.extraConfig["gang.waitTimeout"]) == ("old", "9s")
+
+
+@pytest.mark.parametrize(
+    "entry,finding",
+    [
+        ({"data": {"queues.yaml": "bad"}}, "queues.yaml:3: no"),
+        ({"binaryData": {"queues.yaml.gz": "AAAA"}}, ""),
+    ],
+)
+async def test_settings_next_to_rejected_queues_apply(entry: dict[str, dict[str, str]], finding: str) -> None:
+    peer = Peer()
+    validator = Validator(findings=[finding] if finding else [])
+    async with an_author(peer, {"queues.yaml": "old"}, validator=validator) as author:
+        author.packed = entry.get("binaryData", {})
+        [event] = await author.writes(entry.get("data", {"queues.yaml": "other"}) | {"gang.placement": "Direct"})
+        assert author.facts == [PlacementChosen(Placement.DIRECT)]
+    assert event.reason == "ConfigurationRejected"
+    assert event.note.startswith("queues rejected; the previous queues remain active: ")
+    assert (finding or "setting queues.yaml.gz: invalid value") in event.note
+    [request] = peer.configurations
+    assert (request.config, request.extraConfig["gang.placement"]) == ("old", "Direct")
+
+
+@pytest.mark.parametrize(
+    "data,findings",
+    [
+        ({"log.level": "loud"}, []),
+        ({"gang.waitTimeout": "9s"}, ["gang.waitTimeout: '9s' is too short"]),
+    ],
+)
+async def test_queues_next_to_a_rejected_setting_apply(data: dict[str, str], findings: list[str]) -> None:
+    peer = Peer()
+    async with an_author(peer, {"queues.yaml": "old"}, validator=Validator(findings=findings)) as author:
+        [event] = await author.writes(data | {"queues.yaml": "new"})
+    [key] = data
+    assert event.note.startswith("settings rejected; the previous settings remain active: ")
+    assert key in event.note
+    [request] = peer.configurations
+    assert request.config == "new"
+    assert key not in request.extraConfig
+
+
+async def test_a_change_whose_read_fails_is_read_again() -> None:
+    peer = Peer()
+    async with an_author(peer) as author:
+        author.failures = [status(429, "TooManyRequests"), status(500, "InternalError")]
+        assert await author.writes({"queues.yaml": "new"}) == []
+    assert [request.config for request in peer.configurations] == ["new"]
+
+
 async def test_a_standby_does_not_keep_a_configuration_that_validation_rejects() -> None:
     peer = Peer()
     async with an_author(peer, validator=Validator(findings=["queues.yaml:3: no"]), leads=False) as author:
@@ -163,9 +232,9 @@ async def test_a_configuration_warning_is_reported_on_the_config_map() -> None:
         assert author.link.configuration.queues == "odd"
 
 
-async def test_a_configuration_is_sent_to_the_core_when_validation_is_unavailable() -> None:
+async def test_a_configuration_waits_for_a_core_that_does_not_answer() -> None:
     peer = Peer()
-    async with an_author(peer, validator=Validator(is_away=True)) as author:
+    async with an_author(peer, validator=Validator(absences=2)) as author:
         assert await author.writes({"queues.yaml": "new"}) == []
     assert [request.config for request in peer.configurations] == ["new"]
 
