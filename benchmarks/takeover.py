@@ -110,10 +110,9 @@ async def measure(runs: int) -> dict[str, list[float]]:
 
 @asynccontextmanager
 async def _cluster() -> AsyncIterator[Cluster]:
-    async with running(which=Flavour.LOCAL) as cluster, muster.installed(cluster):
+    async with running(which=Flavour.LOCAL) as cluster, muster.installed(cluster), muster.configured(cluster, CONFIG):
         admin = cluster.admin
         await admin.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
-        await muster.configure(cluster, CONFIG)
         await cluster.add_nodes(FakeNode(f"node-{n:04d}", cpu="32", memory="256Gi") for n in range(NODES))
         account = ("serviceaccounts", "default", NAMESPACE)
         await until("the service account", lambda: admin.get(*account), 30, tolerate=(ApiError,))

@@ -25,7 +25,7 @@ def up(
     """Start a cluster in the background and print its KUBECONFIG."""
     old = kept.load()
     if old is not None and old.alive():
-        console.print(f"a cluster is already running:\nexport KUBECONFIG={old.kubeconfig}")
+        console.print(f"a cluster of this clone is already running:\nexport KUBECONFIG={old.kubeconfig}")
         return
     try:
         kubeconfig = signals.run(_up(nodes))
@@ -36,10 +36,10 @@ def up(
 
 @app.command()
 def down() -> None:
-    """Stop the cluster of `up` or KEEP=1 and delete its data."""
+    """Stop this clone's cluster of `up` or KEEP=1 and delete its data."""
     old = kept.load()
     if old is None:
-        console.print("no cluster is running")
+        console.print("no cluster of this clone is running")
         return
     count = len(old.alive())
     kept.stop(old)
@@ -48,11 +48,11 @@ def down() -> None:
 
 @app.command()
 def status() -> None:
-    """Print the processes of the cluster; exit code 1 if none runs."""
+    """Print the processes of this clone's cluster; exit code 1 if none runs."""
     old = kept.load()
     alive = {process.pid for process in old.alive()} if old else set()
     if old is None or not alive:
-        console.print("no cluster is running")
+        console.print("no cluster of this clone is running")
         raise typer.Exit(1)
     for process in old.processes:
         console.print(f"{process.name:26} {process.pid if process.pid in alive else 'ended'}")

@@ -12,7 +12,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,7 +37,7 @@ from devcluster.waiting import until
 EXAMPLE = Path(__file__).parents[1] / "examples" / "01-gang" / "gang.yaml"
 NAMESPACE = "muster-demo"
 NODES = [FakeNode(f"node-{index}", cpu="1", memory="4Gi") for index in range(8)]
-"""Small nodes, so that the gang needs several of them."""
+"""Small nodes, so that the gang needs several of them. The output of the examples assumes them."""
 
 RUN_FOR = {"devcluster.muster/run-for": "1s"}
 """Annotation that ends fake pods. With real kubelets the pause container never ends, so the demo deletes the Jobs."""
@@ -132,7 +132,7 @@ class Demo:
 
 async def main(console: Console, *, keep: bool) -> int:
     """Run the demo and return the exit code."""
-    _stop_earlier_cluster(console)
+    _stop_earlier_cluster(console)  # of this clone; those of other clones keep running
     which = await flavour.choose()
     fake = which is Flavour.LOCAL
     start = time.monotonic()
@@ -142,7 +142,8 @@ async def main(console: Console, *, keep: bool) -> int:
             fork_server(module)  # imports while the cluster starts
     async with running(which=which, keep=keep) as cluster:
         console.print(f"cluster is up after {time.monotonic() - start:.1f} s")
-        async with _muster(cluster, NODES if fake else [], console, keep=keep) as processes:
+        async with environment(cluster, fake=fake, keep=keep) as processes, _namespace(cluster, keep=keep):
+            console.print(f"core and operator are running, connected by {processes.socket}", soft_wrap=True)
             demo = Demo(cluster, processes, fake, console)
             try:
                 left = await demo.run()
@@ -158,21 +159,21 @@ async def main(console: Console, *, keep: bool) -> int:
 
 
 @asynccontextmanager
-async def _muster(
-    cluster: Cluster, nodes: Sequence[FakeNode], console: Console, *, keep: bool
+async def environment(
+    cluster: Cluster, *, fake: bool = True, keep: bool = False, folder: Path | None = None
 ) -> AsyncIterator[Muster]:
-    """Run Muster with its account and the demo's configuration, and add the nodes while it starts.
+    """What ``KEEP=1 make demo`` leaves running: Muster with its account and the demo's settings, and the nodes.
 
-    Afterwards removes account and configuration unless ``keep``.
+    The tests of the documents use it too. The settings are defaults, as those of the chart: the reader of a document
+    writes ``muster-configs``. Afterwards deletes account and settings unless ``keep``, and stops Muster unless ``keep``
+    and the block succeeded. ``folder``: for Muster's socket and logs; the cluster's if None.
     """
-    async with muster.installed(cluster, keep=keep), _namespace(cluster, keep=keep):
-        await muster.configure(cluster, CONFIG)
+    async with muster.installed(cluster, keep=keep), muster.configured(cluster, CONFIG, muster.DEFAULTS, keep=keep):
         account = await cluster.kubeconfig_for(muster.ACCOUNT, muster.NAMESPACE)
-        processes = Muster(Setup(account, cluster.folder, tethered=not keep, preloaded=not keep))
+        processes = Muster(Setup(account, folder or cluster.folder, tethered=not keep, preloaded=not keep))
         done = False
         try:
-            await asyncio.gather(processes.start(), cluster.add_nodes(nodes))
-            console.print(f"core and operator are running, connected by {processes.socket}", soft_wrap=True)
+            await asyncio.gather(processes.start(), cluster.add_nodes(NODES if fake else []))
             yield processes
             done = True
         finally:
@@ -204,17 +205,17 @@ def _record(seen: Json) -> None:
 
 
 def _stop_earlier_cluster(console: Console) -> None:
-    """Stop an earlier kept cluster, because only one cluster can be recorded as kept."""
+    """Stop the kept cluster of this clone, because one cluster is recorded for each clone."""
     old = kept.load()
     if old is not None:
-        console.print("stopping the cluster of an earlier KEEP=1")
+        console.print("stopping the earlier cluster of this clone")
         kept.stop(old)
 
 
 async def _keep(cluster: Cluster, processes: Muster, console: Console) -> None:
     kubeconfig = await cluster.admin_kubeconfig()
     kept.save(cluster.folder, kubeconfig, [*cluster.processes(), processes.core, processes.operator])
-    console.print("still running; stop it with `python -m devcluster down`")
+    console.print("still running; stop it with `.venv/bin/python -m devcluster down` in this clone")
     for variable, value in {"KUBECONFIG": kubeconfig, "MUSTER_SERVER": processes.rest_url}.items():
         console.print(f"export {variable}={value}", soft_wrap=True)
 

@@ -1,7 +1,11 @@
-"""Records the processes and the folder of a cluster that ``KEEP=1`` or ``up`` left running, and stops them."""
+"""Records the processes and the folder of a cluster that ``KEEP=1`` or ``up`` left running, and stops them.
+
+Each clone of the repository has its own record, so that no clone stops the cluster of another one.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 import time
 from collections.abc import Callable, Sequence
@@ -13,6 +17,9 @@ import psutil
 
 from devcluster.process import POLL_S, Process
 from devcluster.programs import cache_root
+
+CLONE = Path(__file__).resolve().parents[1]
+"""The clone of the repository that this code belongs to."""
 
 STOP_S = 1.0
 """Before SIGKILL. A kube-apiserver with open watches takes ten seconds to end, and its data is discarded anyway."""
@@ -41,8 +48,8 @@ class Kept:
 
 
 def note_path() -> Path:
-    """Path of the record. It holds one kept cluster at a time."""
-    return cache_root() / "kept.json"
+    """Path of this clone's record. It holds one kept cluster at a time."""
+    return cache_root() / "kept" / f"{hashlib.sha256(str(CLONE).encode()).hexdigest()[:12]}.json"
 
 
 def save(folder: Path, kubeconfig: Path, processes: Sequence[Process]) -> Kept:

@@ -42,6 +42,9 @@ DUMP_PATH = "/debug/fullstatedump"
 CONFIGURATION = "muster-configs"
 """The ConfigMap with Muster's settings."""
 
+DEFAULTS = "muster-defaults"
+"""The ConfigMap that the chart writes. Entries of CONFIGURATION take precedence."""
+
 POLICY_PARAMETERS = "muster-operator-policy"
 """The ConfigMap with the parameters of the admission policy."""
 
@@ -66,18 +69,29 @@ class Setup:
     """Identity of the operator in the Lease. A restarted operator with the same identity takes it immediately."""
 
 
-async def configure(cluster: Cluster, entries: Mapping[str, str]) -> None:
-    """Write Muster's settings and the parameters of its admission policy, as the chart does."""
+@asynccontextmanager
+async def configured(
+    cluster: Cluster, entries: Mapping[str, str], name: str = CONFIGURATION, *, keep: bool = False
+) -> AsyncIterator[None]:
+    """Write Muster's settings and the parameters of its admission policy, as the chart does.
+
+    Afterwards deletes both, unless ``keep``.
+    """
     permitted = {
         "placeholderImage": entries.get("service.placeholderImage", "registry.k8s.io/pause:3.7"),
         "schedulerNames": entries.get("service.schedulerNames", "muster,yunikorn"),
         "allowInjectedContainers": "false",
     }
-    for name, data in ((CONFIGURATION, dict(entries)), (POLICY_PARAMETERS, permitted)):
-        await cluster.admin.delete("configmaps", name, NAMESPACE)
+    for written, data in ((name, dict(entries)), (POLICY_PARAMETERS, permitted)):
+        await cluster.admin.delete("configmaps", written, NAMESPACE)
         await cluster.admin.create(
-            {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}, NAMESPACE
+            {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": written}, "data": data}, NAMESPACE
         )
+    try:
+        yield
+    finally:
+        for written in () if keep else (name, POLICY_PARAMETERS):
+            await cluster.admin.delete("configmaps", written, NAMESPACE)
 
 
 @asynccontextmanager

@@ -167,10 +167,13 @@ async def open_stage(*, quick: bool) -> AsyncIterator[Stage]:
 
     The API server always serves PodGroups, so that all runs use the same server.
     """
-    async with running(which=Flavour.LOCAL, gangs=True) as cluster, muster.installed(cluster):
+    async with (
+        running(which=Flavour.LOCAL, gangs=True) as cluster,
+        muster.installed(cluster),
+        muster.configured(cluster, CONFIG),
+    ):
         admin = cluster.admin
         await admin.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
-        await muster.configure(cluster, CONFIG)
         nodes = QUICK_NODES if quick else NODES
         await cluster.add_nodes(FakeNode(f"node-{n:04d}", cpu="32", memory="256Gi") for n in range(nodes))
         await until(

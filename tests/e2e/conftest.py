@@ -17,6 +17,7 @@ import pytest_asyncio
 
 from devcluster import muster as muster_processes
 from devcluster.cluster import Cluster, running
+from devcluster.demo import environment
 from devcluster.errors import ApiError
 from devcluster.flavour import Flavour, wanted
 from devcluster.fork_server import fork_server
@@ -128,13 +129,23 @@ async def open_scenario(home: Cluster, request: pytest.FixtureRequest) -> AsyncI
             return scenario
 
         yield open_one
-        failed = any(report.failed for report in request.node.stash.get(_outcome, {}).values())
-        for scenario in scenarios:
-            if failed:
-                print(await scenario.report())  # noqa: T201  # pytest shows it with the failure
-            else:
-                await _recovered(scenario)
-                await final_checks.check(scenario)
+        await _checked(request, scenarios)
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def demo(home: Cluster, request: pytest.FixtureRequest) -> AsyncIterator[Scenario]:
+    """What ``KEEP=1 make demo`` leaves running, and a namespace. Afterwards it is checked and removed."""
+    if home.plane is None:
+        pytest.skip("make demo leaves the local control plane running")
+    async with AsyncExitStack() as stack:
+        namespace = await _namespace(home, stack)
+        stack.push_async_callback(home.remove_nodes)
+        stack.push_async_callback(_no_pod, home, namespace)
+        folder = await _folder(home, namespace)
+        muster = await stack.enter_async_context(environment(home, folder=folder))
+        scenario = Scenario(home, muster, namespace, None)
+        yield scenario
+        await _checked(request, [scenario])
 
 
 def placement_of_run() -> str:
@@ -156,28 +167,45 @@ async def _open(
     gate: Gate | None,
     setup: MakeSetup,
 ) -> Scenario:
-    namespace = f"scenario-{next(_numbers)}"
-    await cluster.admin.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
-    stack.push_async_callback(cluster.admin.delete, "namespaces", namespace)
-    await _has_account(cluster, namespace)
+    namespace = await _namespace(cluster, stack)
     stack.push_async_callback(cluster.remove_nodes)
     await cluster.add_nodes(nodes)
     stack.push_async_callback(_no_pod, cluster, namespace)
-    kubeconfig, folder = await _home(cluster, namespace, config, gate)
+    await stack.enter_async_context(muster_processes.configured(cluster, config))
+    folder = await _folder(cluster, namespace)
+    url = gate.url if gate else None
+    kubeconfig = await cluster.kubeconfig_for(muster_processes.ACCOUNT, muster_processes.NAMESPACE, url)
     muster = Muster(setup(kubeconfig, folder, log_level="debug"))
     stack.push_async_callback(muster.stop)
     return Scenario(cluster, muster, namespace, gate)
 
 
-async def _home(cluster: Cluster, name: str, config: Mapping[str, str], gate: Gate | None) -> tuple[Path, Path]:
-    """Write the ConfigMap, delete old leases, and return Muster's kubeconfig and folder."""
-    home = muster_processes.NAMESPACE
-    await muster_processes.configure(cluster, config)
-    await cluster.admin.delete("leases", muster_processes.LEASE, home)
-    kubeconfig = await cluster.kubeconfig_for(muster_processes.ACCOUNT, home, gate.url if gate else None)
+async def _namespace(cluster: Cluster, stack: AsyncExitStack) -> str:
+    """Create the namespace of a scenario."""
+    name = f"scenario-{next(_numbers)}"
+    await cluster.admin.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    stack.push_async_callback(cluster.admin.delete, "namespaces", name)
+    await _has_account(cluster, name)
+    return name
+
+
+async def _folder(cluster: Cluster, name: str) -> Path:
+    """Delete the lease of an earlier scenario, and create Muster's folder."""
+    await cluster.admin.delete("leases", muster_processes.LEASE, muster_processes.NAMESPACE)
     folder = cluster.folder / name
     folder.mkdir()
-    return kubeconfig, folder
+    return folder
+
+
+async def _checked(request: pytest.FixtureRequest, scenarios: Sequence[Scenario]) -> None:
+    """Check the end of each scenario, or print its state if the test has failed."""
+    failed = any(report.failed for report in request.node.stash.get(_outcome, {}).values())
+    for scenario in scenarios:
+        if failed:
+            print(await scenario.report())  # noqa: T201  # pytest shows it with the failure
+        else:
+            await _recovered(scenario)
+            await final_checks.check(scenario)
 
 
 async def _gate(cluster: Cluster, stack: AsyncExitStack) -> Gate:

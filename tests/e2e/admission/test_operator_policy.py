@@ -15,7 +15,7 @@ from devcluster.api import Api, Json
 from devcluster.cluster import Cluster
 from devcluster.connection import load
 from devcluster.errors import ApiError
-from devcluster.muster import ACCOUNT, NAMESPACE, configure, installed
+from devcluster.muster import ACCOUNT, NAMESPACE, configured, installed
 from devcluster.waiting import until
 from tests.e2e.manifests import a_placeholder, a_pod
 
@@ -60,7 +60,7 @@ async def operator(home: Cluster) -> AsyncIterator[Api]:
     admin = home.admin
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(installed(home))
-        await configure(home, {"service.placeholderImage": IMAGE})
+        await stack.enter_async_context(configured(home, {"service.placeholderImage": IMAGE}))
         await admin.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": TENANT}})
         stack.push_async_callback(admin.delete, "namespaces", TENANT)
         stack.push_async_callback(admin.delete_all, "pods", TENANT)

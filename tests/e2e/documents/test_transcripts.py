@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
-from devcluster.cluster import Cluster
-from devcluster.demo import NODES
 from devcluster.errors import ApiError
 from devcluster.leftovers import leftovers
-from devcluster.muster import NAMESPACE
-from tests.e2e.configuration import QUICK_PREEMPTION
-from tests.e2e.conftest import QUICK, OpenScenario, placement_of_run
+from devcluster.muster import CONFIGURATION, NAMESPACE
+from tests.e2e.conftest import placement_of_run
 from tests.e2e.documents.shell import Shell, opened
 from tests.e2e.documents.transcripts import chosen, follow
 from tests.e2e.scenario import Scenario
@@ -30,29 +27,21 @@ WHERE = "lessons"
 """The namespace that the tour of the examples creates."""
 OWN_NAMESPACES = "example-"
 """Prefix of the namespaces that a lesson creates."""
-OWN, DEFAULTS = "muster-configs", "muster-defaults"
-"""The queues of the examples, and further settings."""
 BASELINE = {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "baseline"}}}
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def reader(open_scenario: OpenScenario, cluster: Cluster) -> AsyncIterator[tuple[Scenario, Shell]]:
-    """An environment like that of `KEEP=1 make demo`, and a shell that ran the commands of the tour."""
-    if cluster.plane is None:
-        pytest.skip("what is shown is of what make demo leaves up")
-    scenario = await open_scenario(NODES)
-    shell = await opened(scenario)
-    await _set(scenario, DEFAULTS, {**QUICK, **QUICK_PREEMPTION})
-    await cluster.admin.delete("configmaps", OWN, NAMESPACE)
+async def reader(demo: Scenario) -> AsyncIterator[tuple[Scenario, Shell]]:
+    """The environment of `KEEP=1 make demo`, and a shell that ran the commands of the tour."""
+    shell = await opened(demo)
     try:
         assert await follow(shell, EXAMPLES / "README.md", ROOT) == ""
-        await cluster.admin.patch("namespaces", WHERE, BASELINE)
-        await scenario.eventually("an account for pods", lambda: _has_account(scenario))
-        yield scenario, shell
+        await demo.api.patch("namespaces", WHERE, BASELINE)
+        await demo.eventually("an account for pods", lambda: _has_account(demo))
+        yield demo, shell
     finally:
-        await cluster.admin.delete("namespaces", WHERE)
-        for name in (OWN, DEFAULTS):
-            await cluster.admin.delete("configmaps", name, NAMESPACE)
+        await demo.api.delete("namespaces", WHERE)
+        await demo.api.delete("configmaps", CONFIGURATION, NAMESPACE)
 
 
 @pytest.mark.timeout(900)
@@ -68,11 +57,6 @@ async def test_lessons_and_quick_start_match_the_real_output_and_clean_up(
                 await scenario.eventually("nothing is left", lambda: _is_clean(scenario))
             finally:
                 await _cleaned(scenario)
-
-
-async def _set(scenario: Scenario, name: str, settings: Mapping[str, str]) -> None:
-    document = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": dict(settings)}
-    await scenario.api.create(document, NAMESPACE)
 
 
 async def _has_account(scenario: Scenario) -> bool:

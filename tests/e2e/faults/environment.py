@@ -95,7 +95,7 @@ async def fault_environment(home: Cluster, plan: Plan) -> AsyncIterator[FaultEnv
         stack.push_async_callback(_emptied, home, name)
         files = plane.authority.issue(name, ["127.0.0.1"])
         proxy = await stack.enter_async_context(FaultyProxy(home.admin.access, files, Schedule(plan.seed), plan.page))
-        musters = [Muster(setup) for setup in await _setups(home, name, proxy.url, plan.operators)]
+        musters = [Muster(setup) for setup in await _setups(home, stack, name, proxy.url, plan.operators)]
         for muster in musters:
             stack.push_async_callback(muster.stop)
         observer = PodObserver(nodes)
@@ -109,10 +109,10 @@ async def fault_environment(home: Cluster, plan: Plan) -> AsyncIterator[FaultEnv
         yield environment
 
 
-async def _setups(home: Cluster, name: str, server: str, operators: int) -> list[Setup]:
+async def _setups(home: Cluster, stack: AsyncExitStack, name: str, server: str, operators: int) -> list[Setup]:
     """Write the ConfigMap and return the setups of the operators. The logs have the default level."""
     namespace = muster_processes.NAMESPACE
-    await muster_processes.configure(home, CONFIG)
+    await stack.enter_async_context(muster_processes.configured(home, CONFIG))
     kubeconfig = await home.kubeconfig_for(muster_processes.ACCOUNT, namespace, server)
     setups = []
     for number in range(operators):

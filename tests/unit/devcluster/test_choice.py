@@ -62,6 +62,18 @@ def test_a_kept_cluster_is_found_again_and_stopped(tmp_path: Path, monkeypatch: 
     assert kept.load() is None
 
 
+def test_a_kept_cluster_of_another_clone_is_neither_found_nor_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    mine = kept.save(tmp_path / "mine", tmp_path / "kubeconfig", [])
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr(kept, "CLONE", tmp_path / "another clone")
+        assert kept.load() is None
+        kept.stop(kept.save(tmp_path / "theirs", tmp_path / "kubeconfig", []))
+    assert kept.load() == mine
+
+
 def test_a_later_process_with_the_same_id_is_another_process(tmp_path: Path) -> None:
     me = psutil.Process()
     stranger = kept.Running("etcd", me.pid, me.create_time() - 100)
