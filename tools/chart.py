@@ -35,6 +35,7 @@ COPIES = {
     )
 }
 AT_START = CHART / "files" / "at-start.txt"
+KNOWN = CHART / "files" / "values.txt"
 BEGIN = "<!-- written by `make diagrams` from charts/muster/values.schema.json and values.yaml -->\n"
 END = "<!-- end -->\n"
 SHORT = 60
@@ -82,12 +83,18 @@ def at_start() -> str:
     return "".join(f"{setting.key}\n" for setting in SETTINGS.values() if setting.takes is Takes.AT_START)
 
 
+def known() -> str:
+    """Return the top-level values, one per line. The templates report the others, YuniKorn's with a replacement."""
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    return "".join(f"{key}\n" for key in schema["properties"])
+
+
 def stale() -> list[str]:
     """Return the names of stale files."""
     copies = [copy for copy, source in COPIES.items() if not copy.exists() or copy.read_bytes() != source.read_bytes()]
     made = [
         path
-        for path, text in ((PAGE, page()), (MIGRATION, migration()), (AT_START, at_start()))
+        for path, text in ((PAGE, page()), (MIGRATION, migration()), (AT_START, at_start()), (KNOWN, known()))
         if path.read_text() != text
     ]
     return [path.relative_to(ROOT).as_posix() for path in (*copies, *made)]
@@ -97,5 +104,6 @@ if __name__ == "__main__":
     for copy, source in COPIES.items():
         shutil.copyfile(source, copy)
     AT_START.write_text(at_start())
+    KNOWN.write_text(known())
     PAGE.write_text(page())
     MIGRATION.write_text(migration())

@@ -8,7 +8,6 @@ import pytest
 from tools.manifests import render
 
 INVALID: dict[str, dict[str, Any]] = {
-    "at '': additional properties 'replica' not allowed": {"replica": 2},
     "at '/replicas': maximum: got 3, want 2": {"replicas": 3},
     "at '/image': additional properties 'mirror' not allowed": {"image": {"mirror": "example.com"}},
     "at '/image/pullPolicy': value must be one of 'Always', 'IfNotPresent', 'Never'": {
@@ -28,8 +27,6 @@ INVALID: dict[str, dict[str, Any]] = {
     "at '/leaderElection/leaseDurationSeconds': got string, want integer": {
         "leaderElection": {"leaseDurationSeconds": "10s"}
     },
-    "at '/queues': got string, want object": {"queues": "partitions: []"},
-    "at '/settings/service': got object, want boolean or number or string": {"settings": {"service": {"a": "b"}}},
     "at '/serviceAccount': got object, want string": {"serviceAccount": {"name": "mine"}},
     "at '/service/type': value must be one of 'ClusterIP', 'NodePort', 'LoadBalancer'": {
         "service": {"type": "ExternalName"}

@@ -2,6 +2,7 @@
 
 import re
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -32,29 +33,8 @@ SAME: Json = {
 }
 """All values with the same effect, each with a value other than the default."""
 
-OTHERS = {
-    "image.registry",
-    "resources",
-    "envs",
-    "extraVolumes",
-    "extraVolumeMounts",
-    "goGC",
-    "goMemoryLimit",
-    "goMemoryLimitPercentage",
-    "ingress",
-    "enableWebService",
-    "admissionController",
-    "web",
-    "schedulerSecurityContext",
-    "webSecurityContext",
-    "admissionPodSecurityContext",
-    "admissionContainerSecurityContext",
-    "configuration",
-    "operatorPlugins",
-    "placeHolderImage",
-    "service.portWeb",
-}
-"""All other values of the chart."""
+RELEASES: dict[str, Json] = yaml.safe_load(Path(__file__).with_name("yunikorn_values.yaml").read_text())
+"""Complete values files of the releases of YuniKorn's chart."""
 
 
 @pytest.fixture(scope="module")
@@ -104,17 +84,66 @@ def rejection(values: Json) -> str:
     return text
 
 
-def test_all_other_values_are_rejected_in_one_error_with_their_replacements() -> None:
-    mapping: dict[str, str] = yaml.safe_load(REJECTED.read_text())
-    assert set(mapping) == OTHERS
-    given: Json = {name: {"some": "value"} for name in OTHERS if "." not in name} | {
-        "service": {"portWeb": 9889},
-        "image": {"registry": "registry.example.com"},
+MAPPING: dict[str, str] = yaml.safe_load(REJECTED.read_text())
+
+
+def given(values: Json, path: str = "") -> Iterator[str]:
+    """Yield the paths of the values of YuniKorn's chart that a file sets; groups of both charts are entered."""
+    for key, value in values.items():
+        if key in {"image", "service"}:
+            yield from given(value, f"{key}.")
+        elif value is not None:
+            yield f"{path}{key}"
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_a_complete_values_file_gives_one_error_with_the_replacement_of_each_unsupported_value(release: str) -> None:
+    unsupported = [key for key in given(RELEASES[release]) if key.partition(".")[0] not in SAME or key in MAPPING]
+    error = rejection(RELEASES[release])
+    assert {key for key in unsupported if f"  {key}: {MAPPING[key]}\n" not in error} == set()
+    assert {line.partition(":")[0] for line in error.splitlines() if line.startswith("  ")} == {
+        f"  {key}" for key in unsupported
     }
-    error = rejection(given)
-    assert [f"  {name}: {instead}" for name, instead in mapping.items() if f"  {name}: {instead}" not in error] == []
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_the_file_is_accepted_without_the_listed_values(release: str) -> None:
+    supported = {key: value for key, value in RELEASES[release].items() if key in SAME}
+    for group in ("image", "service"):
+        supported[group] = {key: value for key, value in supported[group].items() if f"{group}.{key}" not in MAPPING}
+    assert render(supported)
+
+
+def test_values_of_every_kind_that_the_chart_cannot_use_are_listed_in_one_error() -> None:
+    error = rejection(
+        {
+            "enableSchedulerPlugin": False,
+            "yunikorn": {"embedAdmissionController": True},
+            "replica": 2,
+            "image": {"repository": "apache/yunikorn", "tag": "scheduler-1.6.0"},
+            "queues": "partitions: []",
+            "settings": {"service": {"clusterId": "a"}},
+            "yunikornDefaults": {"queues": [{"name": "root"}]},
+        }
+    )
+    assert error.partition("does not have:\n")[2].splitlines()[:7] == [
+        "  enableSchedulerPlugin: remove it: Muster has no plugin mode",
+        "  yunikorn: move the values below it to the top level: this chart reads no value below `yunikorn`",
+        "  replica: unknown; docs/reference/helm-values.md lists the values of this chart",
+        "  image: apache/yunikorn is YuniKorn's image; remove `image`, or write an image of Muster",
+        "  queues: is not a mapping; if it is a text, remove the `|` behind `queues:`",
+        "  settings.service: the entries of a ConfigMap are text; write `service.clusterId: ...`",
+        (
+            "  yunikornDefaults.queues: the entries of a ConfigMap are text; "
+            "write `queues.yaml: |` and the partitions as text below it"
+        ),
+    ]
+
+
+def test_every_listed_value_is_one_of_a_release_or_of_its_documentation() -> None:
+    released = {key for values in RELEASES.values() for key in given(values)}
+    assert set(MAPPING) - released == {"yunikorn", "placeholderImage"}
     assert "  goGC: remove it" in rejection({"goGC": 0})
-    assert "web" not in rejection({"resources": {}}).partition("does not have:")[2]
 
 
 def test_a_value_that_is_null_is_not_given() -> None:
@@ -136,5 +165,5 @@ def test_a_service_of_yunikorns_name_selects_the_same_pods_if_it_is_enabled(rend
 
 def test_the_page_about_migration_has_each_of_them() -> None:
     coming = PAGE.read_text().partition("## Helm values")[2].partition("\n## ")[0]
-    documented = set(re.findall(r"`([A-Za-z]+)[.`]", coming))
-    assert {name.partition(".")[0] for name in OTHERS | set(SAME)} <= documented
+    documented = set(re.findall(r"`([A-Za-z_]+)[.`]", coming))
+    assert {name.partition(".")[0] for name in {*MAPPING, *SAME}} <= documented
