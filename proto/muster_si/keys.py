@@ -123,6 +123,10 @@ TAG_CHOSEN_VOLUMES: Final = "muster/chosen-volumes"
 #: maxCardinality = unlimited, absent required = preferred.
 TAG_PLACEMENT: Final = "muster/placement-constraint"
 
+#: Message of a release (STOPPED_BY_RM) of a pod that has succeeded. Its gang has not lost it
+#: (docs/internals/semantics.md, 32).
+RELEASE_SUCCEEDED: Final = "the pod has succeeded"
+
 # -- Muster: applications -----------------------------------------------------
 #: gangWaitTimeoutInSeconds of schedulingPolicyParameters, in milliseconds.
 APP_TAG_GANG_WAIT_TIMEOUT: Final = "muster/gang-wait-timeout-ms"
@@ -209,6 +213,8 @@ EXTRA_MAX_PLACEHOLDER_TIMEOUT: Final = "gang.maxPlaceholderTimeout"
 EXTRA_WAIT_TIMEOUT: Final = "gang.waitTimeout"
 #: Age from which a gang that waits for headroom reserves first; 10m (docs/internals/semantics.md, 11).
 EXTRA_STARVATION_AGE: Final = "gang.starvationAge"
+#: Whether lost members of a gang precede applications of other queues, bool; true (docs/internals/semantics.md, 32).
+EXTRA_REPAIR_ACROSS_QUEUES: Final = "gang.repairAcrossQueues"
 #: How long an application is Completing before it is Completed; 30s.
 EXTRA_COMPLETING_TIMEOUT: Final = "service.completingTimeout"
 #: Timeout of an unconfirmed release; 2m (docs/internals/semantics.md, 14).

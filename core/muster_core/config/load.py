@@ -175,6 +175,7 @@ def replaced(
         new = Loaded(kept, new.warnings + notes, new.settings, active.text, extra, active.is_default)
     if not all(error.file for error in examined.errors):
         kept = replace(new.configuration, timing=old.timing, tracking=old.tracking)
+        kept = replace(kept, repairs_across_queues=old.repairs_across_queues)
         new = replace(new, configuration=kept, settings=active.settings, extra=active.extra)
     return new, examined.errors
 
@@ -200,7 +201,13 @@ def examine(text: str, extra: Mapping[str, str], file: str = FILE) -> Examined:
     wrong = [error.within(file, document.line_of(error.path, lines)) for error in of_file.errors()]
     errors = (*wrong, *of_settings.errors())
     warnings = of_file.lines() + of_settings.lines()
-    whole = Configuration(found, clocks, tracking=own.tracks_events, checksum=checksum(text))
+    whole = Configuration(
+        found,
+        clocks,
+        tracking=own.tracks_events,
+        repairs_across_queues=own.repairs_across_queues,
+        checksum=checksum(text),
+    )
     return Examined(Loaded(whole, warnings, own, text, extra), errors, form.checksum if form else "")
 
 

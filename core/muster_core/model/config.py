@@ -278,5 +278,7 @@ class Configuration:
     timing: Timing = Timing()
     #: Whether event records are stored (`event.trackingEnabled`).
     tracking: bool = True
+    #: Whether lost members of gangs precede the applications of other queues (`gang.repairAcrossQueues`).
+    repairs_across_queues: bool = True
     #: SHA-256 of the text, for the REST API.
     checksum: str = ""

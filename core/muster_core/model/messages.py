@@ -184,6 +184,14 @@ def members_fit(there: int, total: int, group: str, where: str) -> str:
 TOGETHER: Final = " together with the others"
 
 
+def gang_below_minimum(app: str, there: int, least: int, group: str) -> str:
+    """A running gang has lost members, and no replacement has a node yet.
+
+    Look at the reason why the replacement waits, and whether the controller of the pods has created one.
+    """
+    return f"gang {app} runs with {there} of {least} members of task group {group}"
+
+
 def node_reserved(node: str) -> str:
     """A node is reserved for the pod, but its resources are not free yet.
 

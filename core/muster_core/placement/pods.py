@@ -7,7 +7,7 @@ refusal (`claim_independent_class`).
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -96,10 +96,13 @@ def _nameless(volume: Volume) -> Volume:
 class SearchBudget:
     """Budget of one plan: number of node searches, and whether time is left. The next plan continues where this one
     ends.
+
+    `only`: the classes that are planned, and how many requests of each; None = all.
     """
 
     may_go_on: Callable[[], bool]
     looks: int
+    only: Mapping[AskClass, int] | None = None
 
 
 UNBOUNDED: Final = SearchBudget(lambda: True, sys.maxsize)
@@ -118,8 +121,8 @@ def plan_pods(
     whatever the budget is.
     """
     allocation_plan = AllocationPlan()
-    search = _PodSearch(partition, app, allocation_plan, quantum, at_most, budget.looks)
-    kinds = classes(app)
+    search = _PodSearch(partition, app, allocation_plan, quantum, at_most, budget.looks, budget.only)
+    kinds = [kind for kind in classes(app) if budget.only is None or kind in budget.only]
     is_first = True
     for index, kind in enumerate(kinds):
         if app.has_placeholder(kind):
@@ -156,6 +159,7 @@ class _PodSearch:
     quantum: FairnessQuantum
     left: int
     looks: int
+    only: Mapping[AskClass, int] | None = None
     planned: Resources = NOTHING
     snapshot: Snapshot | None = None
     room: Limit | None = None
@@ -167,7 +171,7 @@ class _PodSearch:
         partition, app = self.partition, self.app
         if self.room is None:
             self.room = quota.room(partition, app)
-        wants = wanted(app, kind, self.left + 1)
+        wants = wanted(app, kind, self.left + 1 if self.only is None else self.only[kind])
         count = self.quantum.count(kind.resources, min(self.left, wants), self.planned)
         allowed = self.room.count(kind.resources, count)
         placed, why = self._look(kind, allowed) if allowed else (0, None)

@@ -13,9 +13,21 @@ from muster_core.model.records import Change, Detail, Notice
 from muster_core.model.specs import AllocationSpec, AskSpec
 from muster_core.model.states import ApplicationState
 from muster_core.placement.replacement import TOO_LARGE
-from muster_core.scheduling import commit, failures, gangs, ledger, lifecycle, preemption, requeue, selectors, slots
+from muster_core.scheduling import (
+    commit,
+    failures,
+    gangs,
+    ledger,
+    lifecycle,
+    preemption,
+    repair,
+    requeue,
+    selectors,
+    slots,
+)
 from muster_core.state.applications import Allocation, Application, GroupCount, lacking
 from muster_core.state.scheduler_state import Partition, SchedulerState
+from muster_si import keys
 
 
 def update_allocation(
@@ -139,7 +151,7 @@ def release_allocation(
         if was is Termination.STOPPED_BY_RM:
             key = allocation.spec.key
             answer.released.append(Release(partition.id, app.id, key, allocation.id, was, event.message))
-        end_allocation(partition, app, allocation, now_ns)
+        end_allocation(partition, app, allocation, now_ns, is_success=event.message == keys.RELEASE_SUCCEEDED)
 
 
 def _stop_replacements(partition: Partition, app: Application) -> None:
@@ -149,7 +161,13 @@ def _stop_replacements(partition: Partition, app: Application) -> None:
 
 
 def end_allocation(
-    partition: Partition, app: Application, allocation: Allocation, now_ns: int, *, node_removed: bool = False
+    partition: Partition,
+    app: Application,
+    allocation: Allocation,
+    now_ns: int,
+    *,
+    node_removed: bool = False,
+    is_success: bool = False,
 ) -> None:
     """Removes an allocation that has ended. If it is being replaced, its replacement is allocated.
 
@@ -172,6 +190,7 @@ def end_allocation(
     if may_keep_slot and slots.keep_reserved(partition, app, allocation, now_ns):
         return
     ledger.drop(partition, app, allocation, now_ns, node_removed=node_removed)
+    repair.member_ended(partition, app, allocation.spec, now_ns, is_lost=was is None and not is_success)
     if allocation.spec.placeholder:
         slots.request_again(partition, app, allocation.spec)
         if app.is_reserving and app.gang.quota_reservation:
@@ -274,6 +293,7 @@ def _after_real(partition: Partition, app: Application, since_ns: int, now_ns: i
 
     See docs/internals/semantics.md, rule 17.
     """
+    app.gang.was_complete = app.gang.was_complete or app.is_reserving
     if app.is_reserving and app.spec.uses_virtual_placeholders:
         _after_member(partition, app, since_ns)
     elif app.is_reserving:

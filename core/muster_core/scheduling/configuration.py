@@ -24,7 +24,17 @@ from muster_core.model.events import (
 from muster_core.model.ids import AllocationKey, ApplicationId, PartitionId, RmId, is_partition_of, partition_id
 from muster_core.model.records import Change, Detail, Notice
 from muster_core.model.states import MANAGER, ApplicationState, ManagerEvent, ManagerState, QueueEvent, follow
-from muster_core.scheduling import applications, gangs, lifecycle, preemption, queues, records, reporting, timers
+from muster_core.scheduling import (
+    applications,
+    gangs,
+    lifecycle,
+    preemption,
+    queues,
+    records,
+    repair,
+    reporting,
+    timers,
+)
 from muster_core.state import ordering
 from muster_core.state.queues import Queue
 from muster_core.state.reservations import PendingCallbacks
@@ -96,6 +106,7 @@ def _put_in_force(
     if partition.is_closing:  # configured again
         partition.since_ns = now_ns
     partition.timing, partition.tracking = configuration.timing, configuration.tracking
+    partition.repairs_across_queues = configuration.repairs_across_queues
     _apply(partition, config, now_ns)
 
 
@@ -233,6 +244,7 @@ def pass_recovery_barrier(scheduler_state: SchedulerState, rm: RmId, now_ns: int
     for partition in scheduler_state.partitions.values():
         if partition.rm == rm:
             partition.requeue_all()
+            repair.recovered(partition)
             partition.returning.extend(gangs.returning_placeholders(partition))
     deferred_timers, manager.deferred_timers = manager.deferred_timers, []
     for timer in deferred_timers:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from muster_core.model.ids import TaskGroup
 from muster_core.model.states import ApplicationState
-from muster_core.scheduling import gangs
+from muster_core.scheduling import gangs, repair
 from muster_core.state.applications import Application
 from muster_core.state.scheduler_state import Partition
 
@@ -18,6 +18,7 @@ def broken(partition: Partition, app: Application) -> Iterator[str]:
     """Yields the violated invariants of the application's gang."""
     yield from _virtual_placeholders(app)
     yield from _outcome(app)
+    yield from _lost_members(partition, app)
     if not app.is_reserving:
         if app.gang.quota_reservation:
             yield f"application {app.id} has reserved quota {app.gang.quota_reservation}, but is not reserving"
@@ -45,6 +46,18 @@ def _outcome(app: Application) -> Iterator[str]:
     ]
     if app.state is ApplicationState.ACCEPTED and not app.is_reserving and allocations:
         yield f"application {app.id} has allocations and is {app.state}"
+
+
+def _lost_members(partition: Partition, app: Application) -> Iterator[str]:
+    """Checks the counted members, and that exactly the gangs with replacements have precedence."""
+    members = Counter(one.spec.group for one in app.allocations.values() if one.spec.group and not one.spec.placeholder)
+    if members != +Counter(app.gang.members):
+        yield f"gang {app.id}: members are recorded as {app.gang.members}, counted as {dict(members)}"
+    if app.gang.lost and not app.gang.was_complete:
+        yield f"gang {app.id} has lost members and was never complete"
+    has_precedence = app.id in partition.scheduling.repairs.wanted
+    if has_precedence != bool(repair.replacements(app)):
+        yield f"gang {app.id} has {'' if has_precedence else 'no '}precedence for lost members, wrongly"
 
 
 def _virtual_placeholders(app: Application) -> Iterator[str]:

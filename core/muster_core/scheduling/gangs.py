@@ -254,6 +254,7 @@ def after_placing(partition: Partition, app: Application, now_ns: int) -> None:
     if app.gang.quota_reservation:
         ledger.shrink_quota_reservation(partition, app, lacking(app))
     if is_reserved(app):
+        app.gang.was_complete = True
         finish(partition, app)
         # A Direct gang may be Running already, because a bound member was reported.
         if app.state is ApplicationState.ACCEPTED:

@@ -18,7 +18,7 @@ from muster_core.model.resources import NOTHING, Resources
 from muster_core.model.specs import AllocationSpec, AskSpec, PodOnNode
 from muster_core.model.states import ApplicationState
 from muster_core.model.storage import NO_CHOICE, Choice
-from muster_core.scheduling import records, requeue, selectors
+from muster_core.scheduling import records, repair, requeue, selectors
 from muster_core.state import ordering
 from muster_core.state.applications import Allocation, Application, Ask, GroupCount, resize_sums
 from muster_core.state.queues import Queue
@@ -151,6 +151,8 @@ def add_ask(partition: Partition, app: Application, ask: Ask) -> None:
     partition.note_ask(app, ask.spec, Change.ADD, Detail.APP_REQUEST)
     if is_first:  # the indices depend on the classes of the application only
         note_waiting(partition, app)
+    elif app.gang.lost:
+        repair.note(partition, app)
     partition.scheduling.requeue(app)
 
 
@@ -195,6 +197,8 @@ def note_waiting(partition: Partition, app: Application) -> None:
         partition.waiting[queue.path] = None
     else:
         stop_waiting(partition, app)
+    if app.gang.lost:
+        repair.note(partition, app)
     if ordering.note(app):
         partition.scheduling.moved_in_leaf(app)
         partition.scheduling.moved(queue)

@@ -34,7 +34,7 @@ from muster_core.model.records import Notice
 from muster_core.model.resources import NOTHING, Resources
 from muster_core.queues import quota
 from muster_core.queues.quota import QuotaBound
-from muster_core.scheduling import requeue
+from muster_core.scheduling import repair, requeue
 from muster_core.state.applications import Application, Ask, lacking
 from muster_core.state.node_demand import Demand, NodeDemand, demand_key
 from muster_core.state.request_classes import AskClass
@@ -71,7 +71,7 @@ def report_unschedulable(partition: Partition, app: Application, unplaced: list[
     """
     demands: dict[Demand, None] = {}
     for entry in unplaced:
-        why = entry.reported_reason
+        why = _reason(app, entry)
         if entry.room is not None:
             then = requeue.held_by_nodes(partition, app, entry.kind) if entry.room else None
             partition.unschedulable_classes.put(entry.kind, entry.room, entry.why, then)
@@ -97,6 +97,16 @@ def report_unschedulable(partition: Partition, app: Application, unplaced: list[
         _send(partition, app, entry.kind, asks, why, fits_again=fits_again)
     if demands:
         _guarded(partition, partial(_decide_now, partition, list(demands)))
+
+
+def _reason(app: Application, entry: Unplaced) -> UnschedulableReason:
+    """Returns the reason to report. A gang that has lost members says so first, because it may do nothing until then.
+
+    Texts about quotas begin with the quota, as in YuniKorn.
+    """
+    if not app.gang.lost or entry.about or entry.why.kind in _QUOTAS:
+        return entry.reported_reason
+    return replace(entry, about=repair.below_minimum(app, entry.kind.group)).reported_reason
 
 
 def _note_gang(partition: Partition, app: Application, kind: AskClass, reason: ReasonKind) -> None:

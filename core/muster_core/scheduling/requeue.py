@@ -7,7 +7,7 @@ applications active whose reason it may have removed. `ledger` and the handlers 
 from __future__ import annotations
 
 import sys
-from collections.abc import Container
+from collections.abc import Container, Iterable
 from typing import Final
 
 import numpy as np
@@ -267,10 +267,18 @@ def _absorb_nodes(partition: Partition, wake_up_nodes: list[NodeId]) -> list[App
             for entry in entries.values():
                 partition.open(entry)
         elif gained.may_hold(kind, unreserved=False):
+            _wake_repairs(partition, entries.values())
             blocked_by_reservations += [
                 app for entry in entries.values() if (app := _first_to_reserve(partition, entry)) is not None
             ]
     return blocked_by_reservations
+
+
+def _wake_repairs(partition: Partition, entries: Iterable[LeafQueue]) -> None:
+    """Wakes up the gangs that may precede the node reservations of others (`repair`)."""
+    repairs = partition.scheduling.repairs
+    for name in [name for entry in entries for name in repairs.waiting.get(entry, ())]:
+        partition.requeue_one(partition.applications[name])
 
 
 #: Amounts and constraints that one change evaluates per row. Further ones count as satisfied.

@@ -13,12 +13,13 @@ from muster_core.model.events import Timer, TimerKind
 from muster_core.model.ids import AllocationKey, ApplicationId, NodeId
 from muster_core.model.resources import Resources
 from muster_core.model.states import NodeState
-from muster_core.placement import node_reservations
-from muster_core.scheduling import ledger, reporting, requeue
+from muster_core.placement import node_reservations, node_search
+from muster_core.scheduling import ledger, repair, reporting, requeue
 from muster_core.state.applications import Application, Ask
 from muster_core.state.queues import Queue
 from muster_core.state.reservations import NodeReservation
 from muster_core.state.scheduler_state import Partition
+from muster_core.state.snapshot import Snapshot, shape_of
 
 
 def set_queue_timer(partition: Partition, queue: Queue, kind: TimerKind, number: int, at_ns: int) -> None:
@@ -105,6 +106,28 @@ def give_way(partition: Partition, node: NodeId) -> None:
     for reservation in partition.reservations.on(node):
         if not reservation.required and not reservation.preempted:
             ledger.unreserve(partition, reservation.ask)
+
+
+def give_way_to_repair(partition: Partition, app: Application) -> bool:
+    """Removes the ordinary reservations that keep lost members of a gang off a node, if these members have precedence.
+
+    Returns whether there were any.
+    """
+    kinds = repair.replacements(app)
+    ordinary = [one for one in partition.reservations.by_ask.values() if not (one.required or one.preempted)]
+    snapshot = Snapshot(partition.nodes)
+    for one in ordinary:
+        snapshot.free(one.node, one.resources)
+    found = [
+        one
+        for one in ordinary
+        if one.application != app.id
+        and any(node_search.fits_on(snapshot, shape_of(kind), one.node) for kind in kinds)
+        and repair.precedes(partition, app, partition.applications[one.application])
+    ]
+    for one in found:
+        ledger.unreserve(partition, one.ask)
+    return bool(found)
 
 
 def expire(partition: Partition, timer: Timer) -> None:

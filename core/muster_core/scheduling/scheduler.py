@@ -66,6 +66,7 @@ from muster_core.scheduling import (
     nodes,
     preemption,
     records,
+    repair,
     reporting,
     requeue,
     reservations,
@@ -294,7 +295,8 @@ class QueueAttempt:
         The next application never overtakes one that was queued again because it can use more. Without a fairness
         quantum, the next leaf is selected again.
         """
-        is_given = self.left <= 0 or app.id in self.partition.scheduling.requeued
+        scheduling = self.partition.scheduling
+        is_given = self.left <= 0 or app.id in scheduling.requeued or bool(scheduling.repairs.ready)
         return is_given or self.quantum is None or self.quantum.is_over()
 
     def _is_held(self, app: Application) -> bool:
@@ -384,6 +386,27 @@ class QueueAttempt:
         self._note_progress(app, allocation_plan)
         self._settle(app, [held, replacements, allocation_plan], more=replacements.more or allocation_plan.more)
         _back_off(partition, app, allocation_plan, self.now_ns)
+
+    def repair(self, app: Application) -> None:
+        """Tries the requests that replace lost members. The application stays active for its other requests."""
+        error = caught(partial(self._repair, app))
+        self.partition.scheduling.repairs.deactivated(app.id)
+        if isinstance(error, Exception):
+            failures.application_failed(self.partition, app, error, self.now_ns)
+        self.phase_ended(CyclePhase.NODE)
+
+    def _repair(self, app: Application) -> None:
+        partition = self.partition
+        if app.is_reserving:
+            self._attempt(app)
+            return
+        if reservations.give_way_to_repair(partition, app):
+            _absorb(partition, self.now_ns)
+        if partition.unschedulable_classes.grown:
+            requeue.count_again(partition, app)
+        only = repair.replacements(app)
+        budget = pods.SearchBudget(lambda: True, LOOKS_PER_ATTEMPT, only)
+        self._carry_out(app, pods.plan_pods(partition, app, self.left, FREELY, budget))
 
     def _replace_only(self, app: Application) -> None:
         """Replaces placeholders by real pods.
@@ -597,13 +620,7 @@ def _pass(
                 return
             is_first, result.has_tried = False, True
             phase_ended(CyclePhase.QUEUE)
-            is_alone = partition.scheduling.is_alone(leaf)
-            places = (
-                _ALLOCATIONS_PER_ATTEMPT_ALONE
-                if is_alone and leaf.policies.order is ApplicationOrder.FIFO
-                else _ALLOCATIONS_PER_ATTEMPT
-            )
-            QueueAttempt(partition, leaf, FREELY if is_alone else None, places, now_ns, may_go_on, phase_ended).take()
+            _attempt_next(partition, leaf, now_ns, may_go_on, phase_ended)
             _absorb(partition, now_ns)
         is_taken_over = bool(partition.contention.due) and takeovers.resolve_takeovers(partition, now_ns, may_go_on)
         _absorb(partition, now_ns)
@@ -611,6 +628,24 @@ def _pass(
             result.more = True
             return
     _watch(partition, now_ns)
+
+
+def _attempt_next(
+    partition: Partition, leaf: Queue, now_ns: int, may_go_on: Callable[[], bool], phase_ended: PhaseTimer
+) -> None:
+    """Makes one attempt in the leaf that is next, unless the lost members of a gang precede it."""
+    broken = repair.next_gang(partition, leaf) if partition.scheduling.repairs.ready else None
+    if broken is not None:
+        most = _ALLOCATIONS_PER_ATTEMPT_ALONE
+        QueueAttempt(partition, broken.queue, FREELY, most, now_ns, may_go_on, phase_ended, only=broken).repair(broken)
+        return
+    is_alone = partition.scheduling.is_alone(leaf)
+    places = (
+        _ALLOCATIONS_PER_ATTEMPT_ALONE
+        if is_alone and leaf.policies.order is ApplicationOrder.FIFO
+        else _ALLOCATIONS_PER_ATTEMPT
+    )
+    QueueAttempt(partition, leaf, FREELY if is_alone else None, places, now_ns, may_go_on, phase_ended).take()
 
 
 def _watch(partition: Partition, now_ns: int) -> None:

@@ -52,6 +52,19 @@ class GroupCount:
 
 
 @dataclass(slots=True, eq=False)
+class LostMembers:
+    """Members of a task group that a complete gang lost and has not got back (docs/internals/semantics.md, rule 32).
+
+    `count`: how many. `first`: how many of them may be replaced before other applications. `resources`: the largest
+    amounts that one of these had, because a replacement that needs more gets no precedence.
+    """
+
+    count: int = 0
+    first: int = 0
+    resources: Resources = NOTHING
+
+
+@dataclass(slots=True, eq=False)
 class Gang:
     """Reservation of a gang and its progress.
 
@@ -85,6 +98,18 @@ class Gang:
     unschedulable_ns: int = 0
     groups: dict[TaskGroup, GroupCount] = field(default_factory=dict)
     over: bool = False
+    #: All members had a node, or a slot on one, at the same time.
+    was_complete: bool = False
+    #: Allocated members by task group, without placeholders.
+    members: dict[TaskGroup, int] = field(default_factory=dict)
+    #: Members that it lost, while it has fewer than its minimum (`scheduling.repair`).
+    lost: dict[TaskGroup, LostMembers] = field(default_factory=dict)
+    #: The time in which lost members are replaced before other applications: its start, how many such times followed
+    #: each other, how many members it may still be used for, and the time of the last loss.
+    repair_since_ns: int = 0
+    repair_times: int = 0
+    repairs_left: int = 0
+    lost_at_ns: int = 0
     #: The resource manager gave it up: what is released has not timed out.
     given_up: bool = False
     #: Placeholders that existed before the core started.
@@ -364,6 +389,8 @@ class Application:  # long: every write to an application goes through here
         else:
             self.real_allocations += 1
             self.had_real = True
+            if spec.group:
+                self.gang.members[spec.group] = self.gang.members.get(spec.group, 0) + 1
 
     def add_sums(self, spec: AskSpec, count: int) -> None:
         """Adds `count` new allocations of this shape to the sums."""
@@ -386,6 +413,8 @@ class Application:  # long: every write to an application goes through here
         else:
             self.real_allocations -= 1
             self.allocated = self.allocated.plus(spec.resources, -1)
+            if spec.group:
+                self.gang.members[spec.group] -= 1
         del self.allocations[allocation.id]
         if spec.is_virtual:
             return

@@ -210,6 +210,8 @@ class Partition:
     sequence: int = 0
     #: Whether event records of changes are stored. Messages for users are always stored.
     tracking: bool = True
+    #: Whether lost members of gangs precede the applications of other queues (`gang.repairAcrossQueues`).
+    repairs_across_queues: bool = True
     #: Effects that the loop has not carried out yet, shared by all partitions.
     outbox: Outbox = field(default_factory=Outbox)
 
@@ -360,6 +362,7 @@ def new_partition(
         tree,
         sequence=first,
         tracking=manager.configuration.tracking,
+        repairs_across_queues=manager.configuration.repairs_across_queues,
         pending_callbacks=manager.pending_callbacks,
         outbox=scheduler_state.outbox,
     )

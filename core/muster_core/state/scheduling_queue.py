@@ -22,6 +22,7 @@ from muster_core.state import ordering
 from muster_core.state.applications import Application
 from muster_core.state.ordering import SortKey
 from muster_core.state.queues import Queue, QueueTree
+from muster_core.state.repairs import Repairs
 from muster_core.state.request_classes import AskClass
 from muster_core.state.users import LimitSubject
 
@@ -455,6 +456,7 @@ class SchedulingQueue:  # long: every way in which the order changes
         self.active = LeafQueue(cluster)
         #: Active applications that are tried whatever their blocking reasons are.
         self.requeued: dict[ApplicationId, None] = {}
+        self.repairs: Repairs[LeafQueue] = Repairs()
         #: All waiting applications must become active, and those that are left of them; None = all.
         self.is_due = False
         self._due: list[ApplicationId] | None = None
@@ -474,7 +476,7 @@ class SchedulingQueue:  # long: every way in which the order changes
         """Makes a waiting application active, because something of its own changed."""
         if app.id in app.queue.waiting and app.id not in self.requeued:
             self.requeued[app.id] = None
-            self.active.enter(app)
+            self._activate_one(app)
 
     def requeue_all(self) -> None:
         """Makes all waiting applications active. They are walked once before the next attempt, however often this is
@@ -503,7 +505,7 @@ class SchedulingQueue:  # long: every way in which the order changes
         change.
         """
         self.requeued.pop(app.id, None)
-        self.active.remove(app)
+        self._deactivate(app)
 
     def mark_unschedulable(self, app: Application, blocking_reasons: list[BlockingReason]) -> None:
         """Sets the blocking reasons of the application. These reasons count as valid again.
@@ -521,6 +523,7 @@ class SchedulingQueue:  # long: every way in which the order changes
                 self.blocking_reasons.blocked.setdefault(app.id, {})[blocking_reason] = entry
             self.close(entry)
             entry.enter(app)
+            self.repairs.wait(entry, app.id)
 
     def leave(self, app: Application) -> None:
         """Removes the application from all entries."""
@@ -534,6 +537,7 @@ class SchedulingQueue:  # long: every way in which the order changes
         for blocking_reason in blocking_reasons:
             entry = blocked.pop(blocking_reason)
             entry.remove(app)
+            self.repairs.stop_waiting(entry, app.id)
             entry.heads.pop(app.id, None)
             if entry.is_open and entry.orders:
                 self._headless[entry] = None
@@ -558,7 +562,15 @@ class SchedulingQueue:  # long: every way in which the order changes
         heads, entry.heads = entry.heads, {}
         for name in heads:
             if name not in self.requeued and not self.blocking_reasons.is_first(name):
-                self.active.remove(self._cluster.applications[name])
+                self._deactivate(self._cluster.applications[name])
+
+    def _activate_one(self, app: Application) -> None:
+        self.active.enter(app)
+        self.repairs.activated(app.id)
+
+    def _deactivate(self, app: Application) -> None:
+        self.active.remove(app)
+        self.repairs.deactivated(app.id)
 
     def is_headless(self, entry: LeafQueue) -> bool:
         """Whether the first applications of an open entry become active at the next attempt."""
@@ -598,18 +610,14 @@ class SchedulingQueue:  # long: every way in which the order changes
         """The leaf of the next attempt: down from the root, the lowest key first. None: no application is active."""
         if self._headless:
             self._activate_heads()
-        self.active.catch_up(self._moved, self._moves)
-        self._caught_up = self._moves
-        queue = self._cluster.queues.root
-        while not queue.is_leaf:
-            path = self.active.first(queue)
-            if path is None:
-                return None
-            queue = self._cluster.queues.by_path[QueuePath(path)]
-        return queue
+        return self._first_leaf(self.active)
 
     def first_of(self, entry: LeafQueue) -> Application | None:
         """Returns the first application of an ordered set, or None."""
+        leaf = self._first_leaf(entry)
+        return None if leaf is None else self._application(entry.first(leaf))
+
+    def _first_leaf(self, entry: LeafQueue) -> Queue | None:
         entry.catch_up(self._moved, self._moves)
         self._caught_up = self._moves
         queue = self._cluster.queues.root
@@ -618,7 +626,7 @@ class SchedulingQueue:  # long: every way in which the order changes
             if path is None:
                 return None
             queue = self._cluster.queues.by_path[QueuePath(path)]
-        return self._application(entry.first(queue))
+        return queue
 
     def next_application(self, leaf: Queue) -> Application | None:
         """The application of the leaf's next attempt."""
@@ -669,6 +677,10 @@ class SchedulingQueue:  # long: every way in which the order changes
                 entry.catch_up(self._moved, self._moves)
                 self._caught_up = self._moves
                 self._activate(entry, self._cluster.queues.root, is_first=True)
+                repaired = self._application(self.repairs.first_waiting(entry))
+                if repaired is not None:
+                    entry.heads[repaired.id] = None
+                    self._activate_one(repaired)
             if self.active.orders:
                 return
 
@@ -682,7 +694,7 @@ class SchedulingQueue:  # long: every way in which the order changes
             if queue.is_leaf:
                 app = self._cluster.applications[ApplicationId(name)]
                 entry.heads[app.id] = None
-                self.active.enter(app)
+                self._activate_one(app)
             else:
                 child = self._cluster.queues.by_path[QueuePath(name)]
                 self._activate(entry, child, is_first=is_first and not index)

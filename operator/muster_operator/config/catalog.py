@@ -270,6 +270,12 @@ TIMEOUTS: Final = (
         "minimum age of a waiting gang for which headroom is reserved before younger applications",
     ),
     _at_once(
+        keys.EXTRA_REPAIR_ACROSS_QUEUES,
+        "true",
+        "whether the replacement of a lost gang member precedes applications of the same priority in other queues, "
+        "too; `false` = only in its own queue",
+    ),
+    _at_once(
         keys.EXTRA_COMPLETING_TIMEOUT,
         "30s",
         "how long an application without pods stays Completing before it is Completed",

@@ -49,7 +49,7 @@ from muster_operator.model.core_messages import (
     TerminationType,
 )
 from muster_operator.model.ids import NO_ALLOCATION_ID, AppId, NodeName, PodUid
-from muster_operator.model.pods import ForeignPod, GangDefinition, Placement, Pod, PodRef, TaskGroup
+from muster_operator.model.pods import ForeignPod, GangDefinition, Placement, Pod, PodPhase, PodRef, TaskGroup
 from muster_operator.model.signing import Validity
 from muster_operator.model.states import TASK, AppState, TaskEvent, TaskState, after
 from muster_operator.translate.constraints import pod_constraints_tag, preferences_tag
@@ -522,7 +522,8 @@ def end(ledger: Ledger, out: Outcome, task: Task) -> None:
     See docs/internals/semantics.md, 4.
     """
     abandon_volumes(ledger, out, task)
-    release_from_core(out, task, task.release or TerminationType.STOPPED_BY_RM)
+    why = keys.RELEASE_SUCCEEDED if task.pod.phase is PodPhase.SUCCEEDED else ""
+    release_from_core(out, task, task.release or TerminationType.STOPPED_BY_RM, why)
     step(task, TaskEvent.KILLED if task.state is TaskState.KILLING else TaskEvent.COMPLETE)
     ledger.tasks.pop(task.uid, None)
     ledger.tasks_by_node.remove(task.uid, task.node, task.pod.node)

@@ -174,10 +174,20 @@ def test_a_pod_that_finishes_releases_its_allocation_once() -> None:
     driver.allocated("uid-w0")
     driver.see(on("n1"))
     out = driver.see(on("n1"), phase="Succeeded")
-    assert out.requests == [AllocationReleased(APP, PodUid("uid-w0"), STOPPED, AllocationId("uid-w0-0"))]
+    message = "the pod has succeeded"
+    assert out.requests == [AllocationReleased(APP, PodUid("uid-w0"), STOPPED, AllocationId("uid-w0-0"), message)]
     assert not driver.see(on("n1"), phase="Succeeded")
     assert not driver.gone("w0")
     assert not driver.released("uid-w0", STOPPED)
+
+
+def test_the_release_of_a_pod_that_fails_does_not_say_that_it_has_succeeded() -> None:
+    driver = live()
+    waiting(driver)
+    driver.allocated("uid-w0")
+    driver.see(on("n1"))
+    [released] = driver.see(on("n1"), phase="Failed").requests
+    assert released == AllocationReleased(APP, PodUid("uid-w0"), STOPPED, AllocationId("uid-w0-0"))
 
 
 def test_a_pod_deleted_while_it_waits_releases_its_ask() -> None:
