@@ -57,7 +57,7 @@ async def test_the_trace_of_a_gang_has_its_phases_and_the_reason_why_it_waited(
 
     async def all_wait() -> bool:
         asks = await scenario.muster.dump()
-        return len(await scenario.pods(placeholders=True)) == 3 and "queue quota exceeded" in str(asks)
+        return len(await scenario.pods(placeholders=True)) == 3 and "not enough queue quota" in str(asks)
 
     await scenario.eventually("the placeholders wait for quota", all_wait)
     await scenario.api.delete("pods", "holder", scenario.namespace)

@@ -33,14 +33,13 @@ def resource_name(resource: str) -> str:
     return "cpu" if resource == keys.CPU else resource
 
 
-# Differs: quota messages name the queue or limit and the amounts. YuniKorn writes `Not enough queue quota` and
-# `Not enough user quota`; clients should compare `reason`, which is `quota` or `user quota`.
+# Both begin with YuniKorn's complete messages, for which users and tools search.
 def queue_quota_exceeded(queue: str, resource: str, requested: int, available: int, most: int) -> str:
     """The request does not fit the maximum of a queue on its path.
 
     Wait until pods in this queue end, or raise its maximum.
     """
-    return f"Queue quota exceeded: {queue}, {_amounts(resource, requested, available, most)}"
+    return f"Not enough queue quota: {queue}, {_amounts(resource, requested, available, most)}"
 
 
 def user_quota_exceeded(subject: str, queue: str, resource: str, requested: int, available: int, most: int) -> str:
@@ -48,7 +47,7 @@ def user_quota_exceeded(subject: str, queue: str, resource: str, requested: int,
 
     Wait until pods of this user or group end, or raise the limit.
     """
-    return f"User quota exceeded: {subject} in queue {queue}, {_amounts(resource, requested, available, most)}"
+    return f"Not enough user quota: {subject} in queue {queue}, {_amounts(resource, requested, available, most)}"
 
 
 def needed_by_others(exceeded: str) -> str:

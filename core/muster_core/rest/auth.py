@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import re
 import ssl
 import time
 from collections import OrderedDict
@@ -101,10 +102,9 @@ class TokenFile:
 
 
 #: Headers of requests from web pages.
-_FROM_PAGES: Final = (hdrs.ORIGIN, hdrs.REFERER, "Sec-Fetch-Site")
-#: Headers of requests that a proxy or a web page sent.
+_FROM_PAGES: Final = (hdrs.ORIGIN, "Sec-Fetch-Site")
+#: Headers of requests that a proxy sent.
 _PASSED_ON: Final = (
-    *_FROM_PAGES,
     hdrs.FORWARDED,
     hdrs.VIA,
     hdrs.X_FORWARDED_FOR,
@@ -114,9 +114,17 @@ _PASSED_ON: Final = (
 )
 
 
+_AUTHORITY: Final = re.compile(r"^https?://")
+
+
 def _is_from_page(request: web.Request) -> bool:
-    """Whether a browser sent the request for a web page, as far as the browser says so."""
-    return any(header in request.headers for header in _FROM_PAGES)
+    """Whether a browser sent the request for a web page, as far as the browser says so.
+
+    A referrer on this server is not a page, because it has none: clients in Go add it when they follow a redirect.
+    """
+    referrer = request.headers.get(hdrs.REFERER)
+    is_elsewhere = referrer is not None and _AUTHORITY.sub("", referrer).partition("/")[0] != request.host
+    return is_elsewhere or any(header in request.headers for header in _FROM_PAGES)
 
 
 def is_local(request: web.Request) -> bool:
@@ -124,7 +132,7 @@ def is_local(request: web.Request) -> bool:
     peer = request.transport.get_extra_info("peername") if request.transport else None
     if not (peer and is_loopback(str(peer[0]))):
         return False
-    if any(header in request.headers for header in _PASSED_ON):
+    if _is_from_page(request) or any(header in request.headers for header in _PASSED_ON):
         return False
     host = request.url.host or ""
     return host == "localhost" or is_loopback(host)  # other host names are a DNS rebinding attack by a web page

@@ -103,8 +103,8 @@ RESERVED: Final = " Waiting: "
 NO_NODES: Final = "not enough suitable nodes"
 NO_NODES_EMPTY: Final = "it does not fit even on empty nodes"
 SHORT_REASONS: Final = {
-    keys.REASON_QUOTA: "queue quota exceeded",
-    keys.REASON_USER_QUOTA: "user quota exceeded",
+    keys.REASON_QUOTA: "not enough queue quota",
+    keys.REASON_USER_QUOTA: "not enough user quota",
     keys.REASON_APPLICATIONS: "maximum number of applications reached",
     keys.REASON_QUEUE_ORDER: "waiting for another gang",
     keys.REASON_RESERVED: "waiting for preempted pods to terminate",

@@ -59,17 +59,17 @@ async def test_waiting_pods_report_the_reason_and_only_missing_nodes_are_unsched
     await scenario.create([at("turn", "late", "turn-late")])
     full = "requested cpu 1, available 0 of 1"
     await asyncio.gather(
-        wait_for_reason(scenario, "quota-1", "SchedulingSkipped", f"Queue quota exceeded: root.quota, {full}"),
+        wait_for_reason(scenario, "quota-1", "SchedulingSkipped", f"Not enough queue quota: root.quota, {full}"),
         wait_for_reason(
             scenario, "counted-1", "SchedulingSkipped", "queue root.counted is running 1 of at most 1 application"
         ),
         wait_for_reason(
-            scenario, "limited-1", "SchedulingSkipped", f"User quota exceeded: user ann in queue root.limited, {full}"
+            scenario, "limited-1", "SchedulingSkipped", f"Not enough user quota: user ann in queue root.limited, {full}"
         ),
         wait_for_reason(scenario, "big", "Unschedulable", "1 Insufficient cpu, 1 node(s) had untolerated taint(s)."),
         wait_for_reason(scenario, "turn-late", "SchedulingSkipped", "queued behind gang gang in queue root.turn"),
         wait_for_reason(
-            scenario, "gang-workers-2", "SchedulingSkipped", "(queue quota exceeded); see pod gang-workers-0"
+            scenario, "gang-workers-2", "SchedulingSkipped", "(not enough queue quota); see pod gang-workers-0"
         ),
     )
     assert await with_reason(scenario, "Unschedulable") == {"big"}

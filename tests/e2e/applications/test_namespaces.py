@@ -95,7 +95,7 @@ async def test_pods_received_before_their_namespace_wait_for_its_quota(open_scen
         assert await bound(scenario, "late") == set()
         rule.open()
         await wait_for_quota_reason(
-            scenario, "late", "job-1", "Queue quota exceeded: root.late, requested cpu 1, available 0 of 1"
+            scenario, "late", "job-1", "Not enough queue quota: root.late, requested cpu 1, available 0 of 1"
         )
         await wait_for_bound(scenario, "late", "job-0")
 
@@ -125,6 +125,6 @@ async def test_a_deleted_namespace_removes_its_waiting_gang_and_can_be_recreated
         for pod in pods(3, "gang"):
             await scenario.api.create(pod, "again")
         await wait_for_quota_reason(
-            scenario, "again", "gang-2", "Queue quota exceeded: root.again, requested cpu 1, available 0 of 2"
+            scenario, "again", "gang-2", "Not enough queue quota: root.again, requested cpu 1, available 0 of 2"
         )
         await wait_for_bound(scenario, "again", "gang-0", "gang-1")

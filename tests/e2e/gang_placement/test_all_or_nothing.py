@@ -79,7 +79,11 @@ async def test_a_direct_gang_that_waits_for_quota_does_not_trigger_a_scale_up(op
     await scenario.all_bound(2)
     await scenario.create(a_gang("gang", GANG, queue="root.leaf", timeout_s=600, placement="Direct"))
     await wait_for_reason(
-        scenario, "gang-workers-3", "SchedulingSkipped", "gang gang is waiting for its reservation", "quota exceeded"
+        scenario,
+        "gang-workers-3",
+        "SchedulingSkipped",
+        "gang gang is waiting for its reservation",
+        "not enough queue quota",
     )
     await scenario.api.delete("pods", "busy-0", scenario.namespace, grace_s=0)
     await scenario.all_bound(5)

@@ -59,7 +59,7 @@ def test_a_blocking_quota_is_reported_with_its_queue(served: Served) -> None:
     assert "root.a" in reason["message"]
     assert found["quota"]["headroom"]["vcore"] == 3000
     assert found["status"] == "Pending: 2 blocked by queue quota"
-    assert "2 pods (default/a, default/b): Queue quota exceeded: root.a" in served.run("explain", "greedy").stdout
+    assert "2 pods (default/a, default/b): Not enough queue quota: root.a" in served.run("explain", "greedy").stdout
 
 
 def test_the_status_of_a_partially_running_application_counts_pending_requests(served: Served) -> None:

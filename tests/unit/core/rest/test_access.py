@@ -154,6 +154,41 @@ async def test_the_open_mode_rejects_only_cross_origin_requests(serve: Serve, to
         assert "Access-Control-Allow-Origin" not in answer.headers
 
 
+async def at_another_address(http: aiohttp.ClientSession, path: str, host: str | None, *, is_go: bool) -> list[int]:
+    """Statuses of a request to 127.0.0.2 and of those that follow its redirects, like a client in Python or in Go."""
+    assert http._base_url is not None
+    found, url = [], http._base_url.with_host("127.0.0.2").with_path(path)
+    headers = {"Host": f"{host}:{url.port}"} if host else {}
+    connector = aiohttp.TCPConnector(local_addr=("127.0.0.3", 0))
+    async with aiohttp.ClientSession(connector=connector) as session:
+        while True:
+            async with session.get(url, headers=headers, allow_redirects=False) as answer:
+                found.append(answer.status)
+                if answer.status != 301:
+                    return found
+                if is_go:  # net/http: refererForURL
+                    headers = {**headers, "Referer": str(url.with_host(host or "127.0.0.2"))}
+                url = url.with_path(answer.headers["Location"])
+
+
+@pytest.mark.parametrize("is_go", [False, True])
+@pytest.mark.parametrize("host", [None, "127.0.0.2", "muster.example"])
+async def test_the_open_mode_dumps_the_state_to_clients_on_other_addresses(
+    serve: Serve, host: str | None, *, is_go: bool
+) -> None:
+    access = AccessSettings(mode=CompatibilityMode.OPEN)
+    http = await serve(RestSettings(address="0.0.0.0", port=0, access=access))  # noqa: S104
+    assert await at_another_address(http, STATE, host, is_go=is_go) == [200]
+    assert await at_another_address(http, "/ws/v1/fullstatedump", host, is_go=is_go) == [301, 200]
+
+
+async def test_a_program_on_this_machine_may_follow_the_redirect_of_the_state_dump(serve: Serve) -> None:
+    http = await serve(RestSettings(port=0))
+    assert http._base_url is not None
+    async with http.get(STATE, headers={"Referer": str(http._base_url.with_path("/ws/v1/fullstatedump"))}) as answer:
+        assert answer.status == 200
+
+
 def test_closed_reads_and_the_open_mode_exclude_each_other(bench: Bench) -> None:
     with pytest.raises(StartFailure, match="use only one of them"):
         RestServer(bench.core, RestSettings(access=AccessSettings(closed=True, mode=CompatibilityMode.OPEN)))

@@ -320,7 +320,7 @@ async def test_the_allocation_log_keeps_one_entry_for_each_kind_of_reason(ask: A
     assert await log() == [("nodes", 1), ("quota", 2)]
     first, last = (await ask("application/later"))["requests"][0]["allocationLog"]
     assert first["message"] == "0/3 nodes are available: 3 Insufficient cpu."
-    assert last["message"].startswith("Queue quota exceeded: root.a")
+    assert last["message"].startswith("Not enough queue quota: root.a")
     [kind] = scenario.app("later").waiting
     assert set(scenario.app("later").earlier_refusals) == {kind}
     scenario.release_ask("r", "later")

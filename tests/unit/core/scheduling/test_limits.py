@@ -20,7 +20,7 @@ from tests.unit.builders import (
 )
 from tests.unit.core.scheduling.scenario import Scenario, placed, releases, states, waits
 
-_REFUSED = "User quota exceeded: user kim in queue root.a, requested cpu 1, available 500m of 2500m"
+_REFUSED = "Not enough user quota: user kim in queue root.a, requested cpu 1, available 500m of 2500m"
 _A = QueuePath("root.a")
 
 
@@ -56,7 +56,7 @@ def test_a_queue_maximum_is_reported_with_its_own_message() -> None:
     scenario = Scenario(a_configuration(a_queue("a", vcore=1000)), nodes=1)
     submit(scenario, "x")
     effects = scenario.ask(an_ask("x0", app="x"), an_ask("x1", app="x"))
-    assert waits(effects)["x1"][1].startswith("Queue quota exceeded: root.a, requested cpu 1, available 0 of 1")
+    assert waits(effects)["x1"][1].startswith("Not enough queue quota: root.a, requested cpu 1, available 0 of 1")
 
 
 def test_a_user_limit_counts_only_the_applications_of_the_user_below_the_queue() -> None:
@@ -180,7 +180,7 @@ def test_an_ask_for_many_allocations_stops_at_the_limit_and_continues_as_they_fi
     submit(scenario, "x")
     effects = scenario.ask(an_ask("many", app="x", count=3, timeout_s=30))
     assert len(scenario.app("x").allocations) == 2
-    assert waits(effects)["many"][1].startswith("User quota exceeded: user kim")
+    assert waits(effects)["many"][1].startswith("Not enough user quota: user kim")
     assert set(releases(scenario.wait(31)).values()) == {"TIMEOUT"}
     assert placed(scenario.release("many", "x", identity="many-0")).keys() == {"many"}
     assert not scenario.app("x").asks
@@ -196,7 +196,7 @@ def test_a_gang_reserves_the_rest_of_its_user_limit_before_other_asks_of_the_use
     scenario.add_node("n1", vcore=1500)  # a member takes 1000 of it
     effects = scenario.ask(an_ask("x0", app="x", vcore=500))
     assert waits(effects)["x0"][1].startswith(
-        "User quota exceeded: user kim in queue root, requested cpu 500m, available 0 of 4"
+        "Not enough user quota: user kim in queue root, requested cpu 500m, available 0 of 4"
     )
     assert states(scenario.add_node("n2", vcore=4000), "gang") == ["Running"]
 
@@ -208,6 +208,6 @@ def test_two_gangs_of_one_user_both_finish_one_after_the_other() -> None:
     scenario.gang(ApplicationAdded(an_application("one", gang=2)), 2)
     waiting = scenario.gang(ApplicationAdded(an_application("two", gang=2, queue="root.b")), 2)
     scenario.wait(61)
-    assert {why.partition(":")[0] for _, why in waits(waiting).values()} == {"User quota exceeded"}
+    assert {why.partition(":")[0] for _, why in waits(waiting).values()} == {"Not enough user quota"}
     freed = [effect for index in range(2) for effect in scenario.release(f"one-p{index}", "one")]
     assert states(freed, "two") == ["Running"]

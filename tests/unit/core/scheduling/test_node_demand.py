@@ -54,7 +54,7 @@ def test_the_newest_pods_beyond_the_quota_wait_for_quota() -> None:
     effects = scenario.ask(*(an_ask(f"p{index}", app="app") for index in range(5)))
     assert by_state(effects) == {"FAILED": {"p0", "p1"}, "SKIPPED": {"p2", "p3", "p4"}}
     message = waits(effects)["p2"][1]
-    assert message == f"Queue quota exceeded: root.a, requested cpu 1, available 0 of 2, {NEEDED}"
+    assert message == f"Not enough queue quota: root.a, requested cpu 1, available 0 of 2, {NEEDED}"
 
 
 def test_a_pod_that_came_later_takes_the_place_of_one_that_was_cancelled() -> None:

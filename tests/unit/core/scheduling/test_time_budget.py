@@ -42,7 +42,7 @@ def test_the_reported_quota_includes_allocations_of_the_same_pass() -> None:
     assert set(placed(effects)) == {"r0", "r1"}
     state, why = waits(effects)["r2"]
     assert state == "SKIPPED"
-    assert "Queue quota exceeded: root.a, requested cpu 1, available 500m of 2500m" in why
+    assert "Not enough queue quota: root.a, requested cpu 1, available 500m of 2500m" in why
 
 
 def test_passes_without_time_proceed_past_gangs_that_wait_for_resources() -> None:

@@ -289,7 +289,7 @@ def test_a_core_event_that_differs_only_in_counts_is_not_repeated_on_a_pod() -> 
     event_count = 0
     for second in range(3600):
         words = (
-            f"Queue quota exceeded: root.dev, requested cpu 1, available {second}m of 2"
+            f"Not enough queue quota: root.dev, requested cpu 1, available {second}m of 2"
             if second % 2
             else f"0/{second} nodes are available"
         )

@@ -34,7 +34,7 @@ from tests.unit.operator.controller.objects import Raw, a_group, a_namespace, a_
 DIRECT = "gangPlacement=Direct"
 SSD = {"key": "disk", "operator": "In", "values": ["ssd"]}
 FULL = "1 of 2 members of task group g fit: 0/1 nodes are available: 1 Insufficient cpu."
-QUOTA = "Queue quota exceeded: root.a, requested cpu 2, available 0 of 1"
+QUOTA = "Not enough queue quota: root.a, requested cpu 2, available 0 of 1"
 FAILED, SKIPPED, SCHEDULED = SchedulingState.FAILED, SchedulingState.SKIPPED, SchedulingState.SCHEDULED
 
 
@@ -137,7 +137,7 @@ def test_a_gang_that_is_queued_or_over_quota_is_not_marked_unschedulable() -> No
     gang_state(driver, SKIPPED, QUOTA)
     assert conditions(driver.wait(2.5)) == {
         "w0": ("SchedulingSkipped", f"gang job is waiting for its reservation: {QUOTA}"),
-        "w1": ("SchedulingSkipped", "gang job is waiting for its reservation (queue quota exceeded); see pod w0"),
+        "w1": ("SchedulingSkipped", "gang job is waiting for its reservation (not enough queue quota); see pod w0"),
     }
 
 

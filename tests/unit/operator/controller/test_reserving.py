@@ -25,7 +25,7 @@ from tests.unit.operator.controller.objects import CREATED, a_group, a_namespace
 
 MEMBERS = 3
 FULL = "0/1 nodes are available: 1 Insufficient cpu."
-QUOTA = "Queue quota exceeded: root.a, requested cpu 1, available 0 of 1"
+QUOTA = "Not enough queue quota: root.a, requested cpu 1, available 0 of 1"
 FAILED, SKIPPED = SchedulingState.FAILED, SchedulingState.SKIPPED
 
 
@@ -103,7 +103,7 @@ def test_a_gang_that_waits_for_quota_writes_one_condition_per_member_an_hour() -
     driver.wait(2.5)
     found = conditions(driver.wait(10))
     mine = f"gang job is waiting for its reservation: 0 of 3 placeholders are bound; {QUOTA}"
-    other = "gang job is waiting for its reservation (queue quota exceeded); see pod w0"
+    other = "gang job is waiting for its reservation (not enough queue quota); see pod w0"
     assert found == {
         "w0": ("SchedulingSkipped", mine),
         "w1": ("SchedulingSkipped", other),
@@ -151,7 +151,7 @@ def test_a_lasting_change_of_the_reason_is_written_to_the_members() -> None:
     driver = reserving()
     driver.wait(2.5)
     states(driver, SKIPPED, QUOTA)
-    assert "queue quota exceeded" in reported_within(driver, 60)["w1"][1]
+    assert "not enough queue quota" in reported_within(driver, 60)["w1"][1]
     states(driver, SKIPPED, QUOTA.replace("available 0", "available 500m"))
     assert set(reported_within(driver, 300)) == {"w0"}, "other amounts are on the originator only"
     states(driver, FAILED, FULL)
@@ -161,8 +161,8 @@ def test_a_lasting_change_of_the_reason_is_written_to_the_members() -> None:
 @pytest.mark.parametrize(
     "kind, shown",
     [
-        (ReasonKind.QUOTA, " (queue quota exceeded)"),
-        (ReasonKind.USER_QUOTA, " (user quota exceeded)"),
+        (ReasonKind.QUOTA, " (not enough queue quota)"),
+        (ReasonKind.USER_QUOTA, " (not enough user quota)"),
         (ReasonKind.APPLICATIONS, " (maximum number of applications reached)"),
         (ReasonKind.QUEUE_ORDER, " (waiting for another gang)"),
         ("a kind of a later version", ""),
@@ -173,7 +173,7 @@ def test_a_member_condition_names_the_reason_kind_sent_by_the_core_regardless_of
 ) -> None:
     driver = reserving()
     driver.wait(2.5)
-    states(driver, SKIPPED, "Queue quota exceeded, or another text", kind)
+    states(driver, SKIPPED, "Not enough queue quota, or another text", kind)
     assert reported_within(driver, 20)["w1"] == (
         "SchedulingSkipped",
         f"gang job is waiting for its reservation{shown}; see pod w0",

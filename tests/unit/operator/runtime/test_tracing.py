@@ -132,7 +132,7 @@ def test_a_gang_is_reserved_then_placed_and_bound() -> None:
     for raw in placeholders:
         driver.see(raw)
     for raw in placeholders:
-        driver.waits(uid(raw), keys.REASON_QUOTA, "queue quota exceeded: root.a")
+        driver.waits(uid(raw), keys.REASON_QUOTA, "not enough queue quota: root.a")
     for raw in placeholders:
         driver.allocate_and_bind(uid(raw))
     driver.updated(keys.APP_RUNNING)
@@ -143,7 +143,7 @@ def test_a_gang_is_reserved_then_placed_and_bound() -> None:
     wait = driver.only("wait")
     assert wait.parent_id == driver.only("reserve").span_id
     assert wait.attributes["muster.wait.reason"] == "quota"
-    assert wait.attributes["muster.wait.message"] == "queue quota exceeded: root.a"
+    assert wait.attributes["muster.wait.message"] == "not enough queue quota: root.a"
     assert wait.attributes["muster.wait.pods"] == 2
     assert driver.only("reserve").start_ns <= wait.start_ns < wait.end_ns <= driver.only("reserve").end_ns
 
