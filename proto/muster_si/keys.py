@@ -79,6 +79,14 @@ TAG_UNVERIFIED: Final = "muster/unverified"
 #: spread does not count it any more.
 TAG_TERMINATING: Final = "muster/terminating"
 TERMINATING_PREEMPTED: Final = "preempted"
+#: The pod's terminationGracePeriodSeconds, if it is not DEFAULT_GRACE_PERIOD_S. A victim of
+#: preemption has this time plus `service.releaseTimeout` to end before another victim may be
+#: selected for the same request.
+TAG_GRACE_PERIOD: Final = "muster/grace-period"
+DEFAULT_GRACE_PERIOD_S: Final = 30
+#: When a pod that is being deleted has to be gone (deletionTimestamp), epoch seconds. It
+#: replaces the grace period.
+TAG_DELETION_TIME: Final = "muster/deletion-time"
 #: Comma-separated nodes that this request avoids (docs/internals/semantics.md, 5).
 TAG_AVOID_NODES: Final = "muster/avoid-nodes"
 

@@ -143,6 +143,12 @@ TERMINATING: Final = "muster/terminating"
 #: Its value if a scheduler preempted the pod (`muster_si.keys.TERMINATING_PREEMPTED`).
 TERMINATING_PREEMPTED: Final = "preempted"
 
+#: Tags with the grace period of a pod (absent = the default) and the time when a deleted pod has to be gone
+#: (`muster_si.keys`), both in seconds.
+GRACE_PERIOD: Final = "muster/grace-period"
+DEFAULT_GRACE_PERIOD_S: Final = 30
+DELETION_TIME: Final = "muster/deletion-time"
+
 #: Prefix of tags that are labels of the pod (`muster_si.keys.TAG_POD_LABEL_PREFIX`).
 LABEL_PREFIX: Final = "kubernetes.io/label/"
 

@@ -103,13 +103,17 @@ LONGEST_REPAIR_PAUSE_NS: Final = 3_600_000_000_000
 #: Characters of an exception's text in an event. It may contain user input.
 MESSAGE_CHARACTERS: Final = 256
 
-#: Allocations that one event ranks for a queue above its lowered maximum, in all its leaves together, at about 50 us each
-#: with their release. The next event continues.
+#: Allocations that one event ranks for a queue above its lowered maximum, in all its leaves together, at about 50 us
+#: each with their release. The next event continues.
 ALLOCATIONS_PER_QUOTA_PREEMPTION: Final = 500
 
 #: Allocations that one attempt of a victim search reads, on nodes that could hold the request, at about 1 us each. The
 #: next attempt continues with the other nodes.
 ALLOCATIONS_PER_PREEMPTION: Final = 4_000
+
+#: Longest grace period of a victim that the request waits for, whatever its pod and the deletion of its pod say. A user
+#: could otherwise stop preemption with one pod.
+LONGEST_GRACE_NS: Final = 3_600_000_000_000
 
 #: Failing attempts of victim searches of one leaf queue per preemption interval, at about 5 ms each. The next interval
 #: continues.

@@ -14,9 +14,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from muster_core.model.config import PreemptionPolicy
+from muster_core.model.constraints import DEFAULT_GRACE_PERIOD_S, DELETION_TIME, GRACE_PERIOD
 from muster_core.model.ids import ApplicationId, NodeId, QueuePath, TaskGroup
+from muster_core.model.limits import LONGEST_GRACE_NS
 from muster_core.model.resources import NOTHING, Resources
 from muster_core.placement import node_search
 from muster_core.preemption.guarantees import GuaranteeBalance, remaining
@@ -27,6 +30,11 @@ from muster_core.state.request_classes import pod_on_node_of
 from muster_core.state.reservations import PlaceId
 from muster_core.state.scheduler_state import Partition
 from muster_core.state.snapshot import RequestShape, Snapshot
+
+_SECOND: Final = 1_000_000_000
+
+#: Digits of a number of seconds. 2^63 has 19.
+_SECOND_DIGITS: Final = 20
 
 #: What the gang of a candidate loses: a member it can spare, a member of an incomplete gang, or its completeness.
 _FREE, _LOST, _WHOLE = 0, 1, 2
@@ -143,7 +151,7 @@ class CandidatePool:
                 yield Eligible(self._ranking.rank(app, one, seen), app, one)
 
     def candidate(self, eligible: Eligible) -> Candidate:
-        """Returns the candidate with its place in the order."""
+        """Returns the candidate with its complete ordering key."""
         return self._ranking.candidate(eligible.app, eligible.allocation, eligible.rank[3])
 
     def has(self, app: Application, one: Allocation) -> bool:
@@ -314,13 +322,31 @@ def may_run_without(snapshot: Snapshot, shape: RequestShape, node: NodeId, victi
 def releasing_on(partition: Partition, node: NodeId, now_ns: int) -> Resources:
     """Returns the resources that running releases will free on a node.
 
-    Releases of replaced placeholders do not count. Releases older than the release timeout do not count either, because
-    they may never end.
+    Releases of replaced placeholders do not count. Overdue releases do not count either, because they may never end.
     """
-    since_ns = now_ns - partition.timing.release_timeout_ns
     there = partition.placed.get(node, {}).values()
     leaving = (one for one in there if one.releasing is not None and one.replaced_by is None)
-    return sum((one.spec.resources for one in leaving if one.released_ns > since_ns), NOTHING)
+    return sum((one.spec.resources for one in leaving if due_ns(partition, one) > now_ns), NOTHING)
+
+
+def due_ns(partition: Partition, released: Allocation) -> int:
+    """Returns when an allocation that is being released is overdue: its grace period plus the release timeout is over.
+
+    Once its pod is deleted, the deletion time of the pod counts instead of the grace period.
+    """
+    tags = released.spec.tags
+    deleted_s = _seconds(tags.get(DELETION_TIME))
+    if deleted_s is None:
+        grace_s = _seconds(tags.get(GRACE_PERIOD))
+        grace_ns = (DEFAULT_GRACE_PERIOD_S if grace_s is None else grace_s) * _SECOND
+    else:
+        grace_ns = max(deleted_s * _SECOND - released.released_ns, 0)
+    return released.released_ns + min(grace_ns, LONGEST_GRACE_NS) + partition.timing.release_timeout_ns
+
+
+def _seconds(text: str | None) -> int | None:
+    """Returns a number of seconds; None = there is none, or it has no meaning."""
+    return int(text) if text and len(text) <= _SECOND_DIGITS and text.isascii() and text.isdigit() else None
 
 
 def move(snapshot: Snapshot, candidate: Candidate, count: int) -> None:

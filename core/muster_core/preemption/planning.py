@@ -56,7 +56,7 @@ from muster_core.state.applications import Allocation, Application, Ask
 from muster_core.state.columns import BoolColumn, IntColumn
 from muster_core.state.queues import Queue
 from muster_core.state.request_classes import AskClass
-from muster_core.state.reservations import Examined, PlaceId
+from muster_core.state.reservations import PlaceId, UselessRows
 from muster_core.state.scheduler_state import Partition
 from muster_core.state.snapshot import RequestShape, Snapshot, shape_of
 
@@ -109,7 +109,7 @@ def plan_for_guarantee(
     asks: list[Ask],
     excluded: Iterable[QueuePath],
     now_ns: int,
-    examined: Examined,
+    examined: UselessRows,
 ) -> Preemption | str:
     """Selects victims so that all requests get a node. Returns the decision, or why preemption does not help.
 
@@ -185,7 +185,7 @@ class _VictimSearch:
     pool: CandidatePool
     balance: GuaranteeBalance
     now_ns: int
-    examined: Examined
+    examined: UselessRows
     #: Number of classes of the requests. Each may read an equal part of the allocations.
     kinds: int
     chosen: dict[PlaceId, Candidate] = field(default_factory=dict)

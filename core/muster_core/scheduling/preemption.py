@@ -35,7 +35,7 @@ from muster_core.state import ordering
 from muster_core.state.applications import Application, Ask
 from muster_core.state.queues import Queue
 from muster_core.state.request_classes import AskClass
-from muster_core.state.reservations import Epoch, Examined, PreemptionRefusal, ThrashingGuard, Wanted
+from muster_core.state.reservations import Epoch, PreemptionRefusal, ThrashingGuard, UselessRows, Wanted
 from muster_core.state.scheduler_state import Partition
 from muster_core.state.snapshot import wanted
 
@@ -426,7 +426,7 @@ def _interval(partition: Partition, ask: Ask) -> int:
 # -- one attempt ----------------------------------------------------------------
 
 
-def attempt(partition: Partition, app: Application, asks: list[Ask], now_ns: int, examined: Examined) -> str:
+def attempt(partition: Partition, app: Application, asks: list[Ask], now_ns: int, examined: UselessRows) -> str:
     """Plans a preemption and commits it, or sends the plan to the resource manager.
 
     Returns why preemption does not help; empty = it helps, or the resource manager was asked. `CUT_SHORT` = another
@@ -446,7 +446,7 @@ def attempt(partition: Partition, app: Application, asks: list[Ask], now_ns: int
 
 
 def _answer(
-    partition: Partition, app: Application, asks: list[Ask], now_ns: int, examined: Examined
+    partition: Partition, app: Application, asks: list[Ask], now_ns: int, examined: UselessRows
 ) -> Preemption | str:
     """Returns the plan for these requests, or why there is none."""
     for ask in asks:
@@ -488,7 +488,9 @@ def confirm(partition: Partition, decision: Preemption, now_ns: int) -> bool:
     return set(answer.victims) == set(decision.victims) and not _commit(partition, app, answer, now_ns)
 
 
-def _plan(partition: Partition, app: Application, asks: list[Ask], now_ns: int, examined: Examined) -> Preemption | str:
+def _plan(
+    partition: Partition, app: Application, asks: list[Ask], now_ns: int, examined: UselessRows
+) -> Preemption | str:
     """Returns a plan without victims in leaves that preempt from this leaf alternately."""
     leaf = app.queue.path
     while True:

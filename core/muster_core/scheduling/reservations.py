@@ -130,10 +130,17 @@ def give_way_to_repair(partition: Partition, app: Application) -> bool:
     return bool(found)
 
 
-def expire(partition: Partition, timer: Timer) -> None:
-    """Removes a reservation after its timeout. The request is scheduled like any other."""
+def expire(partition: Partition, timer: Timer, now_ns: int) -> None:
+    """Removes a reservation after its timeout. The request is scheduled like any other.
+
+    A reservation for which victims are still terminating stays as long as they have time.
+    """
     reservation = partition.reservations.by_ask.get((timer.application, timer.key))
-    if reservation is not None and reservation.number == timer.generation:
+    if reservation is None or reservation.number != timer.generation:
+        return
+    if reservation.preemption in partition.preemptions.running:
+        partition.outbox.put(TimerSet(timer, now_ns + partition.timing.reservation_timeout_ns))
+    else:
         ledger.unreserve(partition, reservation.ask)
 
 

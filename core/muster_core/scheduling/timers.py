@@ -109,13 +109,13 @@ def on_timer(partition: Partition, timer: Timer, now_ns: int) -> None:
         case TimerKind.NODE_DEMAND:
             reporting.on_demand_timer(partition, timer, now_ns)
         case TimerKind.RESERVED:
-            reservations.expire(partition, timer)
+            reservations.expire(partition, timer, now_ns)
         case TimerKind.PREEMPTION:
             preemption.on_preemption_timer(partition, timer, now_ns)
         case TimerKind.QUOTA:
             preemption.on_quota_timer(partition, timer, now_ns)
         case TimerKind.VICTIMS:
-            victims.victims_timed_out(partition, timer)
+            victims.victims_timed_out(partition, timer, now_ns)
             queue = partition.queues.get(timer.queue)
             if queue is not None:  # victims that did not end count as usage again
                 preemption.note_excess(partition, queue, now_ns)

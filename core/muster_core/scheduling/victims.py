@@ -17,7 +17,7 @@ from muster_core.model.events import Timer, TimerKind
 from muster_core.model.ids import AllocationKey, ApplicationId, NodeId, QueuePath, Termination
 from muster_core.model.records import Change, Detail, Notice
 from muster_core.model.resources import NOTHING, Resources
-from muster_core.preemption import guarantees, planning
+from muster_core.preemption import candidates, guarantees, planning
 from muster_core.preemption.candidates import CandidatePool, is_eligible, releasing_on
 from muster_core.preemption.guarantees import GuaranteeBalance, fence
 from muster_core.preemption.planning import positive
@@ -115,7 +115,6 @@ def notify_victims(
     no_app, no_key = ApplicationId(""), AllocationKey("")
     app_id = running.asks[0][0] if running.asks else no_app
     timer = Timer(TimerKind.VICTIMS, partition.rm, partition.id, app_id, no_key, running.number, running.queue)
-    partition.outbox.put(TimerSet(timer, now_ns + partition.timing.release_timeout_ns))
     answer = partition.outbox.answer(partition.rm)
     freed = NOTHING
     for app, victim in victims:
@@ -125,6 +124,7 @@ def notify_victims(
             answer.released.append(Release(partition.id, app.id, victim.spec.key, victim.id, _PREEMPTED, why))
         if app.is_reserving:
             partition.requeue_one(app)  # one more of its members is missing
+    partition.outbox.put(TimerSet(timer, max(candidates.due_ns(partition, victim) for _, victim in victims)))
     detail, text = Detail.QUEUE_PREEMPTION, messages.preempting(len(victims))
     partition.note(Notice.QUEUE, running.queue, change=Change.SET, detail=detail, resource=freed, message=text)
 
@@ -235,13 +235,19 @@ def _remember(partition: Partition, leaf: QueuePath, other: QueuePath, now_ns: i
     thrashing.taker, thrashing.since_ns = leaf, now_ns
 
 
-def victims_timed_out(partition: Partition, timer: Timer) -> None:
+def victims_timed_out(partition: Partition, timer: Timer, now_ns: int) -> None:
     """Ends a preemption whose victims were not confirmed in time, or whose released resources were not used.
 
-    Its node reservations are removed, and its requests are scheduled like any other.
+    Its node reservations are removed, and its requests are scheduled like any other. The timer is set again if the
+    deletion of a victim has shown since that it takes longer.
     """
     running = partition.preemptions.running.get(timer.generation)
     if running is not None:
+        left_victims = (partition.applications[name].allocations[identity] for name, identity in running.victims)
+        due_ns = max((candidates.due_ns(partition, victim) for victim in left_victims), default=0)
+        if due_ns > now_ns:
+            partition.outbox.put(TimerSet(timer, due_ns))
+            return
         partition.preemptions.earlier_victims.clear()
         ledger.forget_preemption(partition, running)
     for reservation in partition.reservations.of(timer.application):

@@ -151,7 +151,7 @@ class PreemptionRefusal:
 
 
 #: Rows of nodes that a victim search found to be useless, by class; None = for further quota, on any node.
-Examined = dict[AskClass | None, set[int]]
+UselessRows = dict[AskClass | None, set[int]]
 
 
 @dataclass(slots=True, eq=False)
@@ -163,7 +163,7 @@ class PreemptionSearch:
     left: deque[tuple[AskClass, deque[ApplicationId]]] = field(default_factory=deque)
     #: What a search that a bound cut short is for; None = no search was. `examined`: nodes that it found to be useless.
     examining: Wanted | None = None
-    examined: Examined = field(default_factory=dict)
+    examined: UselessRows = field(default_factory=dict)
     #: Failed attempts since the last pause.
     in_vain: int = 0
     #: Time of the last attempt; 0 = never.

@@ -283,7 +283,8 @@ TIMEOUTS: Final = (
     _at_once(
         keys.EXTRA_CONFIRM_TIMEOUT,
         "2m",
-        "how long a deletion can stay unconfirmed before the placeholder replacement or preemption is cancelled",
+        "how long a deletion can stay unconfirmed before the placeholder replacement is cancelled; for preempted pods, "
+        "in addition to their grace period",
     ),
     _at_once(
         keys.EXTRA_MANAGER_TIMEOUT, "5m", "how long the core keeps the state of an operator that has disconnected"

@@ -41,6 +41,7 @@ from muster_operator.model.cluster_events import (
     PriorityClassSeen,
 )
 from muster_operator.model.commands import Outcome, SetCondition
+from muster_operator.model.core_messages import TerminationType
 from muster_operator.model.event_texts import Note
 from muster_operator.model.ids import PodUid, application_name
 from muster_operator.model.pods import ENDED_PHASES, Condition, ForeignPod, Membership, Pod
@@ -50,6 +51,7 @@ from muster_operator.model.storage import ClusterObject, ObjectKind
 #: Read for each event. Reading them from their classes takes 60 ns in Python 3.11.
 _LIVE: Final = Phase.LIVE
 _BOUND: Final = TaskState.BOUND
+_PREEMPTED: Final = TerminationType.PREEMPTED_BY_SCHEDULER
 
 
 def handle_event(ledger: Ledger, fact: ClusterEvent, now: float) -> Outcome:
@@ -289,7 +291,9 @@ def changed(ledger: Ledger, out: Outcome, task: Task, pod: Pod, now: float) -> N
     if pod.node is None and pod.terminating and task.state in _UNBOUND | {TaskState.KILLING}:
         applications.task_ended(ledger, out, task, now)
         return
-    if _has_changed(old, pod) and (pod.node is None or task.held) and task.release is None:
+    # The core extends the deadline of a victim once its deletion is seen.
+    is_final = task.release is not None and (task.release is not _PREEMPTED or not pod.terminating)
+    if _has_changed(old, pod) and (pod.node is None or task.held) and not is_final:
         tasks.resend(ledger, out, task)
     if task.uid in ledger.untracked_pods:
         tasks.track_foreign(ledger, out, pod)

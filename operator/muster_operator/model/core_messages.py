@@ -54,6 +54,7 @@ OWN_TAGS: Final = (
     keys.TAG_POD_NAME,
     keys.TAG_CREATION_TIME,
     keys.TAG_TERMINATING,
+    keys.TAG_DELETION_TIME,
     keys.TAG_AVOID_NODES,
     keys.TAG_ALLOCATED_AT,
     keys.TAG_UNVERIFIED,

@@ -22,7 +22,7 @@ from muster_operator.model.limits import Shares
 from muster_operator.model.pods import Condition, ForeignPod, Pod, PodPhase, PodRef
 from muster_operator.model.settings import Settings
 from muster_operator.model.signing import SIGNATURE_CHARACTERS
-from muster_operator.translate.pods import ORDINAL_CHARACTERS, is_preemption, read_pod, traceparent
+from muster_operator.translate.pods import ORDINAL_CHARACTERS, deletion_tags, is_preemption, read_pod, traceparent
 from muster_operator.translate.values import epoch_ms, text_bytes
 from muster_si import keys
 
@@ -137,6 +137,7 @@ class Spec(Struct, omit_defaults=True, gc=False, rename="camel"):
     preemption_policy: RawField = UNSET
     host_network: RawField = UNSET
     host_users: RawField = UNSET
+    termination_grace_period_seconds: RawField = UNSET
 
 
 class PartialCondition(Struct, gc=False, rename="camel"):
@@ -240,7 +241,7 @@ _BY_LABELS: Final = b"abelKeys"
 
 #: A generic ephemeral volume has a claim that is named after the pod.
 _BY_NAME: Final = b'"ephemeral"'
-_OWN_TAGS: Final = frozenset({keys.TAG_NAMESPACE, keys.TAG_POD_NAME, keys.TAG_CREATION_TIME, keys.TAG_TERMINATING})
+_OWN_TAGS: Final = frozenset({keys.TAG_NAMESPACE, keys.TAG_POD_NAME, keys.TAG_CREATION_TIME})
 _PHASES: Final = {phase.value: phase for phase in PodPhase}
 _PENDING: Final = PodPhase.PENDING  # reading it from its class takes 60 ns in Python 3.11
 
@@ -369,7 +370,7 @@ class PodClasses:
         tags = found.tags.copy() if is_usual else self._unusual_tags(found, ref, metadata)
         tags[keys.TAG_POD_NAME] = ref.name
         if metadata.deletion_timestamp:
-            tags[keys.TAG_TERMINATING] = keys.TERMINATING_PREEMPTED if is_preempted else "true"
+            tags |= deletion_tags(metadata.deletion_timestamp, is_preempted=is_preempted)
         if isinstance(pod, ForeignPod):
             node = self._node(incoming.spec.node_name or status.nominated_node_name)
             phase = _PHASES.get(status.phase, _PENDING)

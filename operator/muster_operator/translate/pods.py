@@ -494,6 +494,29 @@ def is_preemption(kind: object, status: object, reason: object) -> bool:
     return (kind, status, reason) == ("DisruptionTarget", "True", PREEMPTION)
 
 
+def deletion_tags(stamp: object, *, is_preempted: bool) -> dict[str, str]:
+    """Tags of a pod that is being deleted. ``stamp``: its ``deletionTimestamp``."""
+    tags = {keys.TAG_TERMINATING: keys.TERMINATING_PREEMPTED if is_preempted else "true"}
+    if gone_ms := epoch_ms(stamp):
+        tags[keys.TAG_DELETION_TIME] = str(gone_ms // 1000)
+    return tags
+
+
+def _termination_tags(metadata: Raw, spec: Raw, status: Raw) -> dict[str, str]:
+    """Tags about how long the pod may take to terminate, and whether it is being deleted."""
+    tags = {}
+    if stamp := metadata.get("deletionTimestamp"):
+        conditions = objects(status.get("conditions"))
+        is_preempted = any(
+            is_preemption(each.get("type"), each.get("status"), each.get("reason")) for each in conditions
+        )
+        tags = deletion_tags(stamp, is_preempted=is_preempted)
+    grace_s = integer(spec.get("terminationGracePeriodSeconds"), keys.DEFAULT_GRACE_PERIOD_S)
+    if grace_s != keys.DEFAULT_GRACE_PERIOD_S:
+        tags[keys.TAG_GRACE_PERIOD] = str(max(grace_s, 0))
+    return tags
+
+
 def _tags(
     metadata: Raw, spec: Raw, status: Raw, ref: PodRef, *, is_waiting: bool, created_s: int | None = None
 ) -> dict[str, str]:
@@ -506,13 +529,7 @@ def _tags(
         BadInputError: a tag of a pod that waits for a node is invalid or too large.
     """
     labels = strings(metadata.get("labels"))
-    tags = _name_tags(ref)
-    if metadata.get("deletionTimestamp"):
-        conditions = objects(status.get("conditions"))
-        is_preempted = any(
-            is_preemption(each.get("type"), each.get("status"), each.get("reason")) for each in conditions
-        )
-        tags[keys.TAG_TERMINATING] = keys.TERMINATING_PREEMPTED if is_preempted else "true"
+    tags = _name_tags(ref) | _termination_tags(metadata, spec, status)
     facts = _inter_pod_facts(spec, ref, labels)
     if created_s is not None:
         tags[keys.TAG_CREATION_TIME] = str(created_s)

@@ -21,6 +21,7 @@ EXCEPTIONS = {
     ("tests/unit/core/scheduling/test_history.py", "monkeypatch"): "a smaller limit needs fewer applications",
     ("tests/unit/core/scheduling/test_node_demand.py", "monkeypatch"): "a failure on purpose",
     ("tests/unit/core/scheduling/test_node_demand_random.py", "monkeypatch"): "compares with a run without admission",
+    ("tests/unit/core/scheduling/test_preemption_search.py", "monkeypatch"): "a smaller limit needs fewer pods",
     ("tests/unit/core/scheduling/test_selector_labels.py", "monkeypatch"): "a smaller limit needs fewer requests",
 }
 

@@ -87,7 +87,7 @@ def test_the_node_of_the_victims_is_reported_until_the_preemption_is_cancelled()
     scenario, effects = preempting()
     assert nominations(effects) == {"x": "n0"}
     assert outstanding(scenario.partition) == []
-    later = scenario.wait(120)
+    later = scenario.wait(150)
     assert [notice for notice in notices(later) if "in time" in notice]
     first = next(one for one in later if isinstance(one, SchedulingStateChanged))
     assert (first.key, first.state, first.preemption_node) == ("x", "FAILED", None)
@@ -169,7 +169,7 @@ def test_an_unconfirmed_victim_ends_the_reservation_after_the_deadline() -> None
     run(scenario, "root.b", *pods("b", 3, priority=9), an_ask("victim"))
     run(scenario, "root.a", an_ask("x"))
     scenario.wait(31)
-    effects = scenario.wait(120)
+    effects = scenario.wait(150)
     assert [notice for notice in notices(effects) if "in time" in notice]
     assert scenario.app("a").node_reserved["vcore"] == 0
     assert placed(scenario.release("victim", app="b", why=PREEMPTED)) == {"x": "n0"}
@@ -201,7 +201,7 @@ def test_quota_preemption_selects_others_if_victims_do_not_terminate() -> None:
     lower = with_preemption(a_queue("a", vcore=3000, policies=policies), by_quota=True)
     scenario.send(ConfigurationReplaced(RM, lower))
     [stuck] = victims(scenario.wait(61))
-    assert victims(scenario.wait(110)) == set(), "its time is not over"
+    assert victims(scenario.wait(140)) == set(), "its time is not over"
     [other] = victims(scenario.wait(70))
     assert other != stuck
 
@@ -222,7 +222,7 @@ def test_a_stuck_timed_out_allocation_stops_counting_as_freed() -> None:
     effects = scenario.wait(40)
     assert "stuck" in releases(effects)
     assert victims(effects) == set(), "what was told to go a moment ago is room soon"
-    scenario.wait(120)
+    scenario.wait(150)
     run(scenario, "root.b", an_ask("change", vcore=0))
     assert len(victims(scenario.wait(60))) == 1
 

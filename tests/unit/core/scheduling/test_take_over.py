@@ -263,7 +263,7 @@ def test_unconfirmed_placeholder_releases_end_the_take_over() -> None:
     scenario = contested()
     effects = add(scenario, "first", 3)
     assert len(victims(effects)) == 2
-    scenario.wait(121)
+    scenario.wait(151)
     assert not scenario.partition.contention.open
     assert not scenario.app("later").gang.lost_to
     assert cores(scenario, "first") == 1

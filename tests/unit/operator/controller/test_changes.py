@@ -23,6 +23,7 @@ from muster_operator.model.core_messages import (
     TerminationType,
 )
 from muster_operator.model.ids import AllocationId, PodUid
+from muster_si import keys
 from tests.unit.operator.controller.driver import APP, Driver, done, events, live, orders, requested_keys, waiting
 from tests.unit.operator.controller.kubernetes import node_seen
 from tests.unit.operator.controller.objects import APP_ID, QUEUE, Raw, a_container, a_node, a_pod
@@ -120,9 +121,21 @@ def test_a_label_of_a_running_pod_reaches_the_core() -> None:
 def test_for_a_pod_that_the_core_released_only_its_termination_is_reported() -> None:
     driver = live()
     raw = running(driver)
-    driver.released("uid-w0", TerminationType.PREEMPTED_BY_SCHEDULER)
+    driver.released("uid-w0", TerminationType.TIMEOUT)
     raw["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     assert not driver.see(raw).requests
+    assert [type(item) for item in driver.gone("w0").requests] == [AllocationReleased]
+
+
+def test_the_deletion_time_of_a_preempted_pod_is_reported_once() -> None:
+    """The core selects no other victim before this time."""
+    driver = live()
+    raw = running(driver)
+    driver.released("uid-w0", TerminationType.PREEMPTED_BY_SCHEDULER)
+    assert not driver.see(labelled(raw, role="db")).requests, "no other change of a victim matters"
+    raw["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert reported_again(driver.see(raw)).ask.tags[keys.TAG_DELETION_TIME] == "1767225600"
+    assert not driver.see({**raw, "status": {**raw["status"], "phase": "Running"}}).requests
     assert [type(item) for item in driver.gone("w0").requests] == [AllocationReleased]
 
 

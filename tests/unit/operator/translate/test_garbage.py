@@ -81,6 +81,7 @@ def a_rich_pod() -> dict[str, Any]:
         imagePullSecrets=[{"name": "s"}],
         priority=3,
         priorityClassName="p",
+        terminationGracePeriodSeconds=60,
         nodeName="n1",
     )
     pod["metadata"] |= {

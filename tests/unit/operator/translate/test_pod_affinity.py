@@ -163,6 +163,7 @@ def test_pods_of_other_schedulers_have_the_same_inter_pod_tags() -> None:
             keys.TAG_POD_LABEL_PREFIX + "app": "web",
             keys.TAG_POD_LABEL_PREFIX + "track": "stable",
             keys.TAG_TERMINATING: "true",
+            keys.TAG_DELETION_TIME: "1767225600",
             keys.TAG_POD_CONSTRAINTS: pod_constraints_tag({"affinity": apart}, "dev", LABELS),
             keys.CONTAINER_PORTS: '[["0.0.0.0","TCP",80]]',
         }

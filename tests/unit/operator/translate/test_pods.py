@@ -275,5 +275,22 @@ def test_a_preempted_pod_is_distinguished_from_a_deleted_pod(status: str, reason
     assert own(raw).tags[keys.TAG_TERMINATING] == tag
 
 
+@pytest.mark.parametrize(
+    "grace_s, tag",
+    [(None, None), (30, None), (0, "0"), (1800, "1800"), (2**63 - 1, str(2**63 - 1)), (-5, "0"), ("9", None)],
+)
+def test_the_core_receives_a_grace_period_that_is_not_the_default(grace_s: object, tag: str | None) -> None:
+    raw = a_pod() if grace_s is None else a_pod(terminationGracePeriodSeconds=grace_s)
+    assert own(raw).tags.get(keys.TAG_GRACE_PERIOD) == tag
+
+
+def test_the_core_receives_the_time_when_a_deleted_pod_has_to_be_gone() -> None:
+    raw = a_pod(nodeName="n1")
+    raw["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:30Z"
+    assert own(raw).tags[keys.TAG_DELETION_TIME] == "1767225630"
+    raw["metadata"]["deletionTimestamp"] = "soon"
+    assert keys.TAG_DELETION_TIME not in own(raw).tags
+
+
 def test_a_request_beyond_64_bits_rejects_the_pod() -> None:
     assert "does not fit 64 bits" in own(a_pod(containers=[a_container(memory="10E")])).membership.refusal
