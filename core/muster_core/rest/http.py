@@ -288,20 +288,24 @@ class RequestContext:
         return found
 
     def application(self, queue: Queue | None = None) -> Application:
-        """Finds a live application, or else the newest ended one, in this queue and in the namespace of the query.
+        """Finds the newest live application, else the newest ended one, in this queue and the namespace of the query.
 
-        The ID is the one that users see, which several namespaces may use, or the one on the Scheduler Interface.
+        The ID is the one that users see, which several namespaces and runs may use, or the one on the Scheduler
+        Interface, with or without the number of the run.
         """
         partition, name = self.partition(), self.text("application")
         namespace = self.query.get("namespace", "")
-        live = partition.applications.get(ApplicationId(name))
-        for apps in ((live,) if live else partition.applications.values(), reversed(partition.history)):
-            found: dict[ApplicationId, Application] = {}
+        for apps in (reversed(partition.applications.values()), reversed(partition.history)):
+            found: dict[str, Application] = {}
             for app in apps:
-                if name in (app.name, app.id) and queue in (None, app.queue) and _is_in(app, namespace):
-                    found.setdefault(app.id, app)
+                if (
+                    name in (app.name, app.id, _without_run(app.id))
+                    and queue in (None, app.queue)
+                    and _is_in(app, namespace)
+                ):
+                    found.setdefault(app.spec.namespace, app)
             if len(found) > 1:
-                namespaces = ", ".join(sorted({app.spec.namespace for app in found.values()}))
+                namespaces = ", ".join(sorted(found))
                 raise bad_request(f"application {name} exists in namespaces {namespaces}: add ?namespace=<one of them>")
             if found:
                 return next(iter(found.values()))
@@ -349,6 +353,12 @@ class RequestContext:
         if status and status not in _STATUSES:
             raise bad_request(f"Only following active statuses are allowed: {', '.join(_STATUSES)}")
         return [app for app in apps if not status or app.state.value.lower() == status]
+
+
+def _without_run(app: ApplicationId) -> str:
+    """The ID without the number that the operator gives to a further run: `<namespace>#<number>/<name>`."""
+    space, slash, name = app.partition("/")
+    return f"{space.partition('#')[0]}{slash}{name}" if "#" in space else app
 
 
 def _is_in(app: Application, namespace: str) -> bool:

@@ -49,6 +49,8 @@ def gang_of(ledger: Ledger, app: Application) -> GangDefinition | None:
     gang = app.gang
     if gang is None or not gang.is_auto or app.state not in _FILLING or app.originator.ref.uid in ledger.resumed:
         return None
+    if not ledger.is_current(app):
+        return None  # a later run has begun
     return gang
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from heapq import heappop, heappush
+from heapq import heappush
 from typing import Final
 
-from muster_operator.controller import absent_members, placeholders, rejections, reporting, state, tasks, trust
+from muster_operator.controller import absent_members, placeholders, rejections, reporting, runs, state, tasks, trust
 from muster_operator.controller.state import Application, Deadline, Ledger, Phase, Task, TimerKind, set_timer
 from muster_operator.controller.tasks import application_spec, can_announce, given_up_spec, renewal_spec
 from muster_operator.model import messages, names, problems
@@ -131,16 +131,22 @@ def _gang(ledger: Ledger, out: Outcome, pod: Pod) -> GangDefinition | None:
     return found
 
 
-def create(ledger: Ledger, out: Outcome, pod: Pod, *, is_again: bool = False) -> Application:
+def create(
+    ledger: Ledger, out: Outcome, pod: Pod, *, is_again: bool = False, run: runs.Run | None = None
+) -> Application:
     """Creates the application from its first pod. As in YuniKorn, gang definitions of later pods are ignored.
 
     ``is_again``: the pods were in an earlier application with this ID, and their requests wait for the acceptance.
+    ``run``: all its pods, in recovery. A gang whose run is over reserves nothing more.
     """
     member = pod.membership
-    gang = _gang(ledger, out, pod)
+    gang = None if run is not None and run.is_over else _gang(ledger, out, pod)
+    if gang is not None:
+        gang = runs.without(gang, runs.succeeded(ledger, member.app, (pod,) if run is None else run.members))
     if member.user_problem and pod.node is None:
         reporting.post(out, pod.ref, messages.ignored(member.user_problem))
     app = Application(
+        runs.identity(ledger, member.app) if run is None else run.id,
         member.app,
         pod,
         member.queue,
@@ -149,9 +155,10 @@ def create(ledger: Ledger, out: Outcome, pod: Pod, *, is_again: bool = False) ->
         pod.created_s,
         user=member.user,
         namespace=pod.ref.namespace,
+        namespace_uid=runs.namespace_uid(ledger, pod.ref.namespace),
+        asks_early=not (is_again or pod.node or (gang and gang.size)),
     )
-    app.asks_early = not (is_again or pod.node or (gang and gang.size)) and ledger.are_removals_done
-    ledger.applications[app.id] = app
+    ledger.add_application(app, is_over=run is not None and run.is_over)
     if gang is not None and gang.uses_virtual_placeholders and not can_announce(ledger, app, gang):
         _use_placeholder_pods(out, app, gang)
     return app
@@ -184,7 +191,7 @@ def namespace_seen(ledger: Ledger, out: Outcome, before: Namespace | None, found
     is_changed = before is None or before.tags != found.tags
     if found.problems and (before is None or before.problems != found.problems):
         reporting.post_namespace(out, found.name, messages.namespace_problem("; ".join(found.problems)))
-    own = [app for app in ledger.applications.values() if app.namespace == found.name]
+    own = [app for app in ledger.applications.values() if app.namespace == found.name and not app.is_closed]
     if is_changed and not found.problems:
         # Applications of one user with the same queue are in one leaf, so that one renewal per leaf is enough.
         one_per_queue = {(app.queue, app.user): app for app in own if app.state in _KNOWN_TO_THE_CORE}
@@ -264,33 +271,20 @@ def attach(ledger: Ledger, app: Application, pod: Pod) -> Task:
     return task
 
 
-def oldest(app: Application) -> Pod | None:
-    """The oldest member, preferably one that is not being deleted. Removes ended members from the heap.
-
-    Returns None if all pods have the mark of placeholders without a signature of Muster.
-    """
-    while app.ages:
-        task = app.members.get(app.ages[0][2])
-        if task is not None and not task.pod.terminating:
-            return task.pod
-        heappop(app.ages)
-    return next((task.pod for task in app.members.values() if not tasks.is_unverified(task.pod)), None)
-
-
 def join(ledger: Ledger, out: Outcome, pod: Pod, now: float, *, is_again: bool = False) -> None:
     """Handles a new pod that is not a placeholder: adds it to its application, or creates the application."""
-    app = ledger.applications.get(pod.membership.app)
+    app = ledger.runs.get(pod.membership.app)
+    if app is not None and runs.is_over(ledger, app, pod):
+        del ledger.runs[app.common_id]
+        _end_earlier_run(ledger, out, app, now)
+        app = None
     is_new = app is None
     if app is None:
         app = create(ledger, out, pod, is_again=is_again)
     task = attach(ledger, app, pod)
     if app.refusals:
         rejections.inherit(ledger, app, task, now)
-    if app.gang is not None and app.gang.is_auto:
-        has_owner = app.originator.ref.uid in app.members or tasks.is_unverified(pod)
-        if not has_owner and absent_members.gang_of(ledger, app) is not None:
-            _change_originator(ledger, out, app, app.originator.ref.uid, now)
-        absent_members.changed(ledger, app, now)
+    absent_members.changed(ledger, app, now)
     report_mismatches(ledger, out, app, task)
     if is_new:
         start(ledger, out, app, now)
@@ -454,6 +448,8 @@ def placeholder_bound(ledger: Ledger, out: Outcome, task: Task, now: float) -> N
 #: States without a running pod. If the last pod ends in one of them, the application is removed from the core.
 _NEVER_RUN = frozenset({AppState.NEW, AppState.SUBMITTED, AppState.ACCEPTED, AppState.RESERVING, AppState.RESUMING})
 
+_REMOVABLE: Final = _NEVER_RUN | {AppState.RUNNING}
+
 #: A placeholder that ended with one of these releases is created again while the gang reserves.
 _REPLACEABLE = frozenset({None, TerminationType.PREEMPTED_BY_SCHEDULER})
 
@@ -551,8 +547,6 @@ def kill(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
     was = app.state
     step(app, AppEvent.KILL)
     app.is_our_end = was is not AppState.NEW  # the core has not received a new application
-    if was is AppState.SUBMITTED:
-        ledger.unanswered[app.id] = ledger.unanswered.get(app.id, 0) + 1
     for task in app.placeholders.values():
         if task.asked and not task.held:
             task.asked = False
@@ -566,24 +560,7 @@ def complete(ledger: Ledger, out: Outcome, app: Application, now: float) -> None
     step(app, AppEvent.COMPLETE)
     app.is_over = True
     placeholders.kill_all(ledger, out, app, now, problems.application_completed())
-    _forget_completed(ledger, out, app, now)
-
-
-def ask_answered(ledger: Ledger, out: Outcome, task: Task, now: float) -> None:
-    """The core confirmed the end of a request. Continues a completed application that waited for that."""
-    app = ledger.applications.get(task.app)
-    if app is not None:
-        _forget_completed(ledger, out, app, now)
-
-
-def _forget_completed(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
-    """Removes a completed application after the core has answered all its requests.
-
-    Completion and answers arrive on different streams (docs/internals/semantics.md, 1). A late answer would be taken
-    for the answer to a request that the same pod makes with the next application of this ID.
-    """
-    if app.state is AppState.COMPLETED and not any(task.asked for task in app.members.values()):
-        _forget(ledger, out, app, now)
+    _forget(ledger, out, app, now)
 
 
 def settle(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
@@ -620,18 +597,23 @@ def _count_bound_on_nodes(ledger: Ledger, out: Outcome, app: Application) -> Non
 
 
 def _forget(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
-    """Removes the application. Remaining members create a new application with the same ID."""
+    """Removes the application. Remaining members create a new application, those of an earlier run only use nodes."""
     if app.is_our_end:
         out.requests.append(ledger.removal_of(app.id))
     rejections.rejection_over(ledger, app)
-    ledger.applications.pop(app.id, None)
-    ledger.unsatisfiable.discard(app.id)
-    remaining = list(app.members.values())
+    is_current = ledger.is_current(app)
+    ledger.drop_application(app)
+    if any(task.asked for task in app.members.values()):  # the answers arrive on another stream than the completion
+        ledger.retired[app.id] = ledger.submissions
+    remaining = sorted(app.members.values(), key=lambda task: task.pod.terminating)
     for task in remaining:
         ledger.tasks.pop(task.uid, None)
         ledger.tasks_by_node.remove(task.uid, task.node, task.pod.node)
     for task in remaining:
-        join(ledger, out, task.pod, now, is_again=True)
+        if is_current:
+            join(ledger, out, task.pod, now, is_again=True)
+        elif task.node is not None:
+            tasks.track_foreign(ledger, out, task.pod)
 
 
 def task_ended(ledger: Ledger, out: Outcome, task: Task, now: float) -> None:
@@ -666,14 +648,24 @@ def _member_ended(ledger: Ledger, out: Outcome, app: Application, uid: PodUid, n
     if app.originator.ref.uid == uid:
         absent_members.originator_ended(ledger, out, app)
     absent_members.changed(ledger, app, now)
-    if app.state is AppState.COMPLETED:
-        _forget_completed(ledger, out, app, now)
-    elif _is_idle(app) and oldest(app) is None:
+    if not ledger.is_current(app):
+        _end_earlier_run(ledger, out, app, now)
+    elif _is_idle(app) and runs.oldest(app) is None:
         kill(ledger, out, app, now)
     elif app.members and app.originator.ref.uid == uid:
         _change_originator(ledger, out, app, uid, now)
     else:
         settle(ledger, out, app, now)
+
+
+def _end_earlier_run(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
+    """Removes the application after its last pod, because a later run has begun. Until then it keeps their nodes."""
+    if app.state not in _REMOVABLE:
+        settle(ledger, out, app, now)
+    elif not app.members:
+        kill(ledger, out, app, now)
+    else:
+        placeholders.kill_all(ledger, out, app, now, problems.application_ended())
 
 
 def _is_idle(app: Application) -> bool:
@@ -686,7 +678,7 @@ def _change_originator(ledger: Ledger, out: Outcome, app: Application, old: PodU
 
     Placeholders of the previous originator are deleted with it and created again for the new one.
     """
-    next_originator = oldest(app)
+    next_originator = runs.oldest(app)
     if next_originator is None:  # the application runs and ends with its remaining pods
         settle(ledger, out, app, now)
         return

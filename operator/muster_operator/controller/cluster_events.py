@@ -18,6 +18,7 @@ from muster_operator.controller import (
     placeholders,
     rejections,
     reporting,
+    runs,
     state,
     tasks,
     trust,
@@ -90,7 +91,7 @@ def record_event(ledger: Ledger, fact: ClusterEvent) -> None:
         case PodGone(uid):
             ledger.pods.pop(uid, None)
             ledger.unverified.discard(uid)
-            ledger.served.pop(uid, None)
+            runs.forget_ended(ledger, uid)
             _forget_foreign(ledger, uid)
             ledger.forget_deletion(uid)
         case NodeSeen(node):
@@ -142,7 +143,7 @@ def _record_pod(ledger: Ledger, pod: Pod | ForeignPod) -> Pod | ForeignPod:
             pod = trust.settled(ledger, pod)
         if pod.phase in ENDED_PHASES and not pod.membership.placeholder and uid not in ledger.unverified:
             ledger.pods.pop(uid, None)
-            placeholders.remember_completed(ledger, pod)
+            runs.remember_ended(ledger, pod)
         else:
             ledger.pods[uid] = pod
     elif pod.has_ended:
@@ -197,10 +198,12 @@ def _react_around(
             before = ledger.namespaces.get(namespace.name)
             volume_binding.object_seen(ledger, out, _labels(fact))
             record_event(ledger, fact)
+            runs.namespace_changed(ledger, namespace.name, namespace)
             applications.namespace_seen(ledger, out, before, namespace, now)
-        case NamespaceGone():
+        case NamespaceGone(name):
             volume_binding.object_seen(ledger, out, _labels(fact))
             record_event(ledger, fact)
+            runs.namespace_changed(ledger, name, None)
         case PriorityClassSeen(name, allow_preemption):
             was = ledger.priority_classes.get(name, True)
             record_event(ledger, fact)
@@ -266,10 +269,11 @@ def of_the_same_kind(task: Task, pod: Pod) -> Pod:
     return structs.replace(pod, membership=replace(now, placeholder=was.placeholder, owner=was.owner))
 
 
-def is_anothers(task: Task, pod: Pod) -> bool:
+def is_anothers(ledger: Ledger, task: Task, pod: Pod) -> bool:
     """Whether a waiting pod belongs to another application now."""
     is_free = pod.node is None and not pod.terminating and not pod.membership.placeholder
-    return is_free and task.state in _WAITING and pod.membership.app != task.app
+    app = ledger.applications.get(task.app)
+    return is_free and task.state in _WAITING and app is not None and pod.membership.app != app.common_id
 
 
 def is_refused(task: Task, pod: Pod) -> bool:
@@ -318,11 +322,11 @@ def _warn_ignored_labels(out: Outcome, app: Application | None, task: Task, old:
     new = task.pod.membership
     if app is None or new.placeholder:
         return
-    if new.app not in {old.app, task.app}:
+    if new.app not in {old.app, app.common_id}:
         named = application_name(new.app)
         problem = problems.changed_application_ignored(named, app.name)
         reporting.post(out, task.pod.ref, messages.ignored(problem))
-    elif new.queue not in {old.queue, app.queue} and new.app == task.app:
+    elif new.queue not in {old.queue, app.queue} and new.app == app.common_id:
         problem = problems.changed_queue_ignored(new.queue, app.name, app.queue)
         reporting.post(out, task.pod.ref, messages.ignored(problem))
 
@@ -359,7 +363,7 @@ def own_pod_seen(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> None:
         pod = of_the_same_kind(task, pod)
     if pod.phase in ENDED_PHASES:
         _ended(ledger, out, pod, now)
-    elif task is not None and pod.node is None and (is_anothers(task, pod) or is_refused(task, pod)):
+    elif task is not None and pod.node is None and (is_anothers(ledger, task, pod) or is_refused(task, pod)):
         applications.task_ended(ledger, out, task, now)
         _appeared(ledger, out, pod, now)
     elif task is not None:
@@ -444,7 +448,7 @@ def _appeared(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> None:
 
 
 def _placeholder_appeared(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> None:
-    app = ledger.applications.get(pod.membership.app)
+    app = ledger.runs.get(pod.membership.app)
     if (note := other_requests(pod)) and app is not None and pod.ref.name in app.slots:
         delete_orphan(ledger, out, pod, now)
         applications.give_up_gang(ledger, out, app, now, note)

@@ -282,7 +282,6 @@ def _ask_cancelled(ledger: Ledger, out: Outcome, order: AskCancelled, key: PodUi
     out.requests.append(AskReleased(order.app, key, order.termination))
     if task.state is TaskState.SCHEDULING:
         applications.request_declined(ledger, out, task, now)
-    applications.ask_answered(ledger, out, task, now)
 
 
 def _released(ledger: Ledger, out: Outcome, order: Released, key: PodUid, now: float) -> None:
@@ -368,10 +367,6 @@ def _ask_rejected(ledger: Ledger, out: Outcome, response: AskRejected, now: floa
         return
     task.asked = False
     app = ledger.applications.get(task.app)
-    if app is not None and app.state is AppState.COMPLETED:
-        tasks.step(task, TaskEvent.ROLL_BACK)
-        applications.ask_answered(ledger, out, task, now)
-        return
     if task.is_early:
         applications.request_declined(ledger, out, task, now)
         return
@@ -408,22 +403,17 @@ def _application_answers(ledger: Ledger, out: Outcome, response: ApplicationResp
 
 
 def _submitted_application(ledger: Ledger, app_id: AppId) -> Application | None:
-    if ledger.unanswered.get(app_id):
-        ledger.unanswered[app_id] -= 1
-        if not ledger.unanswered[app_id]:
-            del ledger.unanswered[app_id]
-        return None
     app = ledger.applications.get(app_id)
     if app is None or app.state is not AppState.SUBMITTED:
         return None
-    ledger.answered = max(ledger.answered, app.submission)
+    ledger.submission_answered(app.submission)
     return app
 
 
 def _updated(ledger: Ledger, out: Outcome, update: ApplicationUpdated, now: float) -> None:
     """Handles a new state of the application in the core."""
     app = ledger.applications.get(update.app)
-    if app is None or app.state in {AppState.NEW, AppState.SUBMITTED} or app.id in ledger.unanswered:
+    if app is None or app.state in {AppState.NEW, AppState.SUBMITTED}:
         return
     app.core_has_begun = True
     match update.state:

@@ -6,8 +6,8 @@ definition, so that missing ones are created after a restart.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace as dataclasses_replace
 from types import MappingProxyType
 from typing import Final
@@ -15,7 +15,6 @@ from typing import Final
 from muster_operator.controller import provisioning, reporting, tasks, trust
 from muster_operator.controller.state import (
     Application,
-    CompletedMembers,
     Creations,
     Deadline,
     Ledger,
@@ -28,10 +27,10 @@ from muster_operator.controller.state import (
 )
 from muster_operator.model import limits, messages
 from muster_operator.model.commands import CancelCreations, CreatePlaceholder, Outcome
-from muster_operator.model.ids import AppId, NodeName
-from muster_operator.model.pods import GangDefinition, PlaceholderSpec, Pod, TaskGroup
+from muster_operator.model.ids import NodeName
+from muster_operator.model.pods import GangDefinition, PlaceholderSpec, TaskGroup
 from muster_operator.model.states import TaskState
-from muster_operator.translate.gangs import placeholder_ask, placeholder_name
+from muster_operator.translate.gangs import placeholder_name
 
 #: Creations of one gang before the next gang of its namespace continues (round robin).
 _BATCH: Final = 50
@@ -296,37 +295,3 @@ def kill_all(ledger: Ledger, out: Outcome, app: Application, now: float, reason:
     forget_all(ledger, out, app)
     for task in list(app.placeholders.values()):
         tasks.kill(ledger, out, task, now, reason)
-
-
-def remember_completed(ledger: Ledger, pod: Pod) -> None:
-    """Records a member that has ended. A pod that its kubelet rejected does not count."""
-    member = pod.membership
-    if member.task_group and pod.node is not None and pod.scheduled_at_ms is not None and not pod.kubelet_refusal:
-        ledger.served[pod.ref.uid] = CompletedMembers(member.app, member.task_group, pod.scheduled_at_ms)
-
-
-def completed_by_application(ledger: Ledger) -> Mapping[AppId, list[CompletedMembers]]:
-    """Recorded members by application."""
-    found: dict[AppId, list[CompletedMembers]] = defaultdict(list)
-    for one in ledger.served.values():
-        found[one.app].append(one)
-    return found
-
-
-def leave_out_completed(app: Application, ended: Iterable[CompletedMembers]) -> None:
-    """Reduces the gang by members that have ended.
-
-    An application ID can be used again. A member therefore counts only if it was scheduled after the oldest present
-    member was created. Requires ``created_s`` of the application.
-    """
-    if app.gang is None:
-        return
-    counts = Counter(one.group for one in ended if one.since_ms >= app.created_s * 1000)
-    if counts:
-        app.gang = _without(app.gang, counts)
-
-
-def _without(gang: GangDefinition, counts: Mapping[str, int]) -> GangDefinition:
-    remaining = ((group, max(0, group.min_member - counts.get(group.name, 0))) for group in gang.groups)
-    groups = tuple(dataclasses_replace(group, min_member=count) for group, count in remaining)
-    return dataclasses_replace(gang, groups=groups, placeholder_ask=placeholder_ask(groups))

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Final, ParamSpec, TypeVar
 
 from msgspec import structs
@@ -22,12 +23,12 @@ from muster_operator.controller import (
     cluster_events,
     rejections,
     reporting,
+    runs,
     state,
     tasks,
     trust,
     volume_binding,
 )
-from muster_operator.controller import placeholders as controller_placeholders
 from muster_operator.controller.cluster_events import handle_event, record_event
 from muster_operator.controller.core_responses import handle_core_response, was_answered
 from muster_operator.controller.nodes import existing_allocation, existing_places
@@ -74,27 +75,23 @@ def pause(ledger: Ledger) -> None:
 def begin(ledger: Ledger, now: float) -> Iterator[Outcome]:
     """A session was opened: reports objects for the core's filters, then submits all applications, oldest first."""
     pause(ledger)
+    ids = {run.common_id: run.id for run in ledger.runs.values()}
     _clear(ledger)
     ledger.phase = Phase.RECOVERING
     for reported in volume_binding.all_objects(ledger, SLICE):
         yield Outcome(requests=reported)
-    ended = controller_placeholders.completed_by_application(ledger)
     out, done = Outcome(), 0
-    for group in _by_application(ledger):
-        if group is None:
+    for run in _by_application(ledger, ids):
+        if run is None:
             yield Outcome()
             continue
-        members, placeholders = group
-        for pod in members:
-            _isolated(ledger, out, pod, now, _rejoin)
-        app_id = (members or placeholders)[0].membership.app
-        if (app := ledger.applications.get(app_id)) is not None:
-            controller_placeholders.leave_out_completed(app, ended.get(app.id, ()))
-        for pod in placeholders:
-            _isolated(ledger, out, pod, now, _rejoin_placeholder)
-        if (app := ledger.applications.get(app_id)) is not None:
+        for pod in run.members:
+            _isolated(ledger, out, pod, now, partial(_rejoin, run=run))
+        for pod in run.placeholders:
+            _isolated(ledger, out, pod, now, partial(_rejoin_placeholder, app_id=run.id))
+        if (app := ledger.applications.get(run.id)) is not None:
             _submit(ledger, out, app, now)
-        done += len(members) + len(placeholders)
+        done += len(run.members) + len(run.placeholders)
         if done >= SLICE:
             yield out
             out, done = Outcome(), 0
@@ -104,6 +101,7 @@ def begin(ledger: Ledger, now: float) -> Iterator[Outcome]:
 def _clear(ledger: Ledger) -> None:
     """Removes the state of the previous session."""
     ledger.applications.clear()
+    ledger.runs.clear()
     ledger.unsatisfiable.clear()
     ledger.creations.clear()
     ledger.tasks.clear()
@@ -111,8 +109,8 @@ def _clear(ledger: Ledger) -> None:
     ledger.untracked_pods.clear()
     ledger.untracked_by_node.clear()
     ledger.awaiting_node.clear()
-    ledger.unanswered.clear()
-    ledger.submissions, ledger.answered, ledger.removed_after = 0, 0, -1
+    ledger.submissions = 0
+    ledger.retired.clear()
     ledger.pending_writes.clear()
     ledger.deadlines.clear()
     ledger.deletions.clear()
@@ -127,8 +125,10 @@ def _clear(ledger: Ledger) -> None:
         pod_on_node.reported = False
 
 
-def _by_application(ledger: Ledger) -> Iterator[tuple[list[Pod], list[Pod]] | None]:
-    """Members and placeholders of each application, originator first, oldest application first. None = yield to others.
+def _by_application(ledger: Ledger, ids: Mapping[AppId, AppId]) -> Iterator[runs.Run | None]:
+    """The runs of each application, originator first, oldest application first. None = yield to others.
+
+    ``ids``: IDs of the present runs in the core in the previous session, which they keep.
 
     The originator is the owner of existing placeholders, or has the signed mark of a gang that was given up. Otherwise
     it is the oldest pod, preferably one that defines a gang. Unsigned annotations are ignored.
@@ -157,7 +157,7 @@ def _by_application(ledger: Ledger) -> Iterator[tuple[list[Pod], list[Pod]] | No
     for app in sorted(groups, key=lambda app: (ages[app], app)):
         for pods_of_kind in groups[app]:
             pods_of_kind.sort(key=rank)
-        yield groups[app]
+        yield from runs.split(ledger, ids.get(app, app), *groups[app])
 
 
 def _isolated(
@@ -179,25 +179,25 @@ def _submit(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
         leave_out_application(ledger, out, app, error)
 
 
-def _rejoin(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> None:
+def _rejoin(ledger: Ledger, out: Outcome, pod: Pod, now: float, *, run: runs.Run) -> None:
     """Adds a real pod to its application, unless it has ended or is terminating without a node."""
     if pod.has_ended or cluster_events.is_held_back(ledger, out, pod) or (pod.terminating and pod.node is None):
         return
-    app = ledger.applications.get(pod.membership.app)
+    app = ledger.applications.get(run.id)
     if app is None:
-        app = applications.create(ledger, out, pod, is_again=True)
+        app = applications.create(ledger, out, pod, is_again=True, run=run)
     app.created_s = min(app.created_s, pod.created_s)
     task = applications.attach(ledger, app, pod)
     applications.report_mismatches(ledger, out, app, task)
 
 
-def _rejoin_placeholder(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> None:
+def _rejoin_placeholder(ledger: Ledger, out: Outcome, pod: Pod, now: float, *, app_id: AppId) -> None:
     """Adds a placeholder to its gang, or deletes it if the gang does not need it.
 
     Terminating placeholders do not count (docs/internals/semantics.md, 17). A gang with placeholder pods keeps using
     placeholder pods, even if its placement is Direct now.
     """
-    app = ledger.applications.get(pod.membership.app)
+    app = ledger.applications.get(app_id)
     if pod.has_ended:
         tasks.order_delete(ledger, out, pod.ref, now, problems.placeholder_ended())
     elif app is None or app.gang is None or not app.gang.size or pod.terminating or cluster_events.other_requests(pod):
@@ -289,8 +289,9 @@ def _creation(ledger: Ledger, places: Mapping[AppId, int], item: CoreRequest) ->
     """Sort key. Creation times have a resolution of one second; then order of the applications and name decide."""
     if not isinstance(item, AskSubmitted):
         return 0, 0, "", PodUid("")
-    pod = ledger.tasks[item.ask.key].pod
-    return pod.created_s, places.get(pod.membership.app, 0), pod.ref.name, pod.ref.uid
+    task = ledger.tasks[item.ask.key]
+    pod = task.pod
+    return pod.created_s, places.get(task.app, 0), pod.ref.name, pod.ref.uid
 
 
 def open_nodes(ledger: Ledger, now: float) -> Outcome:
@@ -347,25 +348,24 @@ def leave_out_application(ledger: Ledger, out: Outcome, app: Application, error:
     reporting.post(out, app.originator.ref, messages.application_left_out(app.name))
     for task in [*app.members.values(), *app.placeholders.values()]:
         forget(ledger, task.pod)
-    ledger.applications.pop(app.id, None)
+    ledger.drop_application(app)
 
 
 def forget(ledger: Ledger, pod: Pod) -> None:
     """Removes the pod's task without sending anything. A bound pod counts on its node only."""
     uid = pod.ref.uid
     task = ledger.tasks.pop(uid, None)
+    app = ledger.applications.get(task.app) if task is not None else ledger.runs.get(pod.membership.app)
     if task is not None:
         task.held = False
         state.recount(task)
         ledger.tasks_by_node.remove(uid, task.node, pod.node)
-        app = ledger.applications.get(task.app)
         if app is not None:
             app.members.pop(uid, None)
             if app.placeholders.pop(uid, None) is not None:
                 app.placeholder_names.discard(pod.ref.name)
-    app = ledger.applications.get(pod.membership.app)
     if app is not None and not app.members and not app.placeholders:
-        del ledger.applications[app.id]
+        ledger.drop_application(app)
     if pod.node is not None and not pod.has_ended:
         _count_on_node(ledger, pod)
 

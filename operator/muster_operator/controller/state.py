@@ -260,8 +260,10 @@ class NamespaceCreations:
 
 @dataclass(slots=True)
 class Application:
-    """An application in the current session.
+    """One run of an application in the current session.
 
+    ``id``: its ID in the core. ``common_id``: the ID on the pods, which users see. ``namespace_uid``: UID of its
+    namespace, empty while that is unknown. ``is_closed``: its namespace is gone, so that it takes no more pods.
     ``slots``: placeholders by name while the gang reserves; ``open_slots`` are not bound yet. ``failure``: reason and
     message for pods that have to fail. ``core_has_begun``: the core has reported a state after acceptance. ``is_over``:
     the core has removed the application. ``is_our_end``: the operator ends it and has to remove it from the core.
@@ -276,6 +278,7 @@ class Application:
     """
 
     id: AppId
+    common_id: AppId
     originator: Pod
     queue: str
     source: GangSource
@@ -319,6 +322,8 @@ class Application:
     failure: Note | None = None
     user: UserInfo = field(default_factory=UserInfo)
     namespace: str = ""
+    namespace_uid: str = ""
+    is_closed: bool = False
     #: Reported differences between pods and the application.
     mismatches: set[str] = field(default_factory=set)
     #: Membership and namespace that were compared last. The next pod mostly has the same, and is not compared again.
@@ -342,16 +347,23 @@ class Application:
 
     @property
     def name(self) -> str:
-        """The application ID without namespace, as written on the pods."""
+        """The application ID without namespace, as written on the pods. It is the same for all runs."""
         return application_name(self.id)
 
 
-class CompletedMembers(Struct, frozen=True, gc=False):
-    """A member of a task group that was bound and has ended. ``since_ms``: when it was bound, epoch milliseconds."""
+class EndedMember(Struct, frozen=True, gc=False):
+    """A member of a task group that was bound and has ended (`runs`).
+
+    ``app``: the application ID on the pod. ``controller``: UID of the pod's controller. ``bound_ms``: when it was
+    bound, epoch milliseconds.
+    """
 
     app: AppId
     group: str
-    since_ms: int
+    controller: str
+    created_s: int
+    bound_ms: int
+    has_succeeded: bool
 
 
 @dataclass(slots=True)
@@ -421,8 +433,9 @@ class Ledger:
     unverified: set[PodUid] = field(default_factory=set)
 
     pods: dict[PodUid, Pod] = field(default_factory=dict)
-    #: Ended members whose pods still exist.
-    served: dict[PodUid, CompletedMembers] = field(default_factory=dict)
+    #: Ended members whose pods still exist, and their UIDs by the application ID on the pods.
+    ended: dict[PodUid, EndedMember] = field(default_factory=dict)
+    ended_of: dict[AppId, set[PodUid]] = field(default_factory=dict)
     foreign: dict[PodUid, ForeignAllocation] = field(default_factory=dict)
     nodes: dict[NodeName, Node] = field(default_factory=dict)
     #: Nodes created while a session was live: creations sent to the core minus answers.
@@ -448,7 +461,11 @@ class Ledger:
     tasks_by_node: ByNode = field(default_factory=ByNode)
     untracked_by_node: ByNode = field(default_factory=ByNode)
 
+    #: All runs by ID in the core; the run that new pods join, by the ID on the pods; number of runs with an ID of their
+    #: own in the core.
     applications: dict[AppId, Application] = field(default_factory=dict)
+    runs: dict[AppId, Application] = field(default_factory=dict)
+    runs_numbered: int = 0
     #: Gangs that do not fit even on empty nodes. Cleared when nodes change.
     unsatisfiable: set[AppId] = field(default_factory=set)
     tasks: dict[PodUid, Task] = field(default_factory=dict)
@@ -458,12 +475,10 @@ class Ledger:
     awaiting_node: dict[NodeName, set[PodUid]] = field(default_factory=dict)
     #: By namespace; only namespaces with pending creations.
     creations: dict[str, NamespaceCreations] = field(default_factory=dict)
-    #: Submissions that were removed before the core answered: number of answers to ignore.
-    unanswered: dict[AppId, int] = field(default_factory=dict)
-    #: Number of submitted applications; the latest of them that the core answered; their number at the last removal.
+    #: Number of submitted applications. Removed applications that messages of the core can still mention, oldest first,
+    #: each with the number of submissions before its removal.
     submissions: int = 0
-    answered: int = 0
-    removed_after: int = -1
+    retired: dict[AppId, int] = field(default_factory=dict)
     #: Writes to send again, by pod.
     pending_writes: dict[PodUid, list[FailPod | MarkResumed]] = field(default_factory=dict)
     deadlines: list[tuple[float, int, Deadline]] = field(default_factory=list)
@@ -476,15 +491,33 @@ class Ledger:
         if deletion is not None:
             self.deleting.discard((deletion.pod.namespace, deletion.pod.name))
 
+    def add_application(self, app: Application, *, is_over: bool = False) -> None:
+        """Adds a run. ``is_over``: new pods do not join it, because a later run has begun."""
+        self.applications[app.id] = app
+        if not is_over:
+            self.runs[app.common_id] = app
+
+    def is_current(self, app: Application) -> bool:
+        """Whether new pods with its ID join the application. False if a later run has begun."""
+        return self.runs.get(app.common_id) is app
+
+    def drop_application(self, app: Application) -> None:
+        """Removes a run."""
+        if self.is_current(app):
+            del self.runs[app.common_id]
+        self.applications.pop(app.id, None)
+        self.unsatisfiable.discard(app.id)
+
     def removal_of(self, app: AppId) -> ApplicationRemoved:
         """Records that the operator removes an application, and returns the message."""
-        self.removed_after = self.submissions
+        self.retired.pop(app, None)
+        self.retired[app] = self.submissions
         return ApplicationRemoved(app)
 
-    @property
-    def are_removals_done(self) -> bool:
-        """Whether the core has processed all removals, because it answered an application that was submitted later."""
-        return self.answered > self.removed_after
+    def submission_answered(self, number: int) -> None:
+        """Forgets removals that the core has processed, because it answered an application that was submitted later."""
+        while self.retired and next(iter(self.retired.values())) < number:
+            del self.retired[next(iter(self.retired))]
 
 
 def set_timer(ledger: Ledger, deadline: Deadline) -> None:

@@ -19,7 +19,8 @@ from muster_operator.model.storage import Attachment, Claim, ClusterObject, Node
 class Namespace:
     """A namespace. ``tags`` are added to every application of the namespace, as in YuniKorn.
 
-    ``problems``: reasons of ignored annotations. ``labels``: for the namespace selectors of pods.
+    ``problems``: reasons of ignored annotations. ``labels``: for the namespace selectors of pods. ``uid``: a namespace
+    that is created again under the same name has another one.
     """
 
     name: str
@@ -27,6 +28,7 @@ class Namespace:
     problems: tuple[str, ...] = ()
     terminating: bool = False
     labels: Mapping[str, str] = field(default_factory=dict)
+    uid: str = ""
 
 
 class PodSeen(Struct, frozen=True, gc=False):

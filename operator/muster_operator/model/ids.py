@@ -40,8 +40,14 @@ def application_id(namespace: str, name: str, sharing_groups: Mapping[str, str])
     return AppId(f"@{group}/{name}" if group else f"{namespace}/{name}")
 
 
+def run_id(app: AppId, number: int) -> AppId:
+    """The identity of another run of the application. Namespaces and groups contain no `#`."""
+    space, _, name = app.partition("/")
+    return AppId(f"{space}#{number}/{name}")
+
+
 def application_name(app: AppId) -> str:
-    """The application ID as written on the pods: the part after the first slash."""
+    """The application ID as written on the pods: the part after the first slash. It is the same for all runs."""
     return app.partition("/")[2] or app
 
 

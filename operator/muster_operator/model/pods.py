@@ -127,7 +127,8 @@ class Pod(Struct, frozen=True, gc=False):
     empty if it did not. ``common``: the tags of the pod's class, as one shared object; empty if it has tags that no
     other pod has. ``seal`` and ``ordinal``: signature and ordinal of a placeholder, or the signature of a gang's
     outcome. ``binding``: signature of the binding. The signatures are not verified. ``traceparent``: trace context of
-    the pod, not parsed; empty if its length is wrong.
+    the pod, not parsed; empty if its length is wrong. ``controller``: UID of the object that controls the pod; empty =
+    none. ``deleted_s``: when its deletion was requested, epoch seconds; 0 = not, or unknown.
     """
 
     ref: PodRef
@@ -154,6 +155,8 @@ class Pod(Struct, frozen=True, gc=False):
     ordinal: str = ""
     binding: str = ""
     traceparent: str = ""
+    controller: str = ""
+    deleted_s: int = 0
 
     @property
     def has_ended(self) -> bool:

@@ -254,7 +254,8 @@ def read_namespace(raw: Raw) -> Namespace | None:
             if value:
                 tags[tag] = value
     is_leaving = bool(metadata.get("deletionTimestamp"))
-    return Namespace(name, tags, tuple(problems), is_leaving, strings(metadata.get("labels")))
+    labels, uid = strings(metadata.get("labels")), text(metadata.get("uid"))
+    return Namespace(name, tags, tuple(problems), is_leaving, labels, uid)
 
 
 def read_priority_class(raw: Raw) -> PriorityClassSeen | None:

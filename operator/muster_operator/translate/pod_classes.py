@@ -22,7 +22,14 @@ from muster_operator.model.limits import Shares
 from muster_operator.model.pods import Condition, ForeignPod, Pod, PodPhase, PodRef
 from muster_operator.model.settings import Settings
 from muster_operator.model.signing import SIGNATURE_CHARACTERS
-from muster_operator.translate.pods import ORDINAL_CHARACTERS, deletion_tags, is_preemption, read_pod, traceparent
+from muster_operator.translate.pods import (
+    ORDINAL_CHARACTERS,
+    deletion_requested_s,
+    deletion_tags,
+    is_preemption,
+    read_pod,
+    traceparent,
+)
 from muster_operator.translate.values import epoch_ms, text_bytes
 from muster_si import keys
 
@@ -73,6 +80,7 @@ class Owner(Struct, omit_defaults=True, gc=False, rename="camel"):
     api_version: str = ""
     kind: str = ""
     uid: str = ""
+    controller: bool = False
 
 
 class Metadata(Struct, gc=False, rename="camel"):
@@ -84,6 +92,7 @@ class Metadata(Struct, gc=False, rename="camel"):
     resource_version: str = ""
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
+    deletion_grace_period_seconds: int | None = None
     labels: dict[str, str] | None = None
     annotations: Annotations | UnsetType = UNSET
     owner_references: list[Owner] | UnsetType = UNSET
@@ -361,6 +370,7 @@ class PodClasses:
                 is_preempted = True
             elif each.type == "PodResizePending":
                 return None
+        controller = self._shared(_controller(metadata))
         found = self._class_of(incoming, settings)
         if found is None:
             return None
@@ -375,9 +385,9 @@ class PodClasses:
             node = self._node(incoming.spec.node_name or status.nominated_node_name)
             phase = _PHASES.get(status.phase, _PENDING)
             return ForeignPod(ref, node, phase, pod.resources, pod.kind, pod.priority, tags)
-        return self._own(pod, ref, tags, incoming, scheduled, found.tags if is_usual else {})
+        return self._own(pod, ref, tags, incoming, scheduled, found.tags if is_usual else {}, controller)
 
-    def _own(  # long: parts of the pod that the caller has read already
+    def _own(  # noqa: PLR0913, PLR0917 # long: parts of the pod that the caller has read already
         self,
         pod: Pod,
         ref: PodRef,
@@ -385,6 +395,7 @@ class PodClasses:
         incoming: PartialPod,
         scheduled: PartialCondition | None,
         common: Mapping[str, str],
+        controller: str,
     ) -> Pod:
         metadata = incoming.metadata
         created_s, tags[keys.TAG_CREATION_TIME] = _created(metadata.creation_timestamp)
@@ -424,6 +435,8 @@ class PodClasses:
             ordinal,
             binding,
             traceparent(context) if context else "",
+            controller,
+            deletion_requested_s(metadata.deletion_timestamp, metadata.deletion_grace_period_seconds),
         )
 
     def _node(self, name: str) -> NodeName | None:
@@ -484,6 +497,12 @@ class PodClasses:
             return None  # with the labels of some pods of the class the tags would exceed the limit
         tags = {**self._pod_label_tags(labels), **shared_tags, keys.TAG_NAMESPACE: pod.ref.namespace}
         return _Class(pod, shared_tags, dict(labels), tags)
+
+
+def _controller(metadata: Metadata) -> str:
+    """The UID of the controller. Call it before the class is determined, which drops the UIDs of owners."""
+    owners = metadata.owner_references
+    return next((owner.uid for owner in owners if owner.controller), "") if owners else ""
 
 
 def _signatures(annotations: Annotations, *, is_claim: bool) -> tuple[str, str, str]:

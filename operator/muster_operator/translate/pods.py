@@ -347,6 +347,18 @@ def _gang_source(annotations: dict[str, str]) -> GangSource:
     return known
 
 
+def _controller(metadata: Raw) -> str:
+    """The UID of the pod's controller; empty = it has none."""
+    owners = objects(metadata.get("ownerReferences"))
+    return next((text(owner.get("uid")) for owner in owners if owner.get("controller") is True), "")
+
+
+def deletion_requested_s(stamp: object, grace_s: int | None) -> int:
+    """When the deletion of a pod was requested, epoch seconds; 0 = not. Its time stamp includes the grace period."""
+    at_ms = epoch_ms(stamp) if stamp else None
+    return 0 if at_ms is None else max(at_ms // 1000 - (grace_s or 0), 0)
+
+
 def _owner(metadata: Raw) -> PodUid | None:
     """UID of the pod that owns this pod, or None."""
     for owner in objects(metadata.get("ownerReferences")):
@@ -670,6 +682,10 @@ def _own(raw: Raw, ref: PodRef, settings: Settings) -> Pod:
         ordinal=ordinal[:ORDINAL_CHARACTERS],
         binding=signature(annotations, names.ANNOTATION_BINDING_SIGNATURE),
         traceparent=traceparent(annotations.get(names.ANNOTATION_TRACEPARENT, "")),
+        controller=_controller(metadata),
+        deleted_s=deletion_requested_s(
+            metadata.get("deletionTimestamp"), integer(metadata.get("deletionGracePeriodSeconds"))
+        ),
     )
 
 

@@ -76,6 +76,19 @@ async def test_an_application_of_a_sharing_group_is_found_by_the_namespace_of_ea
         assert (await ask(f"application/job?namespace={namespace}"))["namespace"] == "team-a"
 
 
+@pytest.mark.parametrize("name", ["job", "team-a%252Fjob"])
+async def test_the_newest_run_of_an_application_is_shown_and_earlier_ones_stay_listed(
+    ask: Ask, bench: Bench, name: str
+) -> None:
+    scenario = Scenario(a_configuration(a_queue("a"), a_queue("b")), nodes=1)
+    scenario.send(ApplicationAdded(of("team-a")))
+    scenario.send(ApplicationAdded(replace(of("team-a", queue="root.b"), id=of("team-a#1").id)))
+    bench.core.loop.scheduler_state = scenario.scheduler_state
+    assert (await ask(f"application/{name}"))["queueName"] == "root.b"
+    assert (await ask(f"queue/root.a/application/{name}"))["queueName"] == "root.a"
+    assert [app["applicationID"] for app in await ask("applications/active")] == ["job", "job"]
+
+
 async def test_events_name_the_plain_id(http: aiohttp.ClientSession, bench: Bench) -> None:
     application = EventRecorded(RM, Notice.APPLICATION, "team-a/job", "words", app_name="job")
     request = EventRecorded(RM, Notice.REQUEST, "pod", "words", "team-a/job", app_name="job")

@@ -127,6 +127,7 @@ class Core:  # long: a complete scheduler is easier to review in one class
                 self._submitted(spec)
             case ApplicationRemoved(app):
                 self.apps.pop(app, None)
+                self.completed.add(app)
             case AskSubmitted(ask):
                 self._asked(ask)
             case AskReleased(app, key):
@@ -182,6 +183,7 @@ class Core:  # long: a complete scheduler is easier to review in one class
             rejected = ApplicationRejected(spec.app, self.reject)
             self.applications.append(ApplicationResponse(rejected=(rejected,)))
             return
+        self.completed.discard(spec.app)
         self.apps[spec.app] = App(spec)
         self.applications.append(ApplicationResponse(accepted=(ApplicationAccepted(spec.app),)))
 

@@ -26,6 +26,7 @@ from muster_operator.model.core_messages import (
     AllocationResponse,
     ApplicationAccepted,
     ApplicationResponse,
+    ApplicationSubmitted,
     ApplicationUpdated,
     AskCancelled,
     AskSubmitted,
@@ -142,6 +143,11 @@ def waiting(driver: Driver, name: str = "w0", app: AppId = APP) -> Raw:
     driver.see(raw)
     driver.accepted(app)
     return raw
+
+
+def submitted(outcome: Outcome) -> list[str]:
+    """Return the IDs of the submitted applications."""
+    return [item.spec.app for item in outcome.requests if isinstance(item, ApplicationSubmitted)]
 
 
 def requested_keys(outcome: Outcome) -> list[str]:

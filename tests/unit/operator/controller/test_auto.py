@@ -327,27 +327,6 @@ def test_bound_pods_with_a_forged_mark_do_not_use_slots() -> None:
     assert len(creates(driver.wait(60))) == 3
 
 
-def test_a_member_that_appears_after_all_others_have_ended_owns_the_placeholder_pods() -> None:
-    driver = began()
-    driver.updated(keys.APP_RUNNING)
-    bound(driver, "uid-w0")
-    driver.gone("w0")
-    assert creates(driver.wait(60)) == []
-    driver.see(member("w1"))
-    assert [command.spec.owner.uid for command in creates(driver.wait(60))] == ["uid-w1"] * 2
-
-
-def test_no_placeholder_pod_is_created_without_a_member_that_can_own_it() -> None:
-    driver = began()
-    driver.updated(keys.APP_RUNNING)
-    bound(driver, "uid-w0")
-    driver.see(a_forged_pod("forged"))
-    driver.gone("w0")
-    assert creates(driver.wait(60)) == []
-    driver.see(member("w1"))
-    assert [command.spec.owner.uid for command in creates(driver.wait(60))] == ["uid-w1"] * 2
-
-
 def test_no_more_pods_are_created_for_an_originator_that_is_gone() -> None:
     driver = began(count=1200)
     driver.updated(keys.APP_RUNNING)
@@ -359,8 +338,6 @@ def test_no_more_pods_are_created_for_an_originator_that_is_gone() -> None:
     assert [deleted(driver.see(pod_of(command))) for command in sent[:2]] == [
         [command.spec.name] for command in sent[:2]
     ]
-    driver.see(member("w1", 1200))
-    assert {command.spec.owner.uid for command in creates(driver.wait(60))} == {"uid-w1"}
 
 
 def test_one_timer_checks_all_creations_of_a_gang() -> None:

@@ -22,9 +22,19 @@ from muster_operator.model.core_messages import (
     NodeCreated,
     TerminationType,
 )
-from muster_operator.model.ids import AllocationId, PodUid
+from muster_operator.model.ids import AllocationId, AppId, PodUid
 from muster_si import keys
-from tests.unit.operator.controller.driver import APP, Driver, done, events, live, orders, requested_keys, waiting
+from tests.unit.operator.controller.driver import (
+    APP,
+    Driver,
+    done,
+    events,
+    live,
+    orders,
+    requested_keys,
+    submitted,
+    waiting,
+)
 from tests.unit.operator.controller.kubernetes import node_seen
 from tests.unit.operator.controller.objects import APP_ID, QUEUE, Raw, a_container, a_node, a_pod
 
@@ -188,6 +198,7 @@ def test_an_unanswered_application_is_removed_when_its_last_waiting_pod_moves_aw
         AskReleased,
         ApplicationRemoved,
         ApplicationSubmitted,
+        AskSubmitted,
     ]
 
 
@@ -238,29 +249,18 @@ def test_the_deletion_of_a_pod_does_not_affect_a_new_pod_of_the_same_name() -> N
     assert driver.ledger.tasks.keys() == {"uid-second"}
 
 
-def test_the_answer_to_a_request_of_a_completed_application_frees_its_id() -> None:
+def test_pods_that_were_requested_for_a_completed_application_begin_another_one() -> None:
+    """Late answers to their earlier requests have no effect, because the other one has another ID in the core."""
     driver = live()
     running(driver)
     driver.gone("w0")
     driver.see(a_pod("w1", app=APP))
     driver.see(a_pod("w2", app=APP))
-    assert driver.updated("Completed").requests == []  # two asks are with the core, or on their way
-    one = AllocationResponse(cancelled_asks=(AskCancelled(APP, PodUid("uid-w1"), TerminationType.TIMEOUT),))
-    assert [type(item) for item in driver.receive(one).requests] == [AskReleased]
-    other = driver.receive(AllocationResponse(rejected_asks=(AskRejected(APP, PodUid("uid-w2"), "not known"),)))
-    assert [type(item) for item in other.requests] == [ApplicationSubmitted]
-    assert events(other) == []
-    assert requested_keys(driver.accepted()) == ["uid-w1", "uid-w2"]
-
-
-def test_a_completed_application_does_not_wait_for_the_answer_to_a_deleted_pod() -> None:
-    driver = live()
-    running(driver)
-    driver.gone("w0")
-    driver.see(a_pod("w1", app=APP))
-    driver.updated("Completed")
-    assert [type(item) for item in driver.gone("w1").requests] == [AskReleased]
-    assert driver.ledger.applications == {}
+    assert submitted(driver.updated("Completed")) == ["dev#1/job"]
+    cancelled = AllocationResponse(cancelled_asks=(AskCancelled(APP, PodUid("uid-w1"), TerminationType.TIMEOUT),))
+    assert not driver.receive(cancelled)
+    assert not driver.receive(AllocationResponse(rejected_asks=(AskRejected(APP, PodUid("uid-w2"), "not known"),)))
+    assert requested_keys(driver.accepted(AppId("dev#1/job"))) == ["uid-w1", "uid-w2"]
 
 
 def test_a_waiting_pod_that_becomes_too_large_is_rejected_until_it_changes_again() -> None:

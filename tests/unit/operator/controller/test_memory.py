@@ -26,7 +26,7 @@ from tests.unit.operator.controller.test_random_events import a_job_pod
 
 #: What remains of a cluster from which every pod went: its nodes and namespaces, and counts.
 STAYS = {"settings", "keys", "phase", "nodes", "namespaces", "objects", "priority_classes", "deadline_count"} | {
-    *("submissions", "answered", "removed_after"),
+    *("submissions", "retired", "runs_numbered"),
 }
 
 

@@ -24,8 +24,19 @@ from muster_operator.model.core_messages import (
 )
 from muster_operator.model.ids import AllocationId, AppId, PodUid
 from muster_operator.model.pods import PodRef
+from muster_operator.model.states import AppState
 from muster_si import keys
-from tests.unit.operator.controller.driver import APP, done, events, live, orders, refused, requested_keys, waiting
+from tests.unit.operator.controller.driver import (
+    APP,
+    done,
+    events,
+    live,
+    orders,
+    refused,
+    requested_keys,
+    submitted,
+    waiting,
+)
 from tests.unit.operator.controller.kubernetes import node_seen
 from tests.unit.operator.controller.objects import APP_ID, Raw, a_container, a_node, a_pod
 from tests.unit.operator.model.signing import a_bind
@@ -124,16 +135,18 @@ def test_pods_of_an_application_with_a_bound_pod_are_requested_after_its_allocat
     assert [item.ask.key for item in accepted if isinstance(item, AskSubmitted)] == ["uid-w1"]
 
 
-def test_no_pod_is_requested_early_until_the_core_has_processed_a_removal() -> None:
+def test_an_id_is_used_again_in_the_core_when_it_has_processed_the_removal() -> None:
     """An answer to an application that was submitted before the removal is not sufficient."""
     driver = live()
     driver.see(a_pod("w0", app="dev/earlier"))
     driver.see(a_pod("w1", app=APP))
     driver.gone("w1")
     driver.accepted(AppId("dev/earlier"))
-    assert requested_keys(driver.see(a_pod("w2", app="dev/second"))) == []
-    assert requested_keys(driver.accepted(AppId("dev/second"))) == ["uid-w2"]
-    assert requested_keys(driver.see(a_pod("w3", app="dev/third"))) == ["uid-w3"]
+    assert submitted(driver.see(a_pod("w2", app=APP))) == ["dev#1/job"]
+    driver.gone("w2")
+    driver.see(a_pod("w3", app="dev/third"))
+    driver.accepted(AppId("dev/third"))
+    assert submitted(driver.see(a_pod("w4", app=APP))) == [APP]
 
 
 def test_no_pod_is_requested_early_after_another_client_bound_one() -> None:
@@ -449,7 +462,7 @@ def test_the_response_to_a_removed_submission_does_not_count_for_the_next_one() 
     driver = live()
     driver.see(a_pod("w0", app=APP))
     assert driver.gone("w0").requests == [AskReleased(APP, W0.uid, STOPPED), ApplicationRemoved(APP)]
-    # An early request could reach the core before the removal, and be added to the removed application.
-    assert [type(item) for item in driver.see(a_pod("w1", app=APP)).requests] == [ApplicationSubmitted]
+    again = driver.see(a_pod("w1", app=APP))
+    assert (submitted(again), requested_keys(again)) == (["dev#1/job"], ["uid-w1"])
     assert not driver.accepted()
-    assert requested_keys(driver.accepted()) == ["uid-w1"]
+    assert driver.ledger.runs[APP].state is AppState.SUBMITTED

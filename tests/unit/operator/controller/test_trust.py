@@ -156,7 +156,7 @@ def test_a_bound_pod_without_a_valid_signature_does_not_become_the_originator(ma
     assert driver.ledger.applications[APP].originator.ref.name == "w1"
     out = driver.gone("w1")
     assert [item for item in out.requests if isinstance(item, ApplicationRemoved)]
-    app = driver.ledger.applications[APP]
+    app = driver.ledger.runs[APP]
     assert (app.gang, list(app.members)) == (None, ["uid-ph0"])
     assert [command for command in orders(out) if isinstance(command, CreatePlaceholder)] == []
 
