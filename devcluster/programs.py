@@ -57,6 +57,7 @@ SCHEDULER = _kubernetes("kube-scheduler")
 KUBECTL = _kubernetes("kubectl")
 KWOK = Program("kwok", "kwok", "sigs.k8s.io/kwok/cmd/kwok")
 CONFORMANCE = Program("conformance", "conformance", "muster.local/devcluster/conformance", _STAMPED)
+DECODING = Program("decoding", "decoding", "muster.local/devcluster/decoding")
 
 # Helm renders for the Kubernetes version in its stamp, as in its own releases.
 _FOR_KUBERNETES = "-s -w " + " ".join(
@@ -77,10 +78,10 @@ CONTROL_PLANE = (ETCD, APISERVER, CONTROLLERS, KWOK)
 INSTALLERS = (KUBECTL, HELM, KUBECONFORM)
 """The programs that render, validate and apply the chart and its manifests."""
 
-TESTED_WITH = (*CONTROL_PLANE, CONFORMANCE, *INSTALLERS, ACTIONLINT)
-"""The programs of the tests: a cluster, kube-scheduler's plugins, the installers, and a linter of workflows."""
+TESTED_WITH = (*CONTROL_PLANE, CONFORMANCE, DECODING, *INSTALLERS, ACTIONLINT)
+"""The programs of the tests: a cluster, kube-scheduler's plugins, Go's JSON, the installers, a linter of workflows."""
 
-ALL = (*CONTROL_PLANE, CONFORMANCE, SCHEDULER, *INSTALLERS, ACTIONLINT, SETUP_ENVTEST)
+ALL = (*CONTROL_PLANE, CONFORMANCE, DECODING, SCHEDULER, *INSTALLERS, ACTIONLINT, SETUP_ENVTEST)
 
 JOBSET = Program("jobset", "jobset", "sigs.k8s.io/jobset")
 MPI_OPERATOR = Program("mpi-operator", "mpi", "github.com/kubeflow/mpi-operator/cmd/mpi-operator")

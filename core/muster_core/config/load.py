@@ -141,7 +141,7 @@ class Loaded:
 
 
 @dataclass(frozen=True, slots=True)
-class Examined:
+class Examination:
     """Result of the validation. `built`: without the parts that have errors. `checksum`: the one in the text, or
     empty.
     """
@@ -180,7 +180,7 @@ def replaced(
     return new, examined.errors
 
 
-def examine(text: str, extra: Mapping[str, str], file: str = FILE) -> Examined:
+def examine(text: str, extra: Mapping[str, str], file: str = FILE) -> Examination:
     """Like `load`, but returns all errors and raises nothing."""
     of_file, of_settings = Findings(), Findings()
     form: FileForm | None = None
@@ -208,7 +208,7 @@ def examine(text: str, extra: Mapping[str, str], file: str = FILE) -> Examined:
         repairs_across_queues=own.repairs_across_queues,
         checksum=checksum(text),
     )
-    return Examined(Loaded(whole, warnings, own, text, extra), errors, form.checksum if form else "")
+    return Examination(Loaded(whole, warnings, own, text, extra), errors, form.checksum if form else "")
 
 
 def checksum(text: str) -> str:

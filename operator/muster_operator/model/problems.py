@@ -215,6 +215,14 @@ def unknown_parameters(unknown: str, hint: str) -> str:
     return f"schedulingPolicyParameters: unknown {unknown} ignored; {hint}"
 
 
+def misspelt_key(key: str, known: str) -> str:
+    """A key of an annotation is unknown and resembles a known one.
+
+    Use the key that the message suggests.
+    """
+    return f"{key} is ignored; did you mean {known}?"
+
+
 def not_seconds(parameter: str, value: str) -> str:
     """The value of a timeout is not a number.
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import difflib
 import hashlib
-import json
 import re
 from dataclasses import dataclass
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 import orjson
 
@@ -26,6 +25,7 @@ from muster_operator.model.pods import (
     Topology,
 )
 from muster_operator.model.settings import Settings
+from muster_operator.translate import go_json
 from muster_operator.translate.constraints import constraints_tag, pod_constraints_tag
 from muster_operator.translate.values import Raw, TranslationCache, amount, canonical, canonical_name, nanos, text_bytes
 from muster_si import keys
@@ -153,54 +153,10 @@ def read_parameters(text: str, default: Placement = Placement.RESERVE) -> Parame
 
 
 _FIELD: Final = "task-groups"
-_MAX_DEPTH: Final = 24
-_MAX_INT32: Final = 2**31 - 1
-_STRING_MAPS: Final = ("labels", "annotations", "nodeSelector")
-_OBJECT_LISTS: Final = ("tolerations", "topologySpreadConstraints")
-_POD_FIELDS: Final = ("nodeSelector", "tolerations", "affinity", "topologySpreadConstraints")
-
-_KNOWN: Final = {
-    name.lower(): name for name in ("name", "minMember", "minResource", *_STRING_MAPS, *_OBJECT_LISTS, "affinity")
-}
 
 
-def _no_constant(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is not JSON")
-
-
-def _decoded(text: str) -> Any:
-    """Parses the JSON. Numbers with a decimal point stay text, so that no digit is lost."""
-    if (size := text_bytes(text)) > limits.TASK_GROUPS_BYTES:
-        problem = f"{size} bytes, more than {limits.TASK_GROUPS_BYTES}"
-        raise BadInputError(_FIELD, problem, "define fewer or smaller groups")
-    try:
-        return json.loads(text, parse_float=str, parse_constant=_no_constant)
-    except json.JSONDecodeError as error:
-        problem = f"is not JSON ({error.msg} at line {error.lineno}, column {error.colno})"
-        raise BadInputError(_FIELD, problem, "write a JSON array of groups") from error
-    except RecursionError as error:
-        raise BadInputError(_FIELD, "is nested too deeply", "write plain, flat JSON") from error
-    except ValueError as error:
-        raise BadInputError(_FIELD, f"is not JSON ({error})", "write a JSON array of groups") from error
-
-
-def _check_depth(value: Any) -> None:
-    """Checks breadth first, because recursion could exceed the stack limit."""
-    level: list[Any] = [value]
-    for _ in range(_MAX_DEPTH):
-        level = [
-            child
-            for parent in level
-            if isinstance(parent, dict | list)
-            for child in (parent.values() if isinstance(parent, dict) else parent)
-        ]
-        if not level:
-            return
-    raise BadInputError(_FIELD, "is nested too deeply", "write plain, flat JSON")
-
-
-def _name(where: str, value: Any) -> str:
-    if not isinstance(value, str) or not value:
+def _name(where: str, value: str) -> str:
+    if not value:
         raise BadInputError(f"{where}.name", "is missing or empty", "give every group a name")
     if text_bytes(value) > limits.TASK_GROUP_NAME_BYTES:
         problem = f"has more than {limits.TASK_GROUP_NAME_BYTES} bytes"
@@ -208,7 +164,7 @@ def _name(where: str, value: Any) -> str:
     return value
 
 
-def _min_member(where: str, value: Any) -> int:
+def _min_member(where: str, value: int | None) -> int:
     """The members to reserve. KubeRay writes 0 for a worker group that its autoscaler starts.
 
     Differs: nothing is reserved for a group of 0 members, and the others stay a gang; YuniKorn ignores the definition.
@@ -216,21 +172,16 @@ def _min_member(where: str, value: Any) -> int:
     field, fix = f"{where}.minMember", "write the number of members, 0 or more"
     if value is None:
         raise BadInputError(field, "is missing", fix)
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise BadInputError(field, f"{str(value)[:40]!r} is not a whole number", fix)
     if value < 0:
         raise BadInputError(field, f"is {value}", fix)
-    if value > _MAX_INT32:
-        raise BadInputError(field, "does not fit 32 bits", fix)
     return value
 
 
-def _min_resource(where: str, value: Any) -> tuple[dict[str, int], dict[str, str]]:
+def _min_resource(where: str, value: dict[str, str] | None) -> tuple[dict[str, int], dict[str, str]]:
     """Resources of one member: in the scheduler's units, and as written with Kubernetes' names."""
     field = f"{where}.minResource"
-    if not isinstance(value, dict):
-        problem = "is missing" if value is None else "is not an object"
-        raise BadInputError(field, problem, 'write for example {"cpu": "1", "memory": "2Gi"}')
+    if value is None:
+        raise BadInputError(field, "is missing", 'write for example {"cpu": "1", "memory": "2Gi"}')
     amounts: dict[str, int] = {}
     written: dict[str, str] = {}
     for resource, quantity in value.items():
@@ -243,27 +194,8 @@ def _min_resource(where: str, value: Any) -> tuple[dict[str, int], dict[str, str
         if nano < 0:
             raise BadInputError(f"{field}.{resource}", "is negative", "write zero or more")
         amounts[name] = amount(name, nano)
-        written["cpu" if name == keys.CPU else resource] = "0" if quantity is None else str(quantity)
+        written["cpu" if name == keys.CPU else resource] = quantity
     return amounts, written
-
-
-def _strings(where: str, field: str, value: Any) -> dict[str, str]:
-    if value is None:
-        return {}
-    if not isinstance(value, dict) or not all(isinstance(entry, str) for entry in value.values()):
-        raise BadInputError(f"{where}.{field}", "is not an object of strings", "quote every value")
-    return value
-
-
-def _pod_fields(where: str, raw: Raw) -> Raw:
-    fields = {field: raw[field] for field in _POD_FIELDS if raw.get(field)}
-    for field in _OBJECT_LISTS:
-        value = fields.get(field, [])
-        if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
-            raise BadInputError(f"{where}.{field}", "is not a list of objects", "write it as in a pod's spec")
-    if not isinstance(fields.get("affinity", {}), dict):
-        raise BadInputError(f"{where}.affinity", "is not an object", "write it as in a pod's spec")
-    return fields
 
 
 def _check_inter_pod_terms(where: str, fields: Raw) -> None:
@@ -274,45 +206,42 @@ def _check_inter_pod_terms(where: str, fields: Raw) -> None:
         raise BadInputError(f"{where}.{error.field}", error.problem, error.fix) from error
 
 
-def _group(index: int, value: Any) -> TaskGroup:
+def _group(index: int, raw: Raw) -> TaskGroup:
     where = f"{_FIELD}[{index}]"
-    if not isinstance(value, dict):
-        raise BadInputError(where, "is not an object", "write {name, minMember, minResource} for each group")
-    raw = {_KNOWN[key.lower()]: entry for key, entry in value.items() if key.lower() in _KNOWN}
-    name = _name(where, raw.get("name"))
+    name = _name(where, raw.get("name", ""))
     amounts, written = _min_resource(where, raw.get("minResource"))
-    maps = {field: _strings(where, field, raw.get(field)) for field in _STRING_MAPS}
-    fields = _pod_fields(where, raw)
+    fields = {field: raw[field] for field in go_json.POD_FIELDS if raw.get(field)}
     _check_inter_pod_terms(where, fields)
     return TaskGroup(
         name=name,
         min_member=_min_member(where, raw.get("minMember")),
         min_resource=amounts,
         requests=written,
-        labels=maps["labels"],
-        annotations=maps["annotations"],
+        labels=raw.get("labels", {}),
+        annotations=raw.get("annotations", {}),
         pod_fields=canonical(where, fields),
         constraints=constraints_tag(fields),
     )
 
 
-def _groups(text: str) -> tuple[TaskGroup, ...]:
-    value = _decoded(text)
-    if not isinstance(value, list) or not value:
-        problem = "is not a JSON array" if not isinstance(value, list) else "is an empty array"
-        raise BadInputError(_FIELD, problem, "write a JSON array of groups, or remove the annotation")
+def _groups(text: str) -> tuple[tuple[TaskGroup, ...], tuple[str, ...]]:
+    """The groups, and warnings."""
+    if (size := text_bytes(text)) > limits.TASK_GROUPS_BYTES:
+        problem = f"{size} bytes, more than {limits.TASK_GROUPS_BYTES}"
+        raise BadInputError(_FIELD, problem, "define fewer or smaller groups")
+    value, warnings = go_json.task_groups(_FIELD, text)
+    if not value:
+        raise BadInputError(_FIELD, "is empty", "write a JSON array of groups, or remove the annotation")
     if len(value) > limits.GANG_GROUPS:
         problem = f"{len(value)} task groups, more than {limits.GANG_GROUPS}"
         raise BadInputError(_FIELD, problem, "merge task groups with equal members")
-    _check_depth(value)
-    canonical(_FIELD, value)  # raises if a part cannot be written as JSON
     groups = tuple(_group(index, entry) for index, entry in enumerate(value))
     seen: set[str] = set()
     for index, group in enumerate(groups):
         if group.name in seen:
             raise BadInputError(f"{_FIELD}[{index}].name", f'"{group.name}" is a duplicate name', "use unique names")
         seen.add(group.name)
-    return groups
+    return groups, tuple(warnings)
 
 
 def placeholder_ask(groups: tuple[TaskGroup, ...]) -> dict[str, int]:
@@ -357,7 +286,7 @@ _GANGS: Final[TranslationCache[GangDefinition | GangProblem]] = TranslationCache
 
 def _read_gang(source: GangSource, default: Placement) -> GangDefinition | GangProblem:
     try:
-        groups = _groups(source.task_groups)
+        groups, warnings = _groups(source.task_groups)
         ask = placeholder_ask(groups)
     except BadInputError as error:
         return GangProblem(str(error))
@@ -370,7 +299,7 @@ def _read_gang(source: GangSource, default: Placement) -> GangDefinition | GangP
         wait_timeout_ms=parameters.wait_timeout_ms,
         topology=parameters.topology,
         placement=parameters.placement or default,
-        warnings=parameters.warnings,
+        warnings=warnings + parameters.warnings,
     )
 
 

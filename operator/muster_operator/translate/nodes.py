@@ -14,6 +14,7 @@ from muster_operator.model.core_messages import Node
 from muster_operator.model.errors import BadInputError
 from muster_operator.model.ids import MAX_AMOUNT, NodeName
 from muster_operator.model.settings import Settings
+from muster_operator.translate import go_json
 from muster_operator.translate.values import (
     Raw,
     amount,
@@ -174,7 +175,7 @@ def read_node(raw: Raw, settings: Settings) -> Node | None:
     )
 
 
-def _quota(annotation: str, quantities: Mapping[str, object], sign: str = ": ") -> str:
+def _quota(annotation: str, quantities: Mapping[str, str], sign: str = ": ") -> str:
     """The quota as canonical JSON of the interface's Resource message.
 
     ``sign`` separates annotation and resource in error messages.
@@ -191,21 +192,11 @@ def _quota(annotation: str, quantities: Mapping[str, object], sign: str = ": ") 
     return canonical(annotation, {"resources": amounts}) if amounts else ""
 
 
-def _decoded(annotation: str, written: str) -> dict[str, object]:
-    try:
-        value = orjson.loads(written)
-    except (orjson.JSONDecodeError, RecursionError) as error:
-        raise BadInputError(annotation, f"is not JSON ({error})", 'write for example {"cpu": "64"}') from error
-    if not isinstance(value, dict):
-        raise BadInputError(annotation, "is not a JSON object", 'write for example {"cpu": "64"}')
-    return value
-
-
 def _quota_tag(annotations: dict[str, str]) -> str:
     """The namespace's quota: ``namespace.quota``, or else the deprecated annotations for CPU and memory."""
     written = annotations.get(names.ANNOTATION_NAMESPACE_QUOTA)
     if written:
-        return _quota(names.ANNOTATION_NAMESPACE_QUOTA, _decoded(names.ANNOTATION_NAMESPACE_QUOTA, written))
+        return _quota(names.ANNOTATION_NAMESPACE_QUOTA, go_json.quantities(names.ANNOTATION_NAMESPACE_QUOTA, written))
     pair = {"cpu": names.ANNOTATION_NAMESPACE_MAX_CPU, "memory": names.ANNOTATION_NAMESPACE_MAX_MEMORY}
     found = {name: annotations[key] for name, key in pair.items() if annotations.get(key)}
     return _quota("yunikorn.apache.org/namespace.max", found, ".")
@@ -215,7 +206,9 @@ def _guaranteed_tag(annotations: dict[str, str]) -> str:
     written = annotations.get(names.ANNOTATION_NAMESPACE_GUARANTEED)
     if not written:
         return ""
-    return _quota(names.ANNOTATION_NAMESPACE_GUARANTEED, _decoded(names.ANNOTATION_NAMESPACE_GUARANTEED, written))
+    return _quota(
+        names.ANNOTATION_NAMESPACE_GUARANTEED, go_json.quantities(names.ANNOTATION_NAMESPACE_GUARANTEED, written)
+    )
 
 
 def _max_apps_tag(annotations: dict[str, str]) -> str:

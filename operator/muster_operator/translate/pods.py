@@ -27,6 +27,7 @@ from muster_operator.model.pods import (
 )
 from muster_operator.model.settings import Settings
 from muster_operator.model.signing import SIGNATURE_CHARACTERS
+from muster_operator.translate import go_json
 from muster_operator.translate.constraints import (
     constraints_tag,
     pod_constraints_tag,
@@ -45,7 +46,6 @@ from muster_operator.translate.values import (
     epoch_ms,
     integer,
     is_true,
-    items,
     mapping,
     nanos,
     objects,
@@ -305,15 +305,18 @@ def _no_user(problem: str) -> tuple[UserInfo, str]:
     return _NOBODY, problems.user_annotation_ignored(problem, _NOBODY.user)
 
 
+#: Characters of the problem of a user annotation in its event.
+_PROBLEM_SHOWN: Final = 200
+
+
 def _read_user(annotation: bytes) -> tuple[UserInfo, str]:
     try:
-        raw = mapping(orjson.loads(annotation))
-    except (orjson.JSONDecodeError, RecursionError) as error:
-        return _no_user(f"it is not JSON ({str(error)[:80]})")
-    user = text(raw.get("user"))
+        user, groups, warnings = go_json.user_info("user.info", annotation.decode())
+    except BadInputError as error:
+        return _no_user(str(error)[:_PROBLEM_SHOWN])
     if not user:
-        return _no_user('"user" is missing or empty')
-    return UserInfo(user, tuple(group for group in map(text, items(raw.get("groups"))) if group)), ""
+        return _no_user("; ".join(['"user" is missing or empty', *warnings]))
+    return UserInfo(user, tuple(group for group in groups if group)), ""
 
 
 def _weight(found: tuple[UserInfo, str]) -> int:

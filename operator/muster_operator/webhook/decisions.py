@@ -26,6 +26,7 @@ from muster_operator.model.errors import BadInputError
 from muster_operator.model.names import ANNOTATION_USER_INFO
 from muster_operator.model.pods import UserInfo
 from muster_operator.model.settings import AccessRules, AdmissionSettings
+from muster_operator.translate import go_json
 from muster_operator.translate.pods import shared_app_id, unique_app_id, written_app_id
 from muster_operator.translate.values import Raw, mapping, strings, text
 from muster_operator.webhook.context import (
@@ -57,7 +58,9 @@ def of_submitter(submitter: Submitter) -> str:
 
 
 def read_user_info(annotation: str) -> UserInfo:
-    """Reads the annotation.
+    """Reads the annotation with the decoder that reads it for the core.
+
+    Differs: empty and unprintable names are rejected; YuniKorn accepts them.
 
     Raises:
         BadInputError: it is not valid.
@@ -65,18 +68,13 @@ def read_user_info(annotation: str) -> UserInfo:
     if len(annotation) > LIMIT:
         raise _bad(f"has {len(annotation)} characters, more than {LIMIT}")
     try:
-        raw = orjson.loads(annotation)
-    except (orjson.JSONDecodeError, RecursionError) as error:
-        raise _bad("is not JSON") from error
-    if not isinstance(raw, dict):
-        raise _bad("is not a JSON object")
-    user, groups = raw.get("user"), raw.get("groups")
-    if not isinstance(user, str) or not _is_name(user):
-        raise _bad("has no user, or one that is not printable text")
-    if groups is None:
-        return UserInfo(user)
-    if not isinstance(groups, list) or not all(isinstance(group, str) and _is_name(group) for group in groups):
-        raise _bad("has groups that are not a list of printable texts")
+        user, groups, warnings = go_json.user_info(ANNOTATION_USER_INFO, annotation)
+    except BadInputError as error:
+        raise BadInputError(error.field, error.problem, _FIX) from error
+    if not _is_name(user):
+        raise _bad("; ".join(["has no user, or one that is not printable text", *warnings]))
+    if not all(_is_name(group) for group in groups):
+        raise _bad("has groups that are not printable text")
     return UserInfo(user, tuple(groups))
 
 

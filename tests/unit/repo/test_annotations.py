@@ -3,7 +3,7 @@
 import re
 
 from muster_operator.model import names
-from muster_operator.translate import gangs
+from muster_operator.translate import go_json
 from tests.unit.repo.tree import ROOT
 
 PAGE = (ROOT / "docs" / "reference" / "labels-and-annotations.md").read_text()
@@ -24,4 +24,4 @@ def test_every_label_and_annotation_is_on_the_page() -> None:
 def test_every_key_of_a_task_group_is_on_the_page() -> None:
     rows = PAGE.partition("\n### Task groups\n")[2].partition("\n## ")[0].splitlines()
     keys = {name for row in rows if row.startswith("| `") for name in re.findall(r"`([^`]+)`", row.split(" | ")[0])}
-    assert keys == set(gangs._KNOWN.values())
+    assert keys == set(go_json.GROUP_FIELDS)

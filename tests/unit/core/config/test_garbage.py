@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from muster_core.config.document import as_written, quantity
-from muster_core.config.load import Examined, examine
+from muster_core.config.load import Examination, examine
 from muster_core.model.config import QueueConfig
 from muster_core.model.resources import NOTHING, Resources
 from muster_si import keys
@@ -22,7 +22,7 @@ lines = st.lists(st.sampled_from(WORDS) | st.text(max_size=5), max_size=4).map("
 edits = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 2), st.integers(0, 12), lines), min_size=1, max_size=4)
 
 
-def has_readable_problems(examined: Examined) -> bool:
+def has_readable_problems(examined: Examination) -> bool:
     """Whether every line of it is one, and short."""
     effects = (*map(str, examined.errors), *examined.built.warnings)
     return all(line.isprintable() and len(line) < 1000 for line in effects)

@@ -76,12 +76,14 @@ def test_pods_without_an_id_get_a_shared_or_a_unique_id_by_setting() -> None:
     "annotation, problem",
     [
         ('{"user": "ann"}', ""),
-        ('{"username": "ann"}', '"user" is missing or empty'),
+        ('{"username": "ann"}', '"user" is missing or empty; user.info.username is ignored; did you mean user?'),
         ('{"user": ""}', '"user" is missing or empty'),
-        ('{"user": 7}', '"user" is missing or empty'),
-        ("[]", '"user" is missing or empty'),
-        ("ann", "it is not JSON"),
-        ("[" * 3000, "it is not JSON"),
+        ('{"user": null}', '"user" is missing or empty'),
+        ('{"user": 7}', "user.info.user: is the number 7, not text; write text in quotes"),
+        ('{"user": "ann", "groups": ["dev", 7]}', "user.info.groups[1]: is the number 7, not text"),
+        ("[]", "user.info: is a list, not an object; write {user, groups}"),
+        ("ann", "user.info: is not JSON"),
+        ("[" * 3000, "user.info: is nested too deeply"),
     ],
 )
 def test_an_annotation_that_names_no_user_is_ignored_with_a_reason(annotation: str, problem: str) -> None:

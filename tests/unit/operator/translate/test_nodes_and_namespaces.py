@@ -166,7 +166,17 @@ def test_guaranteed_and_max_apps_are_read() -> None:
 
 
 @pytest.mark.parametrize(
-    "quota", ["{", "[]", '{"cpu": "x"}', '{"cpu": "1", "memory": "-1"}', '{"cpu": true}', '{"cpu": "1", "vcore": "1"}']
+    "quota",
+    [
+        "{",
+        "[]",
+        '{"cpu": "x"}',
+        '{"cpu": "1", "memory": "-1"}',
+        '{"cpu": true}',
+        '{"cpu": 64}',
+        '{"cpu": null}',
+        '{"cpu": "1", "vcore": "1"}',
+    ],
 )
 def test_one_invalid_value_disables_the_quota_and_is_reported(quota: str) -> None:
     namespace = read_namespace(a_namespace(namespace_quota=quota))

@@ -106,7 +106,9 @@ def test_a_too_long_application_id_is_rejected_with_the_fix() -> None:
 @pytest.mark.parametrize(
     "annotation, user",
     [
-        ('{"user": "ann", "groups": ["dev", "", 7]}', UserInfo("ann", ("dev",))),
+        ('{"USER": "ann", "Groups": ["dev", "", null]}', UserInfo("ann", ("dev",))),
+        ('{"user": "bob", "User": "ann"}', UserInfo("ann")),
+        ('{"user": "ann", "groups": ["dev", 7]}', UserInfo("nobody")),
         ('{"user": "ann"}', UserInfo("ann")),
         ('{"username": "ann"}', UserInfo("nobody")),
         ('{"user": ""}', UserInfo("nobody")),

@@ -48,6 +48,14 @@ def test_the_name_of_another_user_is_rejected_with_field_and_fix(kind: str) -> N
     assert refusal.startswith({"Pod": "metadata", "CronJob": "spec.jobTemplate"}.get(kind, "spec.template"))
 
 
+@pytest.mark.parametrize(
+    "stated", ['{"user": "bob", "User": "ann"}', '{"user": "bob", "user": "ann"}', '{"u\\u017fer": "ann"}']
+)
+def test_the_user_is_the_one_that_the_scheduler_reads(stated: str) -> None:
+    forged = a_thing("Pod", a_description(annotations={USER_INFO: stated}))
+    assert "names user 'ann', but the request is from 'bob'" in creating(forged, BOB).refusal
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     "submitter, entries",
@@ -162,16 +170,16 @@ def test_other_pods_of_a_service_account_get_it_as_user_despite_owner_references
     [
         ("ann", "is not JSON"),
         ('{"user":"ann"', "is not JSON"),
-        ("[" * 100_00, "is not JSON"),
-        ("[]", "is not a JSON object"),
+        ("[" * 100_00, "is nested too deeply"),
+        ("[]", "is a list, not an object"),
         ("{}", "has no user"),
-        ('{"username":"ann"}', "has no user"),
-        ('{"user":7}', "has no user"),
+        ('{"username":"ann"}', "user.info.username is ignored; did you mean user?"),
+        ('{"user":7}', "user.info.user: is the number 7, not text"),
         ('{"user":" "}', "has no user"),
         ('{"user":"a\\u0000b"}', "not printable"),
-        ('{"user":"ann","groups":"dev"}', "groups that are not a list"),
-        ('{"user":"ann","groups":["dev",7]}', "groups that are not a list"),
-        ('{"user":"ann","groups":["dev\\n"]}', "groups that are not a list"),
+        ('{"user":"ann","groups":"dev"}', 'user.info.groups: is "dev", not a list'),
+        ('{"user":"ann","groups":["dev",7]}', "user.info.groups[1]: is the number 7, not text"),
+        ('{"user":"ann","groups":["dev\\n"]}', "groups that are not printable"),
         (json.dumps({"user": "ann", "groups": ["g" * LIMIT]}), "more than 65536"),
     ],
 )
