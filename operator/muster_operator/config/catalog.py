@@ -231,6 +231,13 @@ TIMEOUTS: Final = (
         "Changes apply to new gangs",
     ),
     _at_start(
+        settings.PLACEHOLDERS_FOLLOW,
+        "true",
+        "`Reserve`: placeholders request the larger amount of each resource if the present members of their task group "
+        "request more than its `minResource`, and have the constraints that all of them have and the task group leaves "
+        "out",
+    ),
+    _at_start(
         settings.MEMBER_QUIET_PERIOD,
         "500ms",
         "`Auto`: until a gang has all its nodes, absent members get placeholder pods when no member has been created "

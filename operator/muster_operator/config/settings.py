@@ -146,6 +146,7 @@ SHARING_GROUPS: Final = "applications.sharingGroups"
 GANG_PLACEMENT: Final = "gang.placement"
 
 #: Muster only: when absent members of a gang with the placement Auto get placeholder pods.
+PLACEHOLDERS_FOLLOW: Final = "gang.placeholdersFollowMembers"
 MEMBER_QUIET_PERIOD: Final = "gang.memberQuietPeriod"
 MEMBER_WAIT: Final = "gang.memberWait"
 
@@ -277,6 +278,7 @@ def _settings(entries: Mapping[str, str]) -> Settings:
         placeholder_fs_group=_read(entries, FS_GROUP, 0, _count),
         disable_gang=_read(entries, DISABLE_GANG, False, _boolean),
         gang_placement=_read(entries, GANG_PLACEMENT, default.gang_placement, _placement),
+        placeholders_follow=_read(entries, PLACEHOLDERS_FOLLOW, default.placeholders_follow, _boolean),
         member_quiet_s=_read(entries, MEMBER_QUIET_PERIOD, default.member_quiet_s, _seconds),
         member_wait_s=_read(entries, MEMBER_WAIT, default.member_wait_s, _seconds),
         provisioning_class=_read(entries, PROVISIONING_REQUEST, "", _provisioning_class),

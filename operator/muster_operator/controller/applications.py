@@ -285,6 +285,8 @@ def join(ledger: Ledger, out: Outcome, pod: Pod, now: float, *, is_again: bool =
     if app.refusals:
         rejections.inherit(ledger, app, task, now)
     absent_members.changed(ledger, app, now)
+    if app.gang is not None and app.gang.placement is Placement.RESERVE:
+        placeholders.member_seen(ledger, out, app, app.gang, pod, now)
     report_mismatches(ledger, out, app, task)
     if is_new:
         start(ledger, out, app, now)
@@ -354,22 +356,9 @@ def proceed(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
         submit_waiting(ledger, out, app, now)
         absent_members.begin(ledger, out, app, now)
     else:
-        _reserve_by_pods(ledger, out, app, app.gang, now)
+        placeholders.reserve(ledger, out, app, app.gang, now)
     if app.core_is_running:
         core_runs(ledger, out, app, now)
-
-
-def _reserve_by_pods(ledger: Ledger, out: Outcome, app: Application, gang: GangDefinition, now: float) -> None:
-    """Creates the missing placeholders and submits requests for the existing ones."""
-    for task in placeholders.adopt(app, gang):
-        tasks.kill(ledger, out, task, now, problems.surplus_placeholder())
-    app.reached = reporting.count_placeholders(app)  # the operator that led before has reported these placeholders
-    ordered = placeholders.order_missing(ledger, out, app, gang, now)
-    if ordered:
-        reporting.progress(out, app, messages.creating_placeholders(ordered, gang.size))
-    for task in app.placeholders.values():
-        if task.state is TaskState.PENDING:
-            tasks.submit(ledger, out, task, now)
 
 
 def check_reserved(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
@@ -629,9 +618,7 @@ def task_ended(ledger: Ledger, out: Outcome, task: Task, now: float) -> None:
 
 
 def _placeholder_ended(ledger: Ledger, out: Outcome, app: Application, task: Task, now: float) -> None:
-    app.placeholders.pop(task.uid, None)
-    app.placeholder_names.discard(task.pod.ref.name)
-    slot = placeholders.close_slot(app, task.pod.ref.name)
+    slot = placeholders.ended(app, task)
     if absent_members.gang_of(ledger, app) is not None:
         absent_members.placeholder_ended(ledger, app, task, now, had_slot=slot is not None)
     elif app.state is AppState.RESERVING and slot is not None:

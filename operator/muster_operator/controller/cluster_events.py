@@ -465,7 +465,7 @@ def _placeholder_appeared(ledger: Ledger, out: Outcome, pod: Pod, now: float) ->
         tasks.report_bound(ledger, out, task)
         applications.placeholder_bound(ledger, out, task, now)
     else:
-        tasks.submit(ledger, out, task, now)
+        placeholders.submit(ledger, out, app, task, now)
 
 
 def other_requests(pod: Pod) -> str:

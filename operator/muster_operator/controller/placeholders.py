@@ -25,12 +25,14 @@ from muster_operator.controller.state import (
     TimerKind,
     set_timer,
 )
-from muster_operator.model import limits, messages
+from muster_operator.model import limits, messages, problems
 from muster_operator.model.commands import CancelCreations, CreatePlaceholder, Outcome
+from muster_operator.model.core_messages import TerminationType
 from muster_operator.model.ids import NodeName
-from muster_operator.model.pods import GangDefinition, PlaceholderSpec, TaskGroup
-from muster_operator.model.states import TaskState
-from muster_operator.translate.gangs import placeholder_name
+from muster_operator.model.pods import GangDefinition, PlaceholderSpec, Pod, TaskGroup
+from muster_operator.model.states import AppState, TaskState
+from muster_operator.translate.gangs import placeholder_name, requests_text
+from muster_operator.translate.present_members import PresentMembers, to_write
 
 #: Creations of one gang before the next gang of its namespace continues (round robin).
 _BATCH: Final = 50
@@ -174,10 +176,69 @@ def _spec(ledger: Ledger, app: Application, group: TaskGroup, slot: Slot) -> Pla
         provisioning.placeholder_template(app, group),
         name=slot.name,
         ordinal=slot.ordinal,
-        signature=trust.sign_placeholder(ledger, app, group, slot.name, slot.ordinal),
+        signature=trust.sign_placeholder(ledger, app, app.effective(group), slot.name, slot.ordinal),
         nodes_request=nodes_request,
         provisioning_class=ledger.settings.provisioning_class if nodes_request else "",
     )
+
+
+def member_seen(ledger: Ledger, out: Outcome, app: Application, gang: GangDefinition, pod: Pod, now: float) -> None:
+    """Handles a waiting member of a Reserve gang: the placeholders of its group become as large as its members.
+
+    Placeholders that are too small and have no node are replaced. Those with a node are kept.
+    """
+    group = gang.group(pod.membership.task_group)
+    is_waiting = pod.node is None and not pod.terminating and not pod.has_ended and not tasks.is_unverified(pod)
+    if group is None or not is_waiting or app.state not in _FOLLOWS or not ledger.settings.placeholders_follow:
+        return
+    if app.present.setdefault(group.name, PresentMembers()).add(pod) and app.state is AppState.RESERVING:
+        report_differences(out, app, gang)
+        for task in list(app.placeholders.values()):
+            if task.state in {TaskState.PENDING, TaskState.SCHEDULING} and _is_too_small(app, task):
+                tasks.release_from_core(out, task, TerminationType.STOPPED_BY_RM)
+                tasks.kill(ledger, out, task, now, problems.placeholder_too_small())
+
+
+_FOLLOWS: Final = frozenset({AppState.NEW, AppState.SUBMITTED, AppState.ACCEPTED, AppState.RESERVING})
+
+
+def _is_too_small(app: Application, task: Task) -> bool:
+    """Whether the placeholder was created before a member requested more than its task group."""
+    definition = app.gang.group(task.pod.membership.task_group) if app.gang is not None else None
+    claim = task.pod.membership.claim
+    if definition is None or claim is None:
+        return False
+    group = app.effective(definition)
+    return claim.requests != requests_text(group) and any(
+        most > task.pod.resources.get(name, 0) for name, most in group.min_resource.items()
+    )
+
+
+def submit(ledger: Ledger, out: Outcome, app: Application, task: Task, now: float) -> None:
+    """Requests a node for a placeholder, or replaces the placeholder because it is too small for its member."""
+    if _is_too_small(app, task):
+        tasks.kill(ledger, out, task, now, problems.placeholder_too_small())
+        return
+    if (present := app.present.get(task.pod.membership.task_group)) is not None:
+        present.pair(task.uid, app.members)
+    tasks.submit(ledger, out, task, now)
+
+
+def report_differences(out: Outcome, app: Application, gang: GangDefinition) -> None:
+    """Reports once per task group, and again if members need more, how its placeholders differ from its definition."""
+    for group in gang.groups:
+        present = app.present.get(group.name)
+        if present is None or not group.min_member:
+            continue
+        differences, fields = to_write(group, app.effective(group))
+        kept = ", ".join(present.only_reserved_by_scheduler(group))
+        for note in (
+            messages.placeholders_follow(group.name, differences, fields) if differences else None,
+            messages.scheduler_follows(group.name, kept) if kept else None,
+        ):
+            if note is not None and note.text not in app.mismatches:
+                app.mismatches.add(note.text)
+                reporting.post(out, app.originator.ref, note)
 
 
 #: Number of creations of one placeholder without it being seen, after which the gang is given up.
@@ -201,6 +262,19 @@ def adopt(app: Application, gang: GangDefinition, used: Mapping[str, int] = Mapp
         if task.state is not TaskState.BOUND:
             app.open_slots.add(name)
     return surplus
+
+
+def reserve(ledger: Ledger, out: Outcome, app: Application, gang: GangDefinition, now: float) -> None:
+    """Creates the missing placeholders and submits requests for the existing ones."""
+    for task in adopt(app, gang):
+        tasks.kill(ledger, out, task, now, problems.surplus_placeholder())
+    app.reached = reporting.count_placeholders(app)  # the operator that led before has reported these placeholders
+    report_differences(out, app, gang)
+    if ordered := order_missing(ledger, out, app, gang, now):
+        reporting.progress(out, app, messages.creating_placeholders(ordered, gang.size))
+    for task in list(app.placeholders.values()):
+        if task.state is TaskState.PENDING:
+            submit(ledger, out, app, task, now)
 
 
 def order_missing(ledger: Ledger, out: Outcome, app: Application, gang: GangDefinition, now: float) -> int:
@@ -235,6 +309,15 @@ def close_slot(app: Application, name: str) -> Slot | None:
     """Removes the slot of a placeholder that is gone or not needed any more."""
     app.open_slots.discard(name)
     return app.slots.pop(name, None)
+
+
+def ended(app: Application, task: Task) -> Slot | None:
+    """Removes an ended placeholder. Returns the slot that it had."""
+    app.placeholders.pop(task.uid, None)
+    app.placeholder_names.discard(task.pod.ref.name)
+    if (present := app.present.get(task.pod.membership.task_group)) is not None:
+        present.part(task.uid)
+    return close_slot(app, task.pod.ref.name)
 
 
 def replace(ledger: Ledger, out: Outcome, app: Application, lost_slot: Slot, task: Task, now: float) -> None:

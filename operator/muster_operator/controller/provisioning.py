@@ -134,6 +134,7 @@ def _request(ledger: Ledger, app: Application, gang: GangDefinition, waiting: li
 
 def placeholder_template(app: Application, group: TaskGroup) -> PlaceholderSpec:
     """What the placeholders of a task group have in common: no name, ordinal or signature."""
+    group = app.effective(group)
     pod = app.originator
     return PlaceholderSpec(
         name="",

@@ -27,12 +27,14 @@ from muster_operator.model.pods import (
     Membership,
     Pod,
     PodRef,
+    TaskGroup,
     UserInfo,
 )
 from muster_operator.model.settings import Settings
 from muster_operator.model.signing import SigningKeys
 from muster_operator.model.states import AppState, TaskState
 from muster_operator.model.storage import Attachment, Claim, ClaimRef, ClusterObject, NodeDrivers, ObjectKind, Volume
+from muster_operator.translate.present_members import PresentMembers
 
 
 class StepState(Enum):
@@ -294,6 +296,8 @@ class Application:
     open_slots: set[str] = field(default_factory=set)
     creations: Creations = field(default_factory=Creations)
     placeholder_names: set[str] = field(default_factory=set)
+    #: For a Reserve gang: what its waiting members have in common, by task group (`placeholders.member_seen`).
+    present: dict[str, PresentMembers] = field(default_factory=dict)
     #: For an Auto gang (`absent_members`): by task group, the slots that members or timeouts have used, and the slots
     #: that get no pod because a kubelet rejected one; task groups whose unused slots have timed out; the current wait
     #: for members; whether placeholder pods cannot be created.
@@ -344,6 +348,17 @@ class Application:
     def wanted(self) -> int:
         """How many placeholders it waits for, those to be created too."""
         return len(self.slots) + sum(self.creations.missing.values())
+
+    def effective(self, group: TaskGroup) -> TaskGroup:
+        """The task group as its placeholders are created: with what its present members request beyond it."""
+        present = self.present.get(group.name)
+        return group if present is None else present.applied_to(group)
+
+    def partner(self, task: Task) -> Task | None:
+        """The waiting member that the placeholder is planned like, or None."""
+        present = self.present.get(task.pod.membership.task_group)
+        member = present.member_like(task.uid) if present is not None else None
+        return self.members.get(member) if member is not None else None
 
     @property
     def name(self) -> str:

@@ -48,12 +48,14 @@ from muster_operator.model.core_messages import (
     AskSubmitted,
     TerminationType,
 )
-from muster_operator.model.ids import NO_ALLOCATION_ID, AppId, NodeName, PodUid
+from muster_operator.model.errors import BadInputError
+from muster_operator.model.ids import NO_ALLOCATION_ID, AppId, NodeName, PodUid, Resources
 from muster_operator.model.pods import ForeignPod, GangDefinition, Placement, Pod, PodPhase, PodRef, TaskGroup
 from muster_operator.model.signing import Validity
 from muster_operator.model.states import TASK, AppState, TaskEvent, TaskState, after
 from muster_operator.translate.constraints import pod_constraints_tag, preferences_tag
-from muster_operator.translate.gangs import placeholder_labels
+from muster_operator.translate.gangs import placeholder_ask, placeholder_labels
+from muster_operator.translate.present_members import tags_like
 from muster_operator.translate.values import text_bytes
 from muster_si import keys
 
@@ -74,6 +76,10 @@ def ask_of(ledger: Ledger, task: Task) -> AskSpec:
     tags = {**pod.tags, keys.TAG_AVOID_NODES: ",".join(task.avoid)} if task.avoid else pod.tags
     app = ledger.applications.get(task.app)
     uid, member, unverified = pod.ref.uid, pod.membership, is_unverified(pod)
+    common = pod.common
+    if member.placeholder and app is not None and (partner := app.partner(task)) is not None:
+        followed = tags_like(tags, partner.pod)
+        tags, common = followed, common if followed is tags else {}
     return AskSpec(  # positional: keyword arguments of a msgspec Struct are slower
         uid,
         task.app,
@@ -85,7 +91,7 @@ def ask_of(ledger: Ledger, task: Task) -> AskSpec:
         app is not None and app.originator.ref.uid == uid and not unverified,
         _allow_preempt_self(ledger, pod),
         pod.preempts_others,
-        pod.common,
+        common,
     )
 
 
@@ -120,6 +126,7 @@ def as_foreign_pod(pod: Pod) -> ForeignPod:
 
 def _member(app: Application, group: TaskGroup) -> dict[str, Any]:
     """The definition of a task group for the core, with the same constraints as its placeholders."""
+    group = app.effective(group)
     labels = placeholder_labels(group, app.name, app.queue)
     inter_pod = pod_constraints_tag(json.loads(group.pod_fields), app.namespace, labels)
     facts = {"constraints": group.constraints, "podConstraints": inter_pod}
@@ -222,10 +229,18 @@ def application_spec(ledger: Ledger, app: Application) -> ApplicationSpec:
         queue=app.queue,
         user=pod.membership.user,
         tags=tags | _gang_tags(ledger, app, app.gang),
-        placeholder_ask=app.gang.placeholder_ask,
+        placeholder_ask=_placeholder_ask(app, app.gang),
         style=app.gang.style,
         execution_timeout_ms=app.gang.placeholder_timeout_ms,
     )
+
+
+def _placeholder_ask(app: Application, gang: GangDefinition) -> Resources:
+    """Resources of all placeholders together, with what present members request beyond their task group."""
+    try:
+        return placeholder_ask(tuple(map(app.effective, gang.groups))) if app.present else gang.placeholder_ask
+    except BadInputError:  # a sum does not fit 64 bits
+        return gang.placeholder_ask
 
 
 def renewal_spec(ledger: Ledger, app: Application) -> ApplicationSpec:

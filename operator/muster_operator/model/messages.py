@@ -422,6 +422,31 @@ def placeholders_impossible(problem: str) -> str:
     return problem
 
 
+@gang_event("PlaceholdersFollowMembers", EventType.NORMAL)
+def placeholders_follow(group: str, differences: str, fields: str) -> str:
+    """All present members of a task group request more than it defines, or have constraints that it leaves out.
+
+    Write the fields that the message lists in the task group. `gang.placeholdersFollowMembers: "false"` turns this off.
+    """
+    return (
+        f"placeholders of task group {group} are created as its pods request ({differences}); "
+        f"write in the task group: {fields}"
+    )
+
+
+@gang_event("PlaceholdersFollowMembers", EventType.NORMAL)
+def scheduler_follows(group: str, constraints: str) -> str:
+    """All present members have constraints that only Muster reserves for. The placeholder pods do not have them.
+
+    If an autoscaler adds the nodes of the gang, write the constraints and the labels that they select in the task
+    group. Host ports cannot be written there.
+    """
+    return (
+        f"placeholders of task group {group} are planned with the {constraints} of its pods; autoscalers and other "
+        "schedulers see these constraints only on placeholders whose task group has them"
+    )
+
+
 @gang_event("PlaceholderCreateFailed")
 def slots_without_pods(problem: str) -> str:
     """A placeholder of an `Auto` gang cannot be created. The gang continues, but autoscalers do not see absent members.

@@ -350,6 +350,11 @@ def surplus_placeholder() -> str:
     return "more placeholders than members"
 
 
+def placeholder_too_small() -> str:
+    """A member requests more than the placeholder, which has no node yet. A larger one replaces it."""
+    return "a member requests more than this placeholder, which is replaced"
+
+
 def member_appeared() -> str:
     """The member of a placeholder without a node has appeared."""
     return "the member appeared before the placeholder had a node"

@@ -43,6 +43,10 @@ class Settings:
 
     None = ``default_placement``. A change applies to new gangs."""
 
+    placeholders_follow: bool = True
+    """``gang.placeholdersFollowMembers``: placeholders of a ``Reserve`` gang request what its present members request.
+    """
+
     member_quiet_s: float = 0.5
     """``gang.memberQuietPeriod``: until an ``Auto`` gang has all its nodes, absent members get placeholder pods when no
     member has appeared or ended for this number of seconds."""

@@ -100,6 +100,7 @@ async def test_placeholders_match_the_contract_and_pass_a_restricted_namespace(
 ) -> None:
     """With a LimitRange that adds requests to every container, and settings for image and IDs."""
     config = {
+        "gang.placeholdersFollowMembers": "false",
         "service.placeholderImage": "pause:mine",
         "service.placeholderRunAsUser": "1000",
         "service.placeholderRunAsGroup": "2000",

@@ -27,7 +27,7 @@ from muster_operator.model.settings import Settings
 from muster_si import keys
 from tests.unit.operator.controller.driver import APP, done, events, live, orders, refused, requested_keys
 from tests.unit.operator.controller.gang import a_member, creates, pod_of, reserving, uid
-from tests.unit.operator.controller.objects import a_group, a_pod, gang_annotations
+from tests.unit.operator.controller.objects import a_container, a_group, a_pod, gang_annotations
 from tests.unit.operator.model.signing import sign_placeholder
 
 TIMEOUT = TerminationType.TIMEOUT
@@ -235,7 +235,8 @@ def test_a_placeholder_whose_requests_a_webhook_changed_is_deleted_and_its_gang_
 def test_placeholder_requests_that_kubernetes_rounds_up_are_accepted() -> None:
     driver = live()
     group = {**a_group("g", 1), "minResource": {"cpu": "500u", "memory": "1Gi"}}
-    driver.see(a_pod("w0", app=APP, annotations=gang_annotations(group, member_of="g")))
+    container = a_container(cpu="500u", memory="1Gi")
+    driver.see(a_pod("w0", app=APP, annotations=gang_annotations(group, member_of="g"), containers=[container]))
     [command] = creates(driver.accepted())
     raw = json.loads(json.dumps(pod_of(command)))
     raw["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "1m"

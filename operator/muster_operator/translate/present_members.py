@@ -1,0 +1,228 @@
+"""What the present pods of a task group have in common, for the placeholders of the group (semantics, rule 15).
+
+A pod can request more than its task group says, for example because of a LimitRange, an injected container or a
+RuntimeClass, and it can have constraints that the task group leaves out. A placeholder that is smaller, or on a node
+that no member can use, reserves nothing that a member can take.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Container, Mapping
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any, Final
+
+from muster_operator.model.ids import PodUid, Resources, larger
+from muster_operator.model.pods import Pod, TaskGroup
+from muster_operator.translate.constraints import constraints_tag, pod_constraints_tag
+from muster_operator.translate.values import Raw, canonical
+from muster_si import keys
+
+#: Every pod gets these tolerations from the API server (DefaultTolerationSeconds), placeholders too.
+_DEFAULT_TOLERATIONS: Final = frozenset({"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"})
+
+#: Constraints of a member that its placeholder has in the core only. Tolerations are not among them: a kubelet evicts a
+#: placeholder pod without them.
+_NODE: Final = frozenset({"nodeSelector", "nodeAffinity", "features"})
+
+#: Texts of constraints that are remembered. Further ones are parsed for each member.
+_MOST_SHAPES: Final = 64
+
+#: Constraints that placeholder pods never get. A copy on a placeholder pod needs the labels of the members, and
+#: their controller would adopt a pod with these labels; host ports are forbidden by the Pod Security Standards.
+_SHOWN: Final = {"affinity": "podAffinity", "antiAffinity": "podAntiAffinity", "spread": "topologySpreadConstraints"}
+_INTER_POD: Final = frozenset(_SHOWN)
+
+
+class PresentMembers:
+    """The maximum of what the present members of a task group request, and the constraints that all of them have.
+
+    A placeholder is paired with a member, so that the core plans the placeholder with the constraints of that pod.
+    """
+
+    def __init__(self) -> None:
+        self._resources: Resources = {}
+        self._texts: set[tuple[str, str, str]] = set()
+        self._node: Raw = {}
+        self._newest: PodUid | None = None
+        self._alone: deque[PodUid] = deque()
+        self._pairs: dict[PodUid, PodUid] = {}
+        self._group: TaskGroup | None = None
+        self._result: TaskGroup | None = None
+
+    def add(self, pod: Pod) -> bool:
+        """Adds a member. Returns whether the group changes for placeholders that are created later."""
+        self._newest = pod.ref.uid
+        self._alone.append(pod.ref.uid)
+        before, texts = (self._resources, self._node), _texts(pod)
+        self._resources = larger(self._resources, _resources(pod))
+        if texts not in self._texts:
+            node = _parsed(texts[0])
+            self._node = _shared(self._node, node) if self._texts else node
+            if len(self._texts) < _MOST_SHAPES:
+                self._texts.add(texts)
+        if before == (self._resources, self._node):
+            return False
+        self._group = None
+        return True
+
+    def pair(self, placeholder: PodUid, members: Container[PodUid]) -> None:
+        """Pairs a placeholder with a member that has none. Without such a member it stays alone."""
+        while self._alone and placeholder not in self._pairs:
+            member = self._alone.popleft()
+            if member in members:
+                self._pairs[placeholder] = member
+
+    def part(self, placeholder: PodUid) -> None:
+        """The placeholder has ended: its member is paired with another one."""
+        if (member := self._pairs.pop(placeholder, None)) is not None:
+            self._alone.append(member)
+
+    def member_like(self, placeholder: PodUid) -> PodUid | None:
+        """The member that the placeholder is paired with. If all have the same constraints, any does."""
+        return self._pairs.get(placeholder, self._newest if len(self._texts) == 1 else None)
+
+    def applied_to(self, group: TaskGroup) -> TaskGroup:
+        """The task group with the larger amount of each resource, and with the node constraints that it leaves out."""
+        if self._group is not group or self._result is None:
+            self._group, self._result = group, self._effective(group)
+        return self._result
+
+    def _effective(self, group: TaskGroup) -> TaskGroup:
+        more = {name: most for name, most in self._resources.items() if most > group.min_resource.get(name, 0)}
+        fields: Raw = json.loads(group.pod_fields)
+        wanted = {name: value for name, value in self._node.items() if name != "features"}
+        added = _missing(wanted, _parsed(group.constraints))
+        if not more and not added:
+            return group
+        fields["nodeSelector"] = {**added.get("nodeSelector", {}), **fields.get("nodeSelector", {})}
+        fields["tolerations"] = [*fields.get("tolerations", []), *added.get("tolerations", [])]
+        if "nodeAffinity" in added:
+            required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": added["nodeAffinity"]}}
+            affinity = fields.get("affinity", {})
+            fields["affinity"] = {**affinity, "nodeAffinity": {**affinity.get("nodeAffinity", {}), **required}}
+        fields = {name: value for name, value in fields.items() if value}
+        return replace(
+            group,
+            min_resource={**group.min_resource, **more},
+            requests={**group.requests, **{_kubernetes_name(name): written(name, most) for name, most in more.items()}},
+            pod_fields=canonical("task group", fields),
+            constraints=constraints_tag(fields),
+        )
+
+    def only_reserved_by_scheduler(self, group: TaskGroup) -> list[str]:
+        """Names of the members' constraints that the placeholder pods of the group do not have."""
+        own = pod_constraints_tag(json.loads(group.pod_fields), "", {})
+        found = {name for _, text, _ in self._texts for name in _missing(_inter_pod(text), _parsed(own))}
+        has_ports = any(ports for *_, ports in self._texts)
+        return [*(shown for name, shown in _SHOWN.items() if name in found), *(["host ports"] if has_ports else [])]
+
+
+def tags_like(tags: Mapping[str, str], member: Pod) -> Mapping[str, str]:
+    """Tags of a placeholder for the core, with the constraints and host ports that its member has in addition.
+
+    Labels of the member are added as well, because its constraints select them.
+    """
+    texts = _texts(member)
+    node = _merged(tags.get(keys.TAG_CONSTRAINTS, ""), texts[0], _NODE)
+    inter_pod = _merged(tags.get(keys.TAG_POD_CONSTRAINTS, ""), texts[1], _INTER_POD)
+    ports = texts[2] if keys.CONTAINER_PORTS not in tags else ""
+    if not node and not inter_pod and not ports:
+        return tags
+    labels = {tag: value for tag, value in member.tags.items() if tag.startswith(keys.TAG_POD_LABEL_PREFIX)}
+    added = {keys.TAG_CONSTRAINTS: node, keys.TAG_POD_CONSTRAINTS: inter_pod, keys.CONTAINER_PORTS: ports}
+    return {**labels, **tags, **{tag: text for tag, text in added.items() if text}}
+
+
+@lru_cache(maxsize=4096)
+def _merged(own: str, other: str, names: frozenset[str]) -> str:
+    """The own constraints with those of the other that the own ones leave out. Empty if there are none to add."""
+    mine = _parsed(own)
+    added = _missing({name: value for name, value in _parsed(other).items() if name in names}, mine)
+    for name, value in added.items():
+        if isinstance(value, dict):
+            added[name] = {**value, **mine.get(name, {})}
+    return canonical("constraints", mine | added) if added else ""
+
+
+def _resources(pod: Pod) -> dict[str, int]:
+    return {name: value for name, value in pod.resources.items() if name != keys.PODS}
+
+
+def _texts(pod: Pod) -> tuple[str, str, str]:
+    find = pod.tags.get
+    return find(keys.TAG_CONSTRAINTS, ""), find(keys.TAG_POD_CONSTRAINTS, ""), find(keys.CONTAINER_PORTS, "")
+
+
+def _inter_pod(text: str) -> Raw:
+    return {name: terms for name, terms in _parsed(text).items() if name in _INTER_POD}
+
+
+def _parsed(text: str) -> Raw:
+    found: Raw = json.loads(text) if text else {}
+    return found
+
+
+def _shared(one: Raw, other: Raw) -> Raw:
+    """What both constraints require."""
+    found: Raw = {}
+    for name in one.keys() & other.keys():
+        found[name] = _both(name, one[name], other[name])
+    return {name: value for name, value in found.items() if value}
+
+
+def _both(name: str, one: Any, other: Any) -> Any:
+    if one == other:
+        return one
+    if isinstance(one, dict):
+        return dict(one.items() & other.items())
+    # The terms of node affinity are alternatives, so they count together.
+    return None if name == "nodeAffinity" else [entry for entry in one if entry in other]
+
+
+def _missing(wanted: Raw, own: Raw) -> Raw:
+    """What of the wanted constraints the own ones leave out."""
+    found: Raw = {}
+    for name, value in wanted.items():
+        if isinstance(value, dict):
+            found[name] = {key: entry for key, entry in value.items() if key not in own.get(name, {})}
+        elif name == "tolerations":
+            there = own.get(name, [])
+            found[name] = [one for one in value if one not in there and one.get("key") not in _DEFAULT_TOLERATIONS]
+        elif name not in own:
+            found[name] = value
+    return {name: value for name, value in found.items() if value}
+
+
+_UNITS: Final = (("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10))
+_BYTES: Final = frozenset({"memory", "ephemeral-storage"})
+
+
+def written(name: str, value: int) -> str:
+    """An amount in the scheduler's unit as a Kubernetes quantity."""
+    if name == keys.CPU:
+        return str(value // 1000) if value % 1000 == 0 else f"{value}m"
+    units = _UNITS if name in _BYTES or name.startswith("hugepages-") else ()
+    return next((f"{value // size}{unit}" for unit, size in units if value % size == 0), str(value))
+
+
+def _kubernetes_name(name: str) -> str:
+    return "cpu" if name == keys.CPU else name
+
+
+def to_write(group: TaskGroup, effective: TaskGroup) -> tuple[str, str]:
+    """How the placeholders differ from the definition, and the fields to write in the task group. Empty = they do not.
+
+    Both are one line of JSON fields.
+    """
+    before, after = group.min_resource, effective.min_resource
+    more = {name: most for name, most in after.items() if most > before.get(name, 0)}
+    amounts = {_kubernetes_name(name): written(name, most) for name, most in more.items()}
+    fields: dict[str, Any] = {"minResource": amounts} if amounts else {}
+    old, new = json.loads(group.pod_fields), json.loads(effective.pod_fields)
+    changed = {name: value for name, value in new.items() if value != old.get(name)}
+    parts = [f"{key}: {amount} instead of {group.requests.get(key) or 0}" for key, amount in amounts.items()]
+    parts += [f"{name}: {json.dumps(value)}" for name, value in changed.items()]
+    return ", ".join(parts), json.dumps(fields | changed)[1:-1]

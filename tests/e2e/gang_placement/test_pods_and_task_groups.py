@@ -1,0 +1,71 @@
+"""Pods that request more than their task group: all members start, or none does."""
+
+from __future__ import annotations
+
+import pytest
+
+from devcluster.api import Json
+from devcluster.nodes import FakeNode
+from tests.e2e.conditions import wait_for_event, wait_for_reason
+from tests.e2e.conftest import OpenScenario
+from tests.e2e.manifests import Group, a_gang
+from tests.e2e.scenario import Scenario
+
+MEMBERS = 5
+#: Memory for two members with the default of the LimitRange, or for many with the request of the task group.
+NODES = [FakeNode(f"node-{number}", memory="3500Mi") for number in range(2)]
+
+
+async def limit_range(scenario: Scenario, memory: str) -> None:
+    """Give every container without a memory request this one."""
+    limits = {"type": "Container", "default": {"memory": memory}, "defaultRequest": {"memory": memory}}
+    spec = {"limits": [limits]}
+    await scenario.create([{"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "l"}, "spec": spec}])
+
+
+def without_memory(pod: Json) -> Json:
+    """Remove the memory request from the pod."""
+    del pod["spec"]["containers"][0]["resources"]["requests"]["memory"]
+    return pod
+
+
+@pytest.mark.parametrize("placement", ["Reserve"])
+async def test_members_with_defaults_of_a_limit_range_start_together_or_not_at_all(
+    placement: str, open_scenario: OpenScenario
+) -> None:
+    scenario = await open_scenario(NODES)
+    await limit_range(scenario, "1500Mi")
+    workers = Group("workers", MEMBERS, cpu="200m", memory="1Mi")
+    gang = a_gang("train", [workers], style="Hard", timeout_s=600, placement=placement)
+    await scenario.create(without_memory(pod) for pod in gang)
+    reason = "SchedulingSkipped" if placement == "Reserve" else "Unschedulable"
+    await wait_for_reason(scenario, "train-workers-0", reason, "Insufficient memory")
+    assert await scenario.bound() == []
+    await scenario.cluster.add_nodes([FakeNode("node-2", memory="3500Mi")])
+    await scenario.all_bound(MEMBERS)
+
+
+async def test_placeholders_have_what_all_members_request_and_an_event_says_what_to_write(
+    open_scenario: OpenScenario,
+) -> None:
+    scenario = await open_scenario([FakeNode("node-0"), FakeNode("node-1", labels={"disk": "fast"})])
+    gang = a_gang("train", [Group("workers", 3, real=2, real_cpu="1500m")], timeout_s=600, placement="Reserve")
+    for pod in gang:
+        pod["spec"]["nodeSelector"] = {"disk": "fast"}
+    await scenario.create(gang)
+
+    async def are_bound() -> bool:
+        return [pod["spec"]["nodeName"] for pod in await scenario.bound()] == ["node-1", "node-1"]
+
+    await scenario.eventually("both members are bound to the node that they select", are_bound)
+    await wait_for_event(
+        scenario,
+        "train-workers-0",
+        "placeholders of task group workers",
+        '"minResource": {"cpu": "1500m"}',
+        '"nodeSelector": {"disk": "fast"}',
+        kind="Normal",
+    )
+    [left] = await scenario.pods(placeholders=True)
+    assert left["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "1500m"
+    assert left["spec"]["nodeSelector"] == {"disk": "fast"}
