@@ -1,7 +1,7 @@
 """Plans nodes for a gang: for all members, or for a part of them. The scheduling cycle calls `plan_gang`.
 
-If all members fit, they are planned as one decision. If not, the plan reserves what fits, unless the placement mode
-forbids it, and names the task groups that are incomplete.
+If all members fit, they are planned as one decision. If not, a gang with placeholder pods reserves what fits, and the
+plan names the task groups that are incomplete.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from muster_core.gangs import topology as gangs_topology
+from muster_core.gangs.pairing import PairedSlots, paired
 from muster_core.gangs.topology import Domain
 from muster_core.model import messages
 from muster_core.model.constraints import NO_INTER_POD_CONSTRAINTS, InterPodConstraints, PodTerm
 from muster_core.model.decisions import Decision, Placement, QuotaReservation, ReasonKind, UnschedulableReason
 from muster_core.model.ids import AllocationKey, NodeId, TaskGroup
 from muster_core.model.resources import NOTHING, Resources
-from muster_core.model.specs import NO_PROPERTIES, Member, PodProperties
+from muster_core.model.specs import NO_PROPERTIES, Member, PodOnNode, PodProperties
 from muster_core.placement import node_search
 from muster_core.placement.node_reservations import snapshot_for
 from muster_core.placement.search.backtracking import place_all
@@ -53,28 +54,52 @@ def place_part(
     search = _PartPlan(partition, app, snapshot_for(partition, app), parts)
     room = quota.room(partition, app)
     planned = NOTHING
-    places: list[tuple[AllocationKey, NodeId]] = []
-    for kind, count in counts.items():
+    spots: dict[AskClass, list[tuple[NodeId, int]]] = {}
+    for slots in paired(app, counts, search.snapshot):
+        kind, count = slots.kind, slots.count
         allowed = room.count(kind.resources, count)
         unschedulable_class = unschedulable_class_of(partition, app, kind)
         if unschedulable_class is not None and not unschedulable_class.room:
             allocation_plan.unplaced.append(Unplaced(kind, unschedulable_class.why, about=about(app, kind, 0)))
             allocation_plan.blocking_reasons.append(NoNodeFits(kind, 1))
             continue
-        spots = search.place(kind, allowed) if allowed else []
-        placed = sum(there for _, there in spots)
-        places += assign(app, kind, spots)
+        found = search.place(slots.shape, allowed) if allowed else []
+        placed = sum(there for _, there in found)
+        spots.setdefault(kind, []).extend(found)
         room = room.room(kind.resources.times(placed))
         planned += kind.resources.times(placed)
         if placed < allowed:
-            search.refuse(kind, placed, allocation_plan)
+            search.refuse(slots, placed, allocation_plan)
         elif allowed < count and (refused := quota.quota_refusal(partition, app, kind.resources, planned)) is not None:
             allocation_plan.unplaced.append(Unplaced(kind, refused.why))
             allocation_plan.blocking_reasons.append(refused.blocking_reason)
+    places = tuple(place for kind, nodes in spots.items() for place in _assign(partition, app, kind, nodes))
     if places:
-        allocation_plan.decisions.append(
-            Placement(partition.id, app.id, tuple(places), volumes_of(search.snapshot, *counts))
-        )
+        allocation_plan.decisions.append(Placement(partition.id, app.id, places, volumes_of(search.snapshot, *counts)))
+
+
+def _assign(
+    partition: Partition, app: Application, kind: AskClass, spots: Sequence[tuple[NodeId, int]]
+) -> tuple[tuple[AllocationKey, NodeId], ...]:
+    """Assigns nodes to the requests of a class. A node goes to the request that has a reservation there.
+
+    The other nodes go to requests without a reservation first, so that the reservations of the others stay useful.
+    """
+    reserved = {one.node: one.key for one in partition.reservations.of(app.id) if one.key in app.waiting[kind]}
+    if not reserved:
+        return assign(app, kind, list(spots))
+    left = {key: app.asks[key].left for key in app.waiting[kind]}
+    places: list[tuple[AllocationKey, NodeId]] = []
+    nodes: list[NodeId] = []
+    for node, count in spots:
+        if node in reserved:
+            places.append((reserved[node], node))
+            left[reserved[node]] -= 1
+        nodes += [node] * (count - (node in reserved))
+    holding = set(reserved.values())
+    keys = sorted(left, key=lambda key: key in holding)
+    places += zip((key for key in keys for _ in range(left[key])), nodes, strict=False)
+    return tuple(places)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +111,9 @@ class _PartPlan:
     snapshot: Snapshot
     parts: list[Domain] | None
 
-    def place(self, kind: AskClass, count: int) -> list[tuple[NodeId, int]]:
+    def place(self, shape: RequestShape, count: int) -> list[tuple[NodeId, int]]:
         """Places up to `count` members."""
-        shape, sort = shape_of(kind), self.partition.config.node_sort
+        sort = self.partition.config.node_sort
         if self.parts is None:
             return node_search.place(self.snapshot, shape, count, sort)
         spots: dict[NodeId, int] = {}
@@ -99,14 +124,15 @@ class _PartPlan:
                 count -= there
         return list(spots.items())
 
-    def refuse(self, kind: AskClass, placed: int, allocation_plan: AllocationPlan) -> None:
+    def refuse(self, slots: PairedSlots, placed: int, allocation_plan: AllocationPlan) -> None:
         """Records that further members of the class do not fit. The snapshot is limited to the last part."""
-        why = node_search.unschedulable_reason(self.snapshot, shape_of(kind))
+        kind = slots.kind
+        why = node_search.unschedulable_reason(self.snapshot, slots.shape)
         who = about(self.app, kind, placed, within(self.parts[-1].name if self.parts else ""))
-        # Other members of the class may fit outside this domain.
-        is_anywhere = self.snapshot.within is None
-        allocation_plan.unplaced.append(Unplaced(kind, why, room=0 if is_anywhere else None, about=who))
-        allocation_plan.blocking_reasons.append(NoNodeFits(kind, 1) if is_anywhere else MembersDoNotFit(self.app.id))
+        # Other members of the class may fit outside this domain, or if they stand for other pods.
+        is_of_class = self.snapshot.within is None and slots.shape == shape_of(kind)
+        allocation_plan.unplaced.append(Unplaced(kind, why, room=0 if is_of_class else None, about=who))
+        allocation_plan.blocking_reasons.append(NoNodeFits(kind, 1) if is_of_class else MembersDoNotFit(self.app.id))
 
 
 def parts_of(
@@ -124,18 +150,15 @@ def parts_of(
     return gangs_topology.parts(snapshot, demands, gangs_topology.domains(snapshot, topology, held(app)))
 
 
-def coming(
-    partition: Partition, app: Application, counts: dict[AskClass, int], *, is_needed: bool = False
-) -> list[MemberDemand]:
+def coming(partition: Partition, app: Application, counts: dict[AskClass, int]) -> list[MemberDemand]:
     """Returns the declared members that have no request yet.
 
-    Without `is_needed` the result is empty if these members cannot affect the plan: all members have one shape, and
-    neither a topology nor pod affinity links them.
+    The result is empty if these members cannot affect the plan: all members have one shape, and neither a topology nor
+    pod affinity links them.
     """
     members = app.spec.members
     if (
-        not is_needed
-        and len(members) < 2
+        len(members) < 2
         and app.spec.topology is None
         and not any(member.facts.inter_pod.affinity for member in members)
     ):
@@ -184,11 +207,16 @@ def within(domain: str) -> str:
 
 
 def unschedulable_class_of(partition: Partition, app: Application, kind: AskClass) -> UnschedulableClass | None:
-    """Returns the cached result of the class. It is not used for a gang with node reservations.
+    """Returns the cached result of the class. It is not used for a gang with reserved nodes.
 
     The result comes from applications that may not use the reserved resources, so its `room` may be too low.
     """
-    return None if app.id in partition.reservations.by_application else partition.unschedulable_classes.get(kind)
+    return None if _has_reserved_nodes(partition, app) else partition.unschedulable_classes.get(kind)
+
+
+def _has_reserved_nodes(partition: Partition, app: Application) -> bool:
+    node_set = partition.contention.node_set
+    return app.id in partition.reservations.by_application or (node_set is not None and node_set.application == app.id)
 
 
 #: While some members are placed, new requests wait until they are at least this fraction of the members still to come.
@@ -206,7 +234,7 @@ def plan_gang(partition: Partition, app: Application, now_ns: int) -> Allocation
         return AllocationPlan(unplaced=refused, blocking_reasons=[never.blocking_reason], impossible=never.why.message)
     allocation_plan = _reserve(partition, app, kinds, now_ns)
     if allocation_plan.blocking_reasons:
-        _warn(partition, app, allocation_plan, is_held=True)
+        _warn(partition, app, kinds, allocation_plan, is_held=True)
         if allocation_plan.more or app.spec.is_all_or_nothing:
             return allocation_plan
         allocation_plan.unplaced.clear()  # `_place` adds the reason of each class
@@ -243,38 +271,39 @@ def _reserve(partition: Partition, app: Application, kinds: list[AskClass], now_
 def _place(partition: Partition, app: Application, kinds: list[AskClass], allocation_plan: AllocationPlan) -> None:
     counts = {kind: wanted(app, kind, sys.maxsize) for kind in kinds}
     has_all = app.spec.uses_virtual_placeholders or _has_all(app, counts)
-    is_all_or_nothing = app.spec.is_all_or_nothing
     refused = quota.quota_refusal(partition, app, _sum(counts))
-    exceeds = app.gang.exceeds_nodes
-    if not has_all:  # a gang that does not fit on empty nodes reserves nothing for its first members
-        _warn(partition, app, allocation_plan, is_held=refused is not None)
-        exceeds = bool(allocation_plan.notice) if allocation_plan.checked else exceeds
     # The first members must leave room for those still to come and must not select a domain that is too small for all.
-    expected = [] if has_all else coming(partition, app, counts, is_needed=exceeds)
+    expected = [] if has_all else coming(partition, app, counts)
     if app.gang.live and sum(counts.values()) * _AT_ONCE < sum(count for _, count in expected):
         return  # each plan covers all members, so plan again when more requests have arrived
     snapshot = snapshot_for(partition, app)
-    answer = _whole(partition, app, counts, expected, snapshot) if refused is None else None
+    slots = paired(app, counts, snapshot)
+    answer = _whole(partition, app, counts, slots, expected, snapshot) if refused is None else None
     if isinstance(answer, Places):
-        pairs = zip(counts, answer.per_demand, strict=False)  # `expected` demands are last and get no decision
-        places = [place for kind, spots in pairs for place in assign(app, kind, list(spots))]
-        allocation_plan.decisions.append(Placement(partition.id, app.id, tuple(places), volumes_of(snapshot, *kinds)))
+        spots: dict[AskClass, list[tuple[NodeId, int]]] = {}
+        for one, nodes in zip(slots, answer.per_demand, strict=False):  # `expected` demands are last, without decision
+            spots.setdefault(one.kind, []).extend(nodes)
+        places = tuple(place for kind, nodes in spots.items() for place in _assign(partition, app, kind, nodes))
+        allocation_plan.decisions.append(Placement(partition.id, app.id, places, volumes_of(snapshot, *kinds)))
         return
     allocation_plan.in_vain = answer is not None
-    _warn(partition, app, allocation_plan, is_held=refused is not None)
-    exceeds = bool(allocation_plan.notice) if allocation_plan.checked else exceeds
-    if not is_all_or_nothing and not exceeds:
+    _warn(partition, app, kinds, allocation_plan, is_held=refused is not None)
+    if not app.spec.is_all_or_nothing:
         place_part(partition, app, counts, allocation_plan, parts_of(partition, app, counts, expected))
     elif refused is not None:
         allocation_plan.unplaced += [Unplaced(kind, refused.why) for kind in kinds]
         allocation_plan.blocking_reasons.append(refused.blocking_reason)
     elif answer is not None:
-        _refuse(app, counts, answer, allocation_plan)
-    if exceeds and not is_all_or_nothing:  # once the nodes are large enough, the gang reserves what fits
-        allocation_plan.blocking_reasons.append(MembersDoNotFit(app.id))
+        _refuse(partition, app, counts, answer, allocation_plan)
 
 
-def _refuse(app: Application, counts: dict[AskClass, int], answer: Shortage, allocation_plan: AllocationPlan) -> None:
+def _refuse(
+    partition: Partition,
+    app: Application,
+    counts: dict[AskClass, int],
+    answer: Shortage,
+    allocation_plan: AllocationPlan,
+) -> None:
     """Records that all members wait for the member that does not fit. That member may have no request yet."""
     kinds = list(counts)
     if answer.demand >= len(kinds):
@@ -282,7 +311,8 @@ def _refuse(app: Application, counts: dict[AskClass, int], answer: Shortage, all
         allocation_plan.blocking_reasons.append(MembersDoNotFit(app.id))
         return
     kind = kinds[answer.demand]
-    allocation_plan.blocking_reasons.append(NoNodeFits(kind, counts[kind]) if answer.alone else MembersDoNotFit(app.id))
+    is_of_class = answer.alone and not _has_reserved_nodes(partition, app)
+    allocation_plan.blocking_reasons.append(NoNodeFits(kind, counts[kind]) if is_of_class else MembersDoNotFit(app.id))
     room = answer.count - answer.missing
     where = within(answer.domain) or ("" if answer.alone else messages.TOGETHER)
     details = about(app, kind, room, where)
@@ -291,15 +321,20 @@ def _refuse(app: Application, counts: dict[AskClass, int], answer: Shortage, all
         allocation_plan.unplaced.append(Unplaced(other, answer.why, known, details))
 
 
-def _whole(
-    partition: Partition, app: Application, counts: dict[AskClass, int], coming: list[MemberDemand], snapshot: Snapshot
+def _whole(  # long: the requests by class and by member, and those still to come
+    partition: Partition,
+    app: Application,
+    counts: dict[AskClass, int],
+    slots: list[PairedSlots],
+    coming: list[MemberDemand],
+    snapshot: Snapshot,
 ) -> Places | Shortage:
     """Returns nodes for all members, including those still to come, or the shortage."""
     for index, (kind, count) in enumerate(counts.items()):
         unschedulable_class = unschedulable_class_of(partition, app, kind)
         if unschedulable_class is not None and unschedulable_class.room < count:
             return Shortage(index, count - unschedulable_class.room, unschedulable_class.why, count, alone=True)
-    demands: list[MemberDemand] = [*((shape_of(kind), count) for kind, count in counts.items()), *coming]
+    demands: list[MemberDemand] = [*((one.shape, one.count) for one in slots), *coming]
     sort, work = partition.config.node_sort, Work(app.gang.searches)
     if app.spec.topology is None:
         return place_all(snapshot, demands, sort, work)
@@ -320,24 +355,33 @@ def _sum(counts: dict[AskClass, int]) -> Resources:
     return total
 
 
-def _warn(partition: Partition, app: Application, allocation_plan: AllocationPlan, *, is_held: bool) -> None:
+def _warn(
+    partition: Partition, app: Application, kinds: list[AskClass], allocation_plan: AllocationPlan, *, is_held: bool
+) -> None:
     """Adds a warning if the gang would not fit even on empty nodes. Evaluated once per cluster capacity.
 
-    `is_held`: a quota blocks the gang as well, so more nodes alone would not help. See docs/internals/semantics.md,
-    rule 10.
+    `kinds`: its waiting placeholder requests. `is_held`: a quota blocks the gang as well, so more nodes alone would not
+    help. See docs/internals/semantics.md, rule 10.
     """
     nodes = partition.nodes
     if allocation_plan.checked or app.gang.checked_at == nodes.capacity_total or not app.spec.members:
         return
-    members = app.spec.members
-    demands = [(declared(partition, member), member.count) for member in members]
+    if app.spec.uses_virtual_placeholders:
+        members = [(kind.group, _on_empty_nodes(kind), wanted(app, kind, sys.maxsize)) for kind in kinds]
+    else:
+        members = [(member.group, declared(partition, member), member.count) for member in app.spec.members]
+    demands = [(shape, count) for _, shape, count in members]
     short = gangs_topology.missing_on_empty_domains(nodes, demands, app.spec.topology)
     allocation_plan.checked = True
     if short is None:
         return
-    member = members[short.demand]
+    group, _, count = members[short.demand]
     why = UnschedulableReason(ReasonKind.CLUSTER, counts=short.why.counts, nodes=short.why.nodes).text()
-    allocation_plan.notice = messages.gang_exceeds_cluster(
-        short.missing, member.count, member.group, within(short.domain), why
-    )
-    allocation_plan.short_of = "" if is_held else member.group
+    allocation_plan.notice = messages.gang_exceeds_cluster(short.missing, count, group, within(short.domain), why)
+    allocation_plan.short_of = "" if is_held else group
+
+
+def _on_empty_nodes(kind: AskClass) -> RequestShape:
+    """Returns the shape of requested slots as `declared` does: without what may refer to pods outside the gang."""
+    facts = PodProperties(InterPodConstraints(anti_affinity=kind.pod_on_node.facts.inter_pod.anti_affinity))
+    return RequestShape(kind.resources, kind.constraints, pod_on_node=PodOnNode(kind.pod_on_node.tags, facts))

@@ -61,12 +61,12 @@ def plan_takeover(partition: Partition, app: Application) -> Generator[None, Non
 
 def has_competing_gangs(partition: Partition, app: Application) -> bool:
     """Whether an incomplete gang with a later key has reservations."""
-    return app.gang.key is not None and partition.contention.has_later(app.gang.key)
+    return app.gang.rank is not None and partition.contention.has_later(app.gang.rank)
 
 
 def candidate(partition: Partition, app: Application, other: Application) -> bool:
     """Whether the gang may take over reservations of the other one."""
-    is_later = app.gang.key is not None and other.gang.key is not None and other.gang.key > app.gang.key
+    is_later = app.gang.rank is not None and other.gang.rank is not None and other.gang.rank > app.gang.rank
     is_open = other.is_reserving and not other.real_allocations and other.state in _EARLY
     return is_later and is_open and other.id not in partition.contention.open
 

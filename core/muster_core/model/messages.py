@@ -120,6 +120,31 @@ def queued_behind_takeover(gang: str) -> str:
     return f"queued behind gang {gang}, which took over reservations of this gang"
 
 
+def cannot_use_reservation(count: int, members: int, group: str) -> str:
+    """All members of the gang have reservations, and some of their pods do not fit there or elsewhere.
+
+    No member starts. Give the task group the resources and constraints of its pods, or free resources elsewhere.
+    """
+    return f"{count} of {members} members of task group {group} cannot use their reservations"
+
+
+def nodes_reserved_for_gang(nodes: int, minutes: int) -> str:
+    """The gang has waited longer than `gang.starvationAge` for free nodes.
+
+    Resources on a set of nodes are reserved for it until all its members fit. To start it earlier, end pods on nodes
+    that it can use, add nodes, or give its queue a guarantee.
+    """
+    return f"no room for all members for {minutes} min: {nodes} nodes are reserved until other pods there have ended"
+
+
+def waiting_for_placeholder_deletion(group: str) -> str:
+    """A member appeared while a placeholder pod has its slot.
+
+    The gang is planned as soon as the placeholder pod is deleted, which normally takes less than a second.
+    """
+    return f"waiting until a placeholder pod of task group {group} is deleted, because its member exists now"
+
+
 def waiting_for_takeover(gangs: str) -> str:
     """The gang takes over reservations of later gangs, and their placeholders are being deleted.
 

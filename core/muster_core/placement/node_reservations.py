@@ -109,8 +109,7 @@ def _place(
 def snapshot_for(partition: Partition, app: Application) -> Snapshot:
     """Returns a snapshot in which the resources reserved for this gang are free."""
     snapshot = Snapshot(partition.nodes)
-    takeover = partition.contention.open.get(app.id)
-    for node, amount in takeover.nodes.items() if takeover is not None else ():
+    for node, amount in partition.contention.own_nodes(app.id):
         snapshot.free(node, amount)
     for reservation in partition.reservations.of(app.id):
         snapshot.free(reservation.node, reservation.resources)
@@ -194,6 +193,9 @@ def _nearest(partition: Partition, app: Application, kind: AskClass) -> NodeId:
     """
     snapshot = Snapshot(partition.nodes)
     rows = _reservable(snapshot, kind)
+    node_set = partition.contention.node_set
+    if node_set is not None:
+        rows = rows[~np.isin(rows, [partition.nodes.rows.row(node) for node in node_set.nodes])]
     if not len(rows):
         return NO_NODE
     own = _own(partition, app)
@@ -211,6 +213,19 @@ def _nearest(partition: Partition, app: Application, kind: AskClass) -> NodeId:
             np.maximum(lacking, (amount - available) / amount, out=lacking)
     nearest = rows[lacking == lacking.min()]
     return snapshot.nodes.rows.at(int(nearest[snapshot.nodes.rows.ranks()[nearest].argmin()]))
+
+
+def useless(partition: Partition, app: Application, nodes: Iterable[NodeId]) -> list[NodeReservation]:
+    """Returns the reservations of a reserving gang on these nodes that its own allocations there leave no room for."""
+    found = [one for node in nodes for one in partition.reservations.on(node) if one.application == app.id]
+    found = [one for one in found if not (one.required or one.preempted)]
+    if not found:
+        return []
+    snapshot, own = Snapshot(partition.nodes), _own(partition, app)
+    rows = [np.array([partition.nodes.rows.row(one.node)]) for one in found]
+    kinds = [app.asks[one.key].kind for one in found]
+    fitting = (_are_large_enough(snapshot, kind, own, row).item() for kind, row in zip(kinds, rows, strict=True))
+    return [one for one, fits in zip(found, fitting, strict=True) if not fits]
 
 
 def _own(partition: Partition, app: Application) -> dict[int, Resources]:

@@ -1,28 +1,32 @@
 """Placeholder replacement: selects the placeholder that each pod of a gang replaces.
 
-A pod replaces a placeholder of its task group that is at least as large, on the same node. If the pod cannot run there,
-it goes to another node with enough resources. A pod larger than every placeholder of its group releases one and is
-scheduled as usual (docs/internals/semantics.md, rules 14 and 15).
+A pod whose slot was planned for it takes that slot. Any other pod replaces a placeholder of its task group that is at
+least as large, on the same node. If the pod cannot run there, it goes to another node with enough resources. A pod
+larger than every placeholder of its group releases one and is scheduled as usual (docs/internals/semantics.md, rules 14
+and 15).
 """
 
 from __future__ import annotations
 
-from collections import deque
+import sys
+from collections import Counter, deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from typing import Final
 
 from muster_core.model import messages
-from muster_core.model.decisions import PlaceholderRelease, PlaceholderReplacement
+from muster_core.model.decisions import PlaceholderRelease, PlaceholderReplacement, Placement
 from muster_core.model.ids import AllocationId, AllocationKey, TaskGroup
+from muster_core.model.resources import NOTHING
 from muster_core.model.specs import PodOnNode, PodProperties
 from muster_core.placement import node_search
 from muster_core.placement.node_search import stateful_filters
 from muster_core.placement.volumes import binding
+from muster_core.queues import quota
 from muster_core.state.applications import Allocation, Application
 from muster_core.state.ordering import classes
-from muster_core.state.request_classes import AskClass, pod_on_node_of
+from muster_core.state.request_classes import AskClass, class_of, pod_on_node_of
 from muster_core.state.scheduler_state import Partition
 from muster_core.state.scheduling_queue import MembersDoNotFit, NoNodeFits
 from muster_core.state.snapshot import (
@@ -43,16 +47,29 @@ TOO_LARGE: Final = messages.larger_than_placeholder()
 
 
 def plan_replacements(partition: Partition, app: Application, at_most: int) -> AllocationPlan:
-    """Plans at most `at_most` replacements for the waiting members that have a live placeholder."""
+    """Plans at most `at_most` replacements for the waiting members that have a live placeholder.
+
+    The first replacements of a gang start all its present members, or none of them (`_left_behind`).
+    """
     allocation_plan = AllocationPlan()
     if not app.gang.live:
         return allocation_plan
     search = _ReplacementSearch(allocation_plan, Snapshot(partition.nodes), set())
-    for kind in classes(app):
-        if app.has_placeholder(kind):
+    kinds = [kind for kind in classes(app) if app.has_placeholder(kind)]
+    if _is_start(app):
+        at_most = sys.maxsize
+        kinds.sort(key=lambda kind: node_search.feasible_nodes(search.snapshot, shape_of(kind)))
+    with_own_slots = _plan_own_slots(partition, app, kinds, search, at_most) if app.gang.live_virtual else {}
+    for kind in kinds if len(with_own_slots) < at_most else ():
+        keys = [key for key in app.waiting[kind] if key not in with_own_slots] if with_own_slots else app.waiting[kind]
+        if keys:
             is_watched = kind.depends_on_others or stateful_filters(search.snapshot, shape_of(kind))
             plan_kind = _plan_constrained if is_watched else _plan_class
-            plan_kind(partition, app, kind, search, at_most - len(allocation_plan.decisions))
+            most = max(at_most - len(allocation_plan.decisions), 0)
+            plan_kind(partition, app, kind, search, list(islice(keys, most)))
+    if _is_start(app) and (left := _left_behind(partition, app, kinds, search)) is not None:
+        allocation_plan.decisions.clear()
+        allocation_plan.unplaced = [replace(left, kind=kind) for kind in kinds]
     allocation_plan.more = len(allocation_plan.decisions) >= at_most or (
         app.has_multiple and _is_left(app, allocation_plan)
     )
@@ -60,6 +77,56 @@ def plan_replacements(partition: Partition, app: Application, at_most: int) -> A
         # The removal of a label or taint may let the pod run on its placeholder's node, even if that node is full.
         allocation_plan.blocking_reasons.append(MembersDoNotFit(app.id))
     return allocation_plan
+
+
+def _is_start(app: Application) -> bool:
+    """Whether no member of a gang with placeholder pods has started yet.
+
+    A resource manager that does not declare the members, as YuniKorn's does not, starts them one by one.
+    """
+    if app.spec.uses_virtual_placeholders or not app.spec.members or app.real_allocations:
+        return False
+    return all(ask.replacement is None for ask in app.asks.values())
+
+
+def _left_behind(
+    partition: Partition, app: Application, kinds: list[AskClass], search: _ReplacementSearch
+) -> Unplaced | None:
+    """Returns why some present member of the gang cannot start with the others; None = all of them can.
+
+    Plans the members that are larger than their placeholders elsewhere. Members beyond the placeholders of their group
+    do not count.
+    """
+    present: Counter[TaskGroup] = Counter()
+    for kind in kinds:
+        present[kind.group] += len(app.waiting[kind])
+    missing = Counter({group: min(count, len(app.gang.live[group])) for group, count in present.items()})
+    total, planned = Counter(missing), NOTHING
+    refused: Unplaced | None = next(iter(search.allocation_plan.unplaced), None)
+    for decision in list(search.allocation_plan.decisions):
+        if isinstance(decision, PlaceholderReplacement):
+            missing[app.asks[decision.ask].spec.group] -= 1
+        elif isinstance(decision, PlaceholderRelease):
+            kind = app.asks[decision.ask].kind
+            over = quota.quota_refusal(partition, app, kind.resources, planned)
+            if over is not None:
+                refused = Unplaced(kind, over.why)
+                search.allocation_plan.blocking_reasons.append(over.blocking_reason)
+            elif spots := node_search.place(search.snapshot, shape_of(kind), 1, partition.config.node_sort):
+                planned += kind.resources
+                missing[kind.group] -= 1
+                volumes = volumes_of(search.snapshot, kind)
+                elsewhere = Placement(partition.id, app.id, ((decision.ask, spots[0][0]),), volumes)
+                search.allocation_plan.decisions.append(elsewhere)
+            else:
+                refused = Unplaced(kind, node_search.unschedulable_reason(search.snapshot, shape_of(kind)))
+    for group, count in missing.items():
+        if count > 0:
+            kind = next(kind for kind in kinds if kind.group == group)
+            if refused is None or refused.kind.group != group:
+                refused = Unplaced(kind, node_search.unschedulable_reason(search.snapshot, shape_of(kind)))
+            return Unplaced(kind, refused.why, about=messages.cannot_use_reservation(count, total[group], group))
+    return None
 
 
 def _is_left(app: Application, allocation_plan: AllocationPlan) -> bool:
@@ -89,10 +156,61 @@ class _Candidates:
     smaller: deque[Allocation] = field(default_factory=deque)
 
 
+def _plan_own_slots(
+    partition: Partition, app: Application, kinds: list[AskClass], search: _ReplacementSearch, at_most: int
+) -> dict[AllocationKey, None]:
+    """Gives members the virtual placeholders that were planned for pods like them. Returns these members.
+
+    The plan of the gang has checked all filters, in an order in which all members fit, so only the properties of the
+    node are checked again.
+    """
+    slots: dict[AskClass, deque[Allocation]] = {}
+    known: dict[int, AskClass] = {}  # virtual placeholders of one request share their specification
+    project = partition.nodes.pods_on_nodes.tags.project
+    for identity in chain.from_iterable(app.gang.live_virtual.values()):
+        placeholder = app.allocations[identity]
+        spec = placeholder.spec
+        if id(spec) not in known:
+            known[id(spec)] = _slot_of(class_of(spec, as_usual=True, tags=project(spec.tags)))
+        slots.setdefault(known[id(spec)], deque()).append(placeholder)
+    found: dict[AllocationKey, None] = {}
+    for kind in kinds:
+        own = slots.get(_slot_of(kind))
+        if not own:
+            continue
+        shape, row = shape_of(kind), partition.nodes.rows.row
+        allowed = node_search.on_facts(search.snapshot, shape)
+        for key in islice(app.waiting[kind], max(at_most - len(found), 0)):
+            while own and not allowed.item(row(own[0].node)):
+                own.popleft()
+            if not own:
+                break
+            placeholder = own.popleft()
+            found[key] = None
+            search.taken.add(placeholder.id)
+            _hand_over(partition, placeholder, shape, search.snapshot)
+            search.allocation_plan.decisions.append(
+                PlaceholderReplacement(
+                    partition.id,
+                    app.id,
+                    key,
+                    placeholder.id,
+                    placeholder.node,
+                    same_node=True,
+                    volumes=volumes_of(search.snapshot, kind),
+                )
+            )
+    return found
+
+
+def _slot_of(kind: AskClass) -> AskClass:
+    """Returns the class without what differs between a member and the virtual placeholder that was planned for it."""
+    return replace(kind, priority=0, placeholder=True, as_usual=True)
+
+
 def _plan_class(
-    partition: Partition, app: Application, kind: AskClass, search: _ReplacementSearch, at_most: int
+    partition: Partition, app: Application, kind: AskClass, search: _ReplacementSearch, keys: list[AllocationKey]
 ) -> None:
-    keys = list(islice(app.waiting[kind], max(at_most, 0)))
     candidates = _candidates(partition, app, kind, search.taken, len(keys))
     for key in keys:
         if candidates.here:
@@ -117,11 +235,11 @@ def _plan_class(
 
 
 def _plan_constrained(
-    partition: Partition, app: Application, kind: AskClass, search: _ReplacementSearch, at_most: int
+    partition: Partition, app: Application, kind: AskClass, search: _ReplacementSearch, keys: list[AllocationKey]
 ) -> None:
     """Like `_plan_class`, for filters that depend on other pods: evaluates each placeholder as if it were removed."""
     shape = shape_of(kind)
-    for key in list(islice(app.waiting[kind], max(at_most, 0))):
+    for key in keys:
         candidates = _candidates(partition, app, kind, search.taken, _MOST_TRIED)
         placeholder = _first_to_hand_over(partition, app, shape, candidates, search)
         if placeholder is not None:
@@ -261,9 +379,9 @@ def _candidates(partition: Partition, app: Application, kind: AskClass, taken: s
 def _in_order(app: Application, group: TaskGroup) -> Iterator[AllocationId]:
     """Returns the live placeholders of the group, oldest first.
 
-    In an Auto gang virtual placeholders come first, because no pod must end before they are replaced.
+    Virtual placeholders come first, because no pod must end before they are replaced.
     """
-    is_virtual = app.gang.live_virtual.get(group, {}) if app.spec.is_auto else {}
+    is_virtual = app.gang.live_virtual.get(group, {})
     return chain(is_virtual, (identity for identity in app.gang.live[group] if identity not in is_virtual))
 
 

@@ -21,7 +21,7 @@ from muster_core.model.resources import NOTHING, UNLIMITED, Limit, Resources
 from muster_core.model.specs import ApplicationSpec
 from muster_core.model.states import ApplicationState
 from muster_core.state import ordering
-from muster_core.state.applications import Application
+from muster_core.state.applications import Application, lacking
 from muster_core.state.queues import Queue
 from muster_core.state.scheduler_state import Partition
 from muster_core.state.scheduling_queue import MaxApplicationsReached, QuotaExceeded
@@ -155,20 +155,18 @@ def gang_refusal(partition: Partition, app: Application) -> QuotaRefusal | None:
 
     A leaf that was changed to fair ordering while the gang exists does not refuse it.
     """
-    if reason := _over_quota(app.spec.placeholder_ask, configured_bounds(app.queue)):
+    total = app.spec.placeholder_ask
+    if app.spec.uses_virtual_placeholders:  # the pods of present members may request more than their task group
+        total = total.widened(lacking(app) + app.gang.reserved)
+    if reason := _over_quota(total, configured_bounds(app.queue)):
         holder = LimitSubject(LimitSubjectKind.QUEUE, "", app.queue.path)
-        return QuotaRefusal(
-            QuotaExceeded(holder, app.spec.placeholder_ask), UnschedulableReason(ReasonKind.QUOTA, reason)
-        )
+        return QuotaRefusal(QuotaExceeded(holder, total), UnschedulableReason(ReasonKind.QUOTA, reason))
     for holder, limit, _ in partition.users.limits(app):
-        excess = limit.max.excess(app.spec.placeholder_ask)
+        excess = limit.max.excess(total)
         if excess:
             name, subject = min(excess), f"{holder.kind} {holder.name}"
-            asked, most = app.spec.placeholder_ask[name], limit.max.get(name) or 0
-            reason = messages.gang_exceeds_limit(subject, holder.path, name, asked, most)
-            return QuotaRefusal(
-                QuotaExceeded(holder, app.spec.placeholder_ask), UnschedulableReason(ReasonKind.USER_QUOTA, reason)
-            )
+            reason = messages.gang_exceeds_limit(subject, holder.path, name, total[name], limit.max.get(name) or 0)
+            return QuotaRefusal(QuotaExceeded(holder, total), UnschedulableReason(ReasonKind.USER_QUOTA, reason))
     return None
 
 

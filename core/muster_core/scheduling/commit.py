@@ -135,6 +135,8 @@ def _place(partition: Partition, app: Application, decision: Placement, now_ns: 
     ledger.note_waiting(partition, app)
     partition.note_allocations(app, batch.made, Change.ADD, Detail.APP_ALLOC, asked=True)
     _after_placement(partition, app, now_ns)
+    if app.id in partition.reservations.by_application and app.is_reserving:
+        reservations.move_useless(partition, app, dict.fromkeys(node for _, node in decision.places), now_ns)
 
 
 def _make(partition: Partition, app: Application, ask: Ask, node: NodeId, now_ns: int, batch: _Batch) -> None:
@@ -192,6 +194,8 @@ def _check_together(
         partition.reservations.by_node,
         *(one.nodes for one in partition.contention.open.values()),
     ]
+    if partition.contention.node_set is not None:
+        reserved.append(partition.contention.node_set.nodes)
     for counts in wanted.values():
         for some in reserved:  # far more nodes may be reserved than a placement has
             checked.update(node for node in counts if node in some)

@@ -1,7 +1,7 @@
-"""What happens after an exception in one application or partition: it backs off, and the others continue.
+"""Backoff: after an exception in one application or partition, and after too many unschedulable requests.
 
-The callers catch the exception (`model.errors.caught`). Nothing here is called while scheduling succeeds, except
-`attempt_timer`.
+The callers catch the exception (`model.errors.caught`), and the others continue. Nothing here is called while
+scheduling succeeds, except `attempt_timer` and `back_off_unschedulable`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from muster_core.model.records import Notice
 from muster_core.scheduling import invariants, lifecycle, requeue
 from muster_core.state.applications import Application
 from muster_core.state.scheduler_state import Failure, Partition, SchedulerState
+from muster_core.state.scheduling_queue import NoNodeFits
+from muster_core.state.snapshot import AllocationPlan, wanted
 
 _SECOND_NS: Final = 1_000_000_000
 
@@ -96,3 +98,16 @@ def _delay_ns(failures: int) -> int:
 def _text(error: Exception) -> str:
     cause = error.__cause__ if isinstance(error, CommitFailed) and error.__cause__ is not None else error
     return f"{type(cause).__name__}: {cause}"[:MESSAGE_CHARACTERS]
+
+
+def back_off_unschedulable(partition: Partition, app: Application, plan: AllocationPlan, now_ns: int) -> None:
+    """Starts a backoff if no node fits `application.unschedasks.backoff` or more of the requests in one attempt."""
+    policies = app.queue.policies
+    if not policies.backoff_after:
+        return
+    refused = dict.fromkeys(one.kind for one in plan.blocking_reasons if isinstance(one, NoNodeFits))
+    most = policies.backoff_after
+    if sum(wanted(app, kind, most) for kind in refused if kind in app.waiting) < most:
+        return
+    app.backoff_until_ns = now_ns + policies.backoff_delay_ns
+    lifecycle.set_timer(partition, app, TimerKind.BACKOFF, app.sequence, app.backoff_until_ns)

@@ -8,7 +8,9 @@ A Direct gang has no placeholder pods. Virtual placeholders, which the core crea
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Final
 
 from muster_core.model import messages
 from muster_core.model.effects import AskRelease, SchedulingState, SchedulingStateChanged
@@ -27,8 +29,11 @@ from muster_core.model.specs import AllocationSpec, ApplicationSpec, AskSpec, Ga
 from muster_core.model.states import ApplicationEvent, ApplicationState
 from muster_core.scheduling import ledger, lifecycle, requeue, selectors, victims
 from muster_core.state.applications import Allocation, Application, Ask, lacking
-from muster_core.state.request_classes import class_of
+from muster_core.state.request_classes import AskClass, class_of
 from muster_core.state.scheduler_state import Partition, ResponseBuilder
+
+#: How long an accepted gang waits for the request of its first member before it is planned.
+_FIRST_MEMBER_NS: Final = 1_000_000_000
 
 
 def sum_member_asks(spec: ApplicationSpec) -> ApplicationSpec:
@@ -51,6 +56,17 @@ def ask_virtual_placeholders(partition: Partition, app: Application, now_ns: int
     for member in app.spec.members:
         add_virtual_ask(partition, app, virtual_ask(app.spec, member), min(app.submitted_ns, now_ns))
     lifecycle.accept(partition, app, now_ns)
+    app.gang.planned_from_ns = now_ns + _FIRST_MEMBER_NS
+    lifecycle.set_timer(partition, app, TimerKind.STARVATION, app.sequence, app.gang.planned_from_ns)
+
+
+def awaits_first_member(app: Application, now_ns: int) -> bool:
+    """Whether no request of a member has arrived yet, so that the gang is not planned.
+
+    The requests of the present members follow the acceptance of the application. The gang is planned with them, as
+    their pods are.
+    """
+    return not app.had_real and now_ns < app.gang.planned_from_ns
 
 
 def add_virtual_ask(partition: Partition, app: Application, spec: AskSpec, asked_ns: int) -> None:
@@ -80,6 +96,47 @@ def virtual_ask(spec: ApplicationSpec, member: Member) -> AskSpec:
         allow_preempt_other=member.allow_preempt_other,
         created_ns=spec.created_ns,
     )
+
+
+def add_slots(partition: Partition, app: Application, kind: AskClass, make: Callable[[], AskSpec], count: int) -> None:
+    """Requests `count` more virtual placeholders of this class. `make`: creates their request if there is none yet."""
+    known = next((app.asks[key] for key in app.waiting.get(kind, ()) if app.asks[key].spec.is_virtual), None)
+    if known is not None and (app.id, known.spec.key) not in partition.reservations.by_ask:
+        known.left += count
+        app.has_multiple = True
+        app.gang.groups[kind.group].count += count
+        partition.node_demand.rise(app, known, count)
+        ledger.count_pending(partition, app, known.spec.resources, count)
+        return
+    spec = make()
+    number = partition.next_number()
+    add_virtual_ask(
+        partition,
+        app,
+        replace(spec, key=virtual_slot_key(spec.key, number), max_allocations=count),
+        app.submitted_ns,
+    )
+
+
+def remove_slots(partition: Partition, app: Application, kind: AskClass, count: int) -> None:
+    """Removes `count` requested virtual placeholders of this class, because other ones are requested for them."""
+    for key in [key for key in reversed(app.waiting[kind]) if app.asks[key].spec.is_virtual]:
+        asked = app.asks[key]
+        if asked.left > count:
+            _lower(partition, app, asked, count)
+            app.gang.groups[kind.group].count -= count
+            return
+        count -= asked.left
+        ledger.remove_ask(partition, app, asked, Detail.APP_REQUEST, repeated=True)
+        if not count:
+            return
+
+
+def _lower(partition: Partition, app: Application, asked: Ask, count: int) -> None:
+    """Requests `count` fewer allocations."""
+    asked.left -= count
+    partition.node_demand.lower(app, asked)
+    ledger.count_pending(partition, app, asked.spec.resources, -count)
 
 
 def release_virtual_placeholders(partition: Partition, app: Application, reported: AllocationSpec, now_ns: int) -> bool:
@@ -149,9 +206,7 @@ def drop_virtual_placeholder(partition: Partition, app: Application, asked: Ask)
             report_withdrawn(partition, app, asked)
         ledger.remove_ask(partition, app, asked, Detail.REQUEST_ALLOC)
     else:
-        asked.left -= 1
-        partition.node_demand.lower(app, asked)
-        ledger.count_pending(partition, app, asked.spec.resources, -1)
+        _lower(partition, app, asked, 1)
         partition.requeue_one(app)
     if app.gang.quota_reservation:
         left = lacking(app)

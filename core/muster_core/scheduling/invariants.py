@@ -86,8 +86,8 @@ def _held(partition: Partition, reservations: list[NodeReservation]) -> Iterator
     for reservation in reservations:
         held.setdefault(reservation.node, Counter()).update(dict(reservation.resources.items()))
         others[reservation.node] += not (reservation.required or reservation.preempted)
-    for takeover in partition.contention.open.values():
-        for node, amount in takeover.nodes.items():
+    for app in partition.applications:
+        for node, amount in partition.contention.own_nodes(app):
             held.setdefault(node, Counter()).update(dict(amount.items()))
     for node in partition.nodes:
         counted = Resources(held.get(node, Counter()))
@@ -588,7 +588,9 @@ def _indices(partition: Partition) -> Iterator[str]:
             len(partition.applications[name].waiting) for name in queue.waiting
         ):
             yield f"queue {path}: its index of classes that wait has more than wait"
-    for name in (*partition.contention.holding, *partition.contention.open):
+    node_set = partition.contention.node_set
+    owner = () if node_set is None else (node_set.application,)
+    for name in (*partition.contention.holding, *partition.contention.open, *owner):
         if name not in partition.applications or not partition.applications[name].is_reserving:
             yield f"gang {name} contends for resources and does not exist or is complete"
     lost = {(app.id, winner) for app in partition.applications.values() for winner in app.gang.lost_to}

@@ -19,7 +19,6 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import islice
 from types import MappingProxyType
 from typing import Final
 
@@ -163,8 +162,8 @@ def _shown(app: Application, kind: AskClass, asks: Sequence[Ask]) -> Sequence[As
     """Returns the requests to report. The virtual placeholders of a task group share one report."""
     if not kind.placeholder or not app.spec.uses_virtual_placeholders:
         return asks
-    pods = [ask for ask in asks if not ask.spec.is_virtual]
-    return [*pods, *islice((ask for ask in asks if ask.spec.is_virtual), 1)]
+    first = next(iter(app.gang.asked_virtual.get(kind.group, ())), None)
+    return [ask for ask in asks if not ask.spec.is_virtual or ask.spec.key == first]
 
 
 def _record(partition: Partition, asks: Sequence[Ask], kind: ReasonKind, message: str, *, fits_again: bool) -> None:

@@ -51,7 +51,7 @@ def note_short(partition: Partition, app: Application) -> None:
 
 def note_holding(partition: Partition, app: Application) -> None:
     """Records that an incomplete gang has reservations, and wakes up earlier gangs without a takeover candidate."""
-    contention, key = partition.contention, app.gang.key
+    contention, key = partition.contention, app.gang.rank
     if key is None or not app.is_reserving or not (app.gang.reserved or app.gang.quota_reservation):
         return
     is_new = app.id not in contention.holding
@@ -60,10 +60,20 @@ def note_holding(partition: Partition, app: Application) -> None:
         return
     for name in [name for name in contention.idle if name != app.id]:
         other = partition.applications.get(name)
-        if other is None or other.gang.key is None or other.gang.key < key:
+        if other is None or other.gang.rank is None or other.gang.rank < key:
             del contention.idle[name]
             if other is not None:
                 partition.requeue_one(other)
+
+
+def set_exceeds_nodes(partition: Partition, app: Application, *, exceeds: bool) -> None:
+    """Records whether the gang would fit on empty nodes. If not, it is the first to lose its reservations."""
+    if exceeds == app.gang.exceeds_nodes:
+        return
+    app.gang.exceeds_nodes = exceeds
+    if app.id in partition.contention.holding:
+        partition.contention.forget(app.id)
+        note_holding(partition, app)
 
 
 def waits_for_any_change(partition: Partition, app: Application, now_ns: int) -> bool:
@@ -92,13 +102,12 @@ def is_waiting(partition: Partition, app: Application) -> str:
 
 
 def reserved_on(partition: Partition, app: Application, node: NodeId) -> Resources:
-    """Returns the resources that takeovers of other gangs reserve on a node."""
-    if not partition.contention.open:
+    """Returns the resources that takeovers and sets of nodes of other gangs reserve on a node."""
+    if not partition.contention.open and partition.contention.node_set is None:
         return NOTHING
-    own = partition.contention.open.get(app.id)
-    mine = own.nodes.get(node, NOTHING) if own is not None else NOTHING
-    reservations = sum((reservation.resources for reservation in partition.reservations.on(node)), mine)
-    return partition.nodes.node_reserved(node) - reservations
+    mine = (amount for name, amount in partition.contention.own_nodes(app.id) if name == node)
+    reservations = (reservation.resources for reservation in partition.reservations.on(node))
+    return partition.nodes.node_reserved(node) - sum((*mine, *reservations), NOTHING)
 
 
 def _has_all(app: Application) -> bool:
@@ -127,10 +136,22 @@ def close(partition: Partition, app: Application) -> None:
             partition.requeue_one(loser)
 
 
+def release_node_set(partition: Partition, app: Application) -> None:
+    """Releases the set of nodes of the gang, if it has one."""
+    found = partition.contention.node_set
+    if found is None or found.application != app.id:
+        return
+    partition.contention.node_set = None
+    for node, amount in found.nodes.items():
+        if node in partition.nodes:
+            partition.nodes.reserve(node, amount, -1)
+
+
 def leave(partition: Partition, app: Application) -> None:
     """Removes the gang from contention, because it is complete or its reservation has ended."""
     contention = partition.contention
     close(partition, app)
+    release_node_set(partition, app)
     contention.forget(app.id)
     contention.due.pop(app.id, None)
     contention.planning.pop(app.id, None)
@@ -138,7 +159,16 @@ def leave(partition: Partition, app: Application) -> None:
 
 
 def leave_node(partition: Partition, node: NodeId) -> None:
-    """Ends the takeovers that need the node, because it drains, shrinks or is removed. They are planned again."""
+    """Ends the takeovers that need the node, because it drains, shrinks or is removed. They are planned again.
+
+    A set of nodes that has the node is released, and chosen again.
+    """
+    node_set = partition.contention.node_set
+    if node_set is not None and node in node_set.nodes:
+        owner = partition.applications[node_set.application]
+        release_node_set(partition, owner)
+        owner.gang.node_set_from_ns = 0
+        partition.requeue_one(owner)
     for name in [name for name, found in partition.contention.open.items() if node in found.nodes]:
         close(partition, partition.applications[name])
         partition.requeue_one(partition.applications[name])

@@ -6,6 +6,8 @@ fit next to the reservation.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from muster_core.model.decisions import NodeReservationDecision, ReasonKind
 from muster_core.model.effects import TimerSet
 from muster_core.model.errors import BrokenDecision
@@ -99,6 +101,14 @@ def put(partition: Partition, app: Application, ask: Ask, node: NodeId, now_ns: 
     partition.outbox.put(TimerSet(timer, at_ns))
     partition.requeue_one(app)  # it waits for that node now
     _report_reservation(partition, app, ask, node)
+
+
+def move_useless(partition: Partition, app: Application, nodes: Iterable[NodeId], now_ns: int) -> None:
+    """Removes the reservations of a gang on nodes that its own members fill, and has other nodes reserved instead."""
+    for reservation in node_reservations.useless(partition, app, nodes):
+        ledger.unreserve(partition, reservation.ask)
+        partition.requeue_one(app)
+        watch(partition, app, now_ns)
 
 
 def give_way(partition: Partition, node: NodeId) -> None:

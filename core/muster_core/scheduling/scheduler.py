@@ -45,7 +45,6 @@ from muster_core.model.events import (
     PlacementsEvaluated,
     RecoveryBarrierPassed,
     TimerFired,
-    TimerKind,
     UtilizationReported,
     VictimsEvaluated,
 )
@@ -62,7 +61,7 @@ from muster_core.scheduling import (
     configuration,
     failures,
     gangs,
-    lifecycle,
+    node_sets,
     nodes,
     preemption,
     records,
@@ -71,6 +70,7 @@ from muster_core.scheduling import (
     requeue,
     reservations,
     selectors,
+    slots,
     takeovers,
     timers,
 )
@@ -83,7 +83,6 @@ from muster_core.state.scheduling_queue import (
     BlockingReason,
     MembersDoNotFit,
     NodeNotReserved,
-    NoNodeFits,
     QueuedBehindGang,
 )
 from muster_core.state.snapshot import AllocationPlan, wanted
@@ -305,15 +304,12 @@ class QueueAttempt:
             self._mark_unschedulable(app, [])  # its timer or the callback result requeues it
             return True
         if app.is_reserving and (waits := requeue.is_waiting(self.partition, app)):
-            why = UnschedulableReason(ReasonKind.QUEUE_ORDER, waits)
-            reporting.report_unschedulable(self.partition, app, reporting.for_all_classes(app, why))
-            self._mark_unschedulable(app, [])  # the end of the takeover requeues it
+            self._postpone(app, waits, [])  # the end of the takeover requeues it
             return True
         gang = self._gang_before(app)
         if gang is not None:
-            why = UnschedulableReason(ReasonKind.QUEUE_ORDER, messages.queued_behind_gang(gang.name, self.leaf.path))
-            reporting.report_unschedulable(self.partition, app, reporting.for_all_classes(app, why))
-            self._mark_unschedulable(app, [QueuedBehindGang(self.leaf.path)])
+            why = messages.queued_behind_gang(gang.name, self.leaf.path)
+            self._postpone(app, why, [QueuedBehindGang(self.leaf.path)])
             return True
         held = quota.start_refusal(self.partition, app)
         detail = held.detail if held is not None else Detail.NONE
@@ -349,25 +345,7 @@ class QueueAttempt:
             self._replace_only(app)
             return
         if app.is_reserving:
-            taken_over = takeovers.finish(partition, app)
-            allocation_plan = (
-                AllocationPlan([taken_over])
-                if taken_over is not None
-                else planning.plan_gang(partition, app, self.now_ns)
-            )
-            app.gang.searches = app.gang.searches + 1 if allocation_plan.in_vain else 0
-            if allocation_plan.checked:
-                app.gang.checked_at = partition.nodes.capacity_total
-                app.gang.exceeds_nodes = bool(allocation_plan.notice)
-            self._carry_out(app, allocation_plan)
-            if app.is_reserving:
-                gangs.note_impossible(partition, app, allocation_plan.impossible, self.now_ns)
-            requeue.set_blocking(partition, app, blocks=allocation_plan.blocks and app.is_reserving)
-            if not allocation_plan.more:
-                requeue.note_short(partition, app)
-            if requeue.waits_for_any_change(partition, app, self.now_ns):
-                allocation_plan.blocking_reasons.append(MembersDoNotFit(app.id))
-            self._settle(app, [allocation_plan], more=allocation_plan.more or app.gang.over)
+            self._try_gang(app)
             return
         held = replacements = _NOTHING
         if app.id in partition.reservations.by_application:
@@ -385,7 +363,40 @@ class QueueAttempt:
         self._carry_out(app, allocation_plan)
         self._note_progress(app, allocation_plan)
         self._settle(app, [held, replacements, allocation_plan], more=replacements.more or allocation_plan.more)
-        _back_off(partition, app, allocation_plan, self.now_ns)
+        failures.back_off_unschedulable(partition, app, allocation_plan, self.now_ns)
+
+    def _try_gang(self, app: Application) -> None:
+        """Plans the reservation of a gang."""
+        partition = self.partition
+        if app.spec.uses_virtual_placeholders:
+            if gangs.awaits_first_member(app, self.now_ns):
+                self._mark_unschedulable(app, [])  # a request or the timer requeues it
+                return
+            if waits := slots.awaits_deletion(app):
+                self._postpone(app, waits, [])  # the removal of a request requeues it
+                return
+            slots.match_members(partition, app)
+        taken_over = takeovers.finish(partition, app)
+        allocation_plan = (
+            AllocationPlan([taken_over]) if taken_over is not None else planning.plan_gang(partition, app, self.now_ns)
+        )
+        app.gang.searches = app.gang.searches + 1 if allocation_plan.in_vain else 0
+        if allocation_plan.checked:
+            app.gang.checked_at = partition.nodes.capacity_total
+            requeue.set_exceeds_nodes(partition, app, exceeds=bool(allocation_plan.notice))
+        self._carry_out(app, allocation_plan)
+        if app.is_reserving:
+            gangs.note_impossible(partition, app, allocation_plan.impossible, self.now_ns)
+        requeue.set_blocking(partition, app, blocks=allocation_plan.blocks and app.is_reserving)
+        if not allocation_plan.more:
+            requeue.note_short(partition, app)
+        if allocation_plan.in_vain and app.spec.uses_virtual_placeholders:
+            # Members that fit on no node give their slots to others of their task group, if there are more than slots.
+            allocation_plan.more |= slots.match_members(partition, app)
+            node_sets.consider(partition, app, self.now_ns)
+        if requeue.waits_for_any_change(partition, app, self.now_ns):
+            allocation_plan.blocking_reasons.append(MembersDoNotFit(app.id))
+        self._settle(app, [allocation_plan], more=allocation_plan.more or app.gang.over)
 
     def repair(self, app: Application) -> None:
         """Tries the requests that replace lost members. The application stays active for its other requests."""
@@ -483,6 +494,12 @@ class QueueAttempt:
         if more:
             self.partition.requeue_one(app)
 
+    def _postpone(self, app: Application, why: str, blocking_reasons: list[BlockingReason]) -> None:
+        """Reports that all requests of the application wait for others, and marks them."""
+        reason = UnschedulableReason(ReasonKind.QUEUE_ORDER, why)
+        reporting.report_unschedulable(self.partition, app, reporting.for_all_classes(app, reason))
+        self._mark_unschedulable(app, blocking_reasons)
+
     def _mark_unschedulable(self, app: Application, blocking_reasons: list[BlockingReason]) -> None:
         self.partition.dequeue_one(app)
         self.partition.scheduling.mark_unschedulable(app, blocking_reasons)
@@ -523,19 +540,6 @@ class QueueAttempt:
         if refused:
             reservations.watch(partition, app, self.now_ns)
             preemption.watch_required(partition, app, refused, self.now_ns)
-
-
-def _back_off(partition: Partition, app: Application, allocation_plan: AllocationPlan, now_ns: int) -> None:
-    """Starts a backoff if no node fits `application.unschedasks.backoff` or more of the requests in one attempt."""
-    policies = app.queue.policies
-    if not policies.backoff_after:
-        return
-    refused = dict.fromkeys(one.kind for one in allocation_plan.blocking_reasons if isinstance(one, NoNodeFits))
-    most = policies.backoff_after
-    if sum(wanted(app, kind, most) for kind in refused if kind in app.waiting) < most:
-        return
-    app.backoff_until_ns = now_ns + policies.backoff_delay_ns
-    lifecycle.set_timer(partition, app, TimerKind.BACKOFF, app.sequence, app.backoff_until_ns)
 
 
 def _has_started(app: Application) -> bool:

@@ -1,15 +1,22 @@
-"""Slots of an Auto gang: a member without a pod has a virtual placeholder, or a placeholder pod that replaced it.
+"""Slots of a gang with virtual placeholders: what each of them requests, and which placeholder pods have one.
 
-Handlers of requests and allocations call it. The number of slots of a task group changes only when a member takes one
-or a timeout releases it (docs/internals/semantics.md, rule 16).
+The slot of a member whose request has arrived requests exactly what its pod requests. The slot of an absent member
+requests what its task group declares (`match_members`); in an Auto gang, a placeholder pod may have it.
+The number of slots of a task group changes only when a member takes one or a timeout releases it
+(docs/internals/semantics.md, rule 16).
 """
 
 from __future__ import annotations
 
+import sys
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from itertools import takewhile
 
 from muster_core.model import messages
+from muster_core.model.constraints import ANYWHERE
 from muster_core.model.decisions import PlaceholderReplacement
 from muster_core.model.ids import (
     AllocationKey,
@@ -20,13 +27,143 @@ from muster_core.model.ids import (
     virtual_slot_key,
 )
 from muster_core.model.records import Change, Detail
-from muster_core.model.specs import AskSpec
+from muster_core.model.specs import NO_VOLUMES, AskSpec, Member
 from muster_core.model.states import ApplicationState
 from muster_core.placement.plugins import node_properties
 from muster_core.scheduling import gangs, ledger, lifecycle, reservations, selectors, victims
 from muster_core.scheduling.commit import commit
 from muster_core.state.applications import Allocation, Application, Ask
+from muster_core.state.request_classes import AskClass, class_of
 from muster_core.state.scheduler_state import Partition
+from muster_core.state.snapshot import wanted
+
+
+def match_members(partition: Partition, app: Application) -> bool:
+    """Makes the requested slots of a reserving gang request what the pods of its present members request.
+
+    Called before each plan of a gang with virtual placeholders. A member is present if its request waits. Slots without
+    a present member request what the task group declares. Returns whether some slots request something else now.
+    """
+    is_changed = False
+    present = _present(app)
+    for member in app.spec.members:
+        members, keys = present.get(member.group, {}), app.gang.asked_virtual.get(member.group, {})
+        if members or len(keys) > 1:
+            count = sum(app.asks[key].left for key in keys)
+            is_changed |= _match_group(partition, app, member, _slots_of(partition, app, member, members, count))
+    return is_changed
+
+
+def _present(app: Application) -> dict[TaskGroup, dict[AskClass, int]]:
+    """Returns the number of waiting members by task group and class."""
+    found: dict[TaskGroup, dict[AskClass, int]] = {}
+    for kind in app.waiting:
+        if kind.group and not kind.placeholder:
+            found.setdefault(kind.group, {})[kind] = wanted(app, kind, sys.maxsize)
+    return found
+
+
+def awaits_deletion(app: Application) -> str:
+    """Returns why the gang must not be planned: placeholder pods have slots of members that appeared. Empty = it may.
+
+    The pods may request more than the placeholder pods. The resource manager deletes the placeholder pods.
+    """
+    virtual = sum(len(keys) for keys in app.gang.asked_virtual.values())
+    if app.placeholder_asks == virtual:
+        return ""
+    pods = Counter(ask.spec.group for ask in app.asks.values() if ask.spec.placeholder and not ask.spec.is_virtual)
+    for group, members in _present(app).items():
+        slots = sum(app.asks[key].left for key in app.gang.asked_virtual.get(group, ()))
+        if pods[group] and sum(members.values()) > slots:
+            return messages.waiting_for_placeholder_deletion(group)
+    return ""
+
+
+#: Number of slots of one class, and the function that creates their request.
+_Slots = tuple[int, Callable[[], AskSpec]]
+
+
+def _slots_of(
+    partition: Partition, app: Application, member: Member, members: Mapping[AskClass, int], count: int
+) -> dict[AskClass, _Slots]:
+    """Returns what the `count` slots of a task group request, by class.
+
+    If more members are present than slots, those come last of which no more fit.
+    """
+    known = partition.unschedulable_classes
+    classes = [(replace(kind, priority=member.priority, placeholder=True, as_usual=True), kind) for kind in members]
+    if sum(members.values()) > count:
+        classes.sort(key=lambda pair: (cached := known.get(pair[0])) is not None and not cached.room)
+    found: dict[AskClass, _Slots] = {}
+    for slot, kind in classes:
+        taken = min(members[kind], count)
+        count -= taken
+        if taken:
+            found[slot] = taken, partial(_slot_of_member, app, member, kind)
+    if count:
+        spec = _slot_of_absent(app, member, members)
+        slot = class_of(spec, as_usual=True, tags=partition.nodes.pods_on_nodes.tags.project(spec.tags))
+        there, make = found.get(slot, (0, lambda: spec))
+        found[slot] = there + count, make
+    return found
+
+
+def _slot_of_member(app: Application, member: Member, kind: AskClass) -> AskSpec:
+    """Returns the request of a slot for waiting members of this class."""
+    pod = app.asks[next(iter(app.waiting[kind]))].spec
+    return replace(
+        gangs.virtual_ask(app.spec, member),
+        resources=pod.resources,
+        constraints=pod.constraints,
+        tags=pod.tags,
+        avoid=pod.avoid,
+        required_node=pod.required_node,
+        placement=pod.placement,
+        facts=pod.facts,
+    )
+
+
+def _slot_of_absent(app: Application, member: Member, members: Mapping[AskClass, int]) -> AskSpec:
+    """Returns the request of a slot for an absent member: what its task group declares, and what its siblings show.
+
+    Pods of a task group usually come from one template, one after the other. So if present members request more of a
+    resource than declared, the absent one is expected to request as much, and if they all have constraints where the
+    task group declares none, it is expected to have them too.
+    """
+    spec = gangs.virtual_ask(app.spec, member)
+    pods = [app.asks[next(iter(app.waiting[kind]))].spec for kind in members]
+    if not pods:
+        return spec
+    resources, first = spec.resources, pods[0]
+    for pod in pods:
+        resources = resources.widened(pod.resources)
+    if spec.constraints == ANYWHERE and all(pod.constraints == first.constraints for pod in pods):
+        spec = replace(spec, constraints=first.constraints)
+    if not spec.facts.concerns_others and len({(pod.facts.inter_pod, pod.facts.ports) for pod in pods}) == 1:
+        # A declared image is that of placeholder pods. Preferences are not compared.
+        spec = replace(spec, facts=replace(first.facts, volumes=NO_VOLUMES), tags=first.tags)
+    return replace(spec, resources=spec.resources if resources == spec.resources else resources)
+
+
+def _match_group(partition: Partition, app: Application, member: Member, target: dict[AskClass, _Slots]) -> bool:
+    """Requests so many slots of each class. Slots of the same class keep their requests and node reservations.
+
+    Returns whether some slots changed.
+    """
+    current: Counter[AskClass] = Counter()
+    for key in app.gang.asked_virtual.get(member.group, ()):
+        current[app.asks[key].kind] += app.asks[key].left
+    if current == {kind: count for kind, (count, _) in target.items()}:
+        return False
+    app.gang.checked_at = None
+    for kind, (count, make) in target.items():
+        if count > current[kind]:
+            gangs.add_slots(partition, app, kind, make, count - current[kind])
+    for kind, count in current.items():
+        left, _ = target.get(kind, (0, None))
+        if count > left:
+            gangs.remove_slots(partition, app, kind, count - left)
+    return True
 
 
 def refusal(spec: AskSpec) -> str:

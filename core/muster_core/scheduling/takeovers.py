@@ -44,7 +44,7 @@ def resolve_takeovers(partition: Partition, now_ns: int, may_go_on: Callable[[],
     due = partition.contention.due
     is_any = is_tried = False
     apps = [app for name in due if (app := partition.applications.get(name)) is not None]
-    for app in sorted(apps, key=lambda app: (app.gang.key is None, app.gang.key, app.sequence)):
+    for app in sorted(apps, key=lambda app: (app.gang.rank is None, app.gang.rank, app.sequence)):
         if is_tried and not may_go_on():
             return is_any
         is_tried = True
@@ -146,6 +146,7 @@ def _begin(partition: Partition, decision: ReservationTakeover, now_ns: int) -> 
         partition.requeue_one(loser)
     for held in decision.reservations:
         ledger.unreserve(partition, held)
+    requeue.release_node_set(partition, app)
     number = partition.next_number()
     partition.contention.open[app.id] = OpenTakeOver(
         number, decision.losers, nodes, decision.places, tuple(decision.volumes)
@@ -187,6 +188,8 @@ def _check(
             raise BrokenDecision("take-over", f"nothing may be taken from gang {loser}")
     for reservation in partition.reservations.of(app.id):
         freed[reservation.node] = freed.get(reservation.node, NOTHING) + reservation.resources
+    for node, amount in partition.contention.own_nodes(app.id):
+        freed[node] = freed.get(node, NOTHING) + amount
     for name in decision.reservations:
         held = partition.reservations.by_ask[name]
         freed[held.node] = freed.get(held.node, NOTHING) + held.resources

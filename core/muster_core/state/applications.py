@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
@@ -96,6 +97,8 @@ class Gang:
     search_without_slot: tuple[TaskGroup, Constraints, Resources, int] | None = None
     #: For an Auto gang: time since when its members fit on no node; 0 = they wait for something else.
     unschedulable_ns: int = 0
+    #: A gang with virtual placeholders is not planned before this time, unless a request of a member has arrived.
+    planned_from_ns: int = 0
     groups: dict[TaskGroup, GroupCount] = field(default_factory=dict)
     over: bool = False
     #: All members had a node, or a slot on one, at the same time.
@@ -114,7 +117,7 @@ class Gang:
     given_up: bool = False
     #: Placeholders that existed before the core started.
     recovered: dict[AllocationId, None] = field(default_factory=dict)
-    #: Position among gangs that compete for the same resources; None = no request yet.
+    #: Priority and age among gangs that compete for the same resources; None = no request yet. See `rank`.
     key: GangKey | None = None
     #: Incomplete gangs that took over reservations of this one. It is not planned before they are complete.
     lost_to: dict[ApplicationId, None] = field(default_factory=dict)
@@ -122,6 +125,8 @@ class Gang:
     takeover_failures: int = 0
     takeover_at_ns: int = 0
     takeover_epoch: tuple[int, int] = (-1, -1)
+    #: While it starves: no set of nodes is chosen for it before this time.
+    node_set_from_ns: int = 0
     #: Consecutive failed searches for nodes for all members.
     searches: int = 0
     #: Cluster capacity at the last test on empty nodes, and whether the gang did not fit.
@@ -139,6 +144,13 @@ class Gang:
     is_paused: bool = False
     #: Why the maximums and limits can never hold the gang; empty = they may.
     impossible: str = ""
+
+    @property
+    def rank(self) -> GangKey | None:
+        """Position among the gangs that compete for resources. A gang that exceeds the nodes is behind all others."""
+        if self.key is None or not self.exceeds_nodes:
+            return self.key
+        return (sys.maxsize, *self.key[1:])
 
 
 #: State changes that are stored per application.

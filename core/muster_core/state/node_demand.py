@@ -249,6 +249,17 @@ class NodeDemand:  # long: every way in which the demand changes
             demand.admitted[key] = ask.left
             self._lower(demand, ask, more, placed=placed)
 
+    def rise(self, app: Application, ask: Ask, more: int) -> None:
+        """Updates a request that needs `more` allocations than before."""
+        demand = self.find(app, ask.kind) if app.id in self.by_app else None
+        if demand is None:
+            return
+        if ask.spec.key in demand.refused:
+            self._refused_changed(demand, ask)
+        elif demand.admitted.get(ask.spec.key):
+            demand.admitted[ask.spec.key] += more
+            self.count(demand, ask.spec.resources.times(more), 1)
+
     def orders(self, app: Application | None) -> list[LeafQueue]:
         """Returns the ordered sets with the application; None = all."""
         if app is not None:

@@ -231,6 +231,15 @@ class OpenTakeOver:
     volumes: tuple[tuple[str, str], ...]
 
 
+@dataclass(frozen=True, slots=True)
+class NodeSet:
+    """Nodes that are reserved for a starving gang until all its members fit: node → resources."""
+
+    application: ApplicationId
+    nodes: dict[NodeId, Resources]
+    since_ns: int
+
+
 @dataclass(slots=True, eq=False)
 class Planning:
     """A takeover plan that continues in the next cycle.
@@ -259,12 +268,21 @@ class Contention:
     idle: dict[ApplicationId, None] = field(default_factory=dict)
     #: Takeovers by the gang that takes over.
     open: dict[ApplicationId, OpenTakeOver] = field(default_factory=dict)
+    #: The set of nodes that is reserved for a starving gang; None = no gang has one.
+    node_set: NodeSet | None = None
     #: Number of changes after which a quota, limit or slot of `maxApplications` may be larger.
     wake_ups: int = 0
     #: Number of takeovers since the partition exists.
     count: int = 0
     #: The last key of all gangs with reservations; None = no such gang.
     last: GangKey | None = None
+
+    def own_nodes(self, app: ApplicationId) -> Iterator[tuple[NodeId, Resources]]:
+        """Yields the resources that a takeover, and the set of nodes, reserve for the gang."""
+        if app in self.open:
+            yield from self.open[app].nodes.items()
+        if self.node_set is not None and self.node_set.application == app:
+            yield from self.node_set.nodes.items()
 
     def note_reserving(self, app: ApplicationId, key: GangKey) -> None:
         """Records that the incomplete gang has reservations."""

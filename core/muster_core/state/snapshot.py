@@ -48,6 +48,8 @@ class RequestShape:
     pod_on_node: PodOnNode = NO_POD
     #: The only node that may run it; empty = any node.
     required: NodeId = NO_NODE
+    #: Further constraints on node properties: of the member for which a placeholder is planned.
+    also: Constraints = ANYWHERE
 
     @property
     def affinity(self) -> AllocationAffinity | None:
@@ -239,6 +241,15 @@ class Snapshot:  # long: every what-if change goes through this class
             capacity, occupied = self.capacity(name), self._columns.occupied.column(name, self.size)
             if capacity is not None:
                 self._written[name] = capacity.copy() if occupied is None else capacity - occupied
+
+    def drain(self) -> None:
+        """Plans the end of all pods that may end. Reservations and what was planned before still count."""
+        for name in self._columns.capacities:
+            best, left = self.at_best(name, np.arange(self.size)), self.available(name)
+            unplanned = self._columns.availables.column(name, self.size)
+            if best is not None:
+                planned = (0 if unplanned is None else unplanned) - (0 if left is None else left)
+                self._written[name] = best - planned
 
     def _own(self, name: str) -> IntColumn:
         """Returns the writable copy of an `available` column."""

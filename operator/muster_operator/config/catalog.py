@@ -274,7 +274,8 @@ TIMEOUTS: Final = (
     _at_once(
         keys.EXTRA_STARVATION_AGE,
         "10m",
-        "minimum age of a waiting gang for which headroom is reserved before younger applications",
+        "minimum age of a waiting gang for which headroom, and in `Auto` and `Direct` nodes, are reserved before "
+        "younger applications",
     ),
     _at_once(
         keys.EXTRA_REPAIR_ACROSS_QUEUES,

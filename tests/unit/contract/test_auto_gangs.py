@@ -72,11 +72,17 @@ def test_absent_members_of_a_gang_without_nodes_get_pending_pods() -> None:
     assert pods(both) == [True] * 3
 
 
-def test_the_core_plans_pods_and_slots_without_pods_together() -> None:
+def test_the_core_plans_the_slot_of_a_member_as_its_pod_and_the_pods_of_absent_members_together() -> None:
+    """They differ in their images."""
     both = began("w0", cpu="3")
+    app = both.real.applications_there[APP]
+    assert len([kind for kind in app.waiting if kind.placeholder]) == 1
     both.wait(QUIET_S)
-    classes = [kind for kind in both.real.applications_there[APP].waiting if kind.placeholder]
-    assert len(classes) == 1
+    [slot] = [ask for ask in app.asks.values() if ask.spec.is_virtual]
+    [member] = [ask for ask in app.asks.values() if not ask.spec.placeholder]
+    assert slot.left == 1
+    assert slot.kind.pod_on_node == member.kind.pod_on_node
+    assert len([kind for kind in app.waiting if kind.placeholder]) == 2
 
 
 def test_a_member_takes_the_slot_of_a_pod_without_a_node() -> None:

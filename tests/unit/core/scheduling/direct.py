@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from muster_core.model.effects import AllocationResponse, Effect
-from muster_core.model.events import AllocationReported, ApplicationAdded
+from muster_core.model.events import AllocationReported, ApplicationAdded, AskAdded, Event
 from muster_core.model.resources import Resources
 from muster_core.model.specs import AskSpec, GangPlacement, GangStyle
 from tests.unit.builders import an_allocation, an_application, an_ask
@@ -40,6 +40,11 @@ def a_gang(  # long: each has a default
     return ApplicationAdded(spec)
 
 
+def with_members(gang: ApplicationAdded, present: int = 1) -> list[Event]:
+    """Return the gang and the requests of its first members. A gang without any member is not planned."""
+    return [gang, *(AskAdded(one) for one in members(present, gang.spec.id))]
+
+
 def member(key: str, app: str = "app", vcore: int = 1000) -> AskSpec:
     return an_ask(key, app=app, vcore=vcore, group="workers")
 
@@ -54,7 +59,7 @@ def bound(key: str, node: str, *, app: str = "app", group: str = "workers", allo
 
 
 def held(scenario: Scenario, app: str = "app") -> int:
-    """Return the number of virtual placeholders."""
+    """Return the number of virtual placeholders that no member has taken."""
     return sum(one.spec.is_virtual for one in scenario.app(app).allocations.values())
 
 

@@ -31,7 +31,7 @@ from muster_core.model.events import (
 )
 from muster_core.model.ids import AllocationId, AllocationKey, ApplicationId, NodeId, Termination
 from muster_core.model.records import AllocationsRecorded, AskRecorded, EventRecorded, records_of
-from muster_core.model.specs import AllocationSpec, AskSpec
+from muster_core.model.specs import AllocationSpec, AskSpec, GangPlacement
 from muster_core.scheduling import invariants
 from muster_core.scheduling.scheduler import cycle, step
 from muster_core.state.applications import Application
@@ -115,14 +115,20 @@ class Scenario:
         return self.send(*(AskAdded(ask) for ask in asks))
 
     def gang(self, spec_event: ApplicationAdded, members: int, constraints: Constraints = ANYWHERE) -> list[Effect]:
-        """Submit a gang and all its placeholder asks p0, p1, … (prefixed by its name)."""
-        name = spec_event.spec.id
-        each = spec_event.spec.members[0].resources["vcore"]
+        """Submit a gang and all its placeholder asks p0, p1, … (prefixed by its name).
+
+        An Auto or Direct gang has its first member r0 instead of p0, because it is not planned without a member, and a
+        Direct gang has no placeholder asks.
+        """
+        name, spec = spec_event.spec.id, spec_event.spec
+        each = spec.members[0].resources["vcore"]
+        first = an_ask(f"{name}-r0", app=name, vcore=each, group="workers", constraints=constraints)
+        present = [first] if spec.uses_virtual_placeholders else []
         asks = (
             an_ask(f"{name}-p{i}", app=name, vcore=each, group="workers", placeholder=True, constraints=constraints)
-            for i in range(members)
+            for i in range(len(present), members if spec.gang_placement is not GangPlacement.DIRECT else 0)
         )
-        return self.send(spec_event, *(AskAdded(ask) for ask in asks))
+        return self.send(spec_event, *(AskAdded(ask) for ask in (*present, *asks)))
 
     def release(
         self, key: str, app: str = "app", why: Termination = Termination.STOPPED_BY_RM, identity: str | None = None

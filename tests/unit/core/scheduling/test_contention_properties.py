@@ -83,24 +83,21 @@ class ContendingGangs:
             )
             member = replace(spec.members[0], constraints=_constraints(gang), priority=gang.priority)
             effects += self.scenario.send(ApplicationAdded(replace(spec, members=(member,))))
-            if (
-                gang.placement is not GangPlacement.DIRECT
-                and ApplicationId(name) in self.scenario.partition.applications
-            ):
-                is_auto = gang.placement is GangPlacement.AUTO
-                waiting[name] = max(gang.members // 2, 1) if is_auto else gang.members
-        while waiting:
-            for name in list(waiting):
+            if ApplicationId(name) in self.scenario.partition.applications:
+                if spec.uses_virtual_placeholders:
+                    effects += self.ask(name, placeholder=False)
+                pods_of_absent = {GangPlacement.AUTO: gang.members // 2, GangPlacement.DIRECT: 0}
+                waiting[name] = pods_of_absent.get(gang.placement, gang.members)
+        while waiting := {name: left for name, left in waiting.items() if left}:
+            for name in waiting:
                 effects += self.ask(name)
                 waiting[name] -= 1
-                if not waiting[name]:
-                    del waiting[name]
         self.run_until_idle(effects)
 
-    def ask(self, name: str) -> list[Effect]:
+    def ask(self, name: str, *, placeholder: bool = True) -> list[Effect]:
         gang = self.gangs[name]
         key, vcore = f"{name}-{next(self.numbers)}", gang.size * 1000
-        ask = an_ask(key, app=name, vcore=vcore, group="workers", placeholder=True, priority=gang.priority)
+        ask = an_ask(key, app=name, vcore=vcore, group="workers", placeholder=placeholder, priority=gang.priority)
         return self.scenario.ask(replace(ask, constraints=_constraints(gang)))
 
     def run_until_idle(self, effects: list[Effect]) -> None:

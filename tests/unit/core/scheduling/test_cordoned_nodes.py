@@ -76,7 +76,8 @@ def test_a_member_that_tolerates_the_cordon_takes_over_from_its_placeholder_on_a
     scenario.gang(ApplicationAdded(an_application(gang=2)), 2, constraints=TOLERANT)
     scenario.send(NodeUpdated(replace(a_node("n0"), cordoned=True)))
     scenario.node("n0", NodeAction.DRAIN)
-    effects = scenario.ask(an_ask("r0", group="workers", constraints=TOLERANT), an_ask("r1", group="workers"))
+    effects = scenario.ask(an_ask("r0", group="workers", constraints=TOLERANT))
+    effects += scenario.ask(an_ask("r1", group="workers"))
     assert releases(effects) == {"app-p0": Termination.PLACEHOLDER_REPLACED}
     assert placed(scenario.release("app-p0", why=Termination.PLACEHOLDER_REPLACED)) == {"r0": "n0"}
 

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from muster_core.model.constraints import InterPodConstraints, PodTerm, Target
 from muster_core.model.events import (
     AllocationReleased,
     ApplicationAdded,
     ApplicationRemoved,
+    AskAdded,
     AskReleased,
     NodeAction,
     NodeAdded,
 )
 from muster_core.model.ids import AllocationId, AllocationKey, ApplicationId, TaskGroup, Termination
 from muster_core.model.resources import NOTHING
-from muster_core.model.specs import Member, Topology
+from muster_core.model.specs import Member, PodProperties, Preferences, Topology
 from tests.unit.builders import PARTITION, a_configuration, a_limit, a_node, a_queue, an_application, an_ask, resources
-from tests.unit.core.scheduling.direct import KEY, a_gang, answers, held, member, members
+from tests.unit.core.scheduling.direct import KEY, a_gang, answers, held, member, members, with_members
 from tests.unit.core.scheduling.scenario import (
     Scenario,
     notices,
@@ -32,18 +34,74 @@ from tests.unit.core.scheduling.scenario import (
 WORKERS = TaskGroup("workers")
 
 
+def requested(scenario: Scenario) -> dict[int, int]:
+    """Return how many virtual placeholders are requested of each size in millicores."""
+    asks = [ask for ask in scenario.app().asks.values() if ask.spec.is_virtual]
+    return {ask.spec.resources["vcore"]: ask.left for ask in asks}
+
+
 def allocated(scenario: Scenario, queue: str = "root.a") -> int:
     return next(one for one in scenario.partition.queues.leaves() if one.path == queue).allocated["vcore"]
 
 
 def test_virtual_placeholders_are_reserved_without_a_message() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=2)
-    effects = scenario.send(a_gang(5))
+    effects = scenario.send(*with_members(a_gang(5)))
     assert states(effects) == ["Accepted", "Running"]
-    assert answers(effects) == []
-    assert held(scenario) == 5
-    assert scenario.app().gang.reserved == resources(vcore=5000, pods=5)
+    [answer] = answers(effects)
+    assert [new.ask.key for new in answer.new] == ["app-r0"]
+    assert answer.released == ()
+    assert held(scenario) == 4
+    assert scenario.app().gang.reserved == resources(vcore=4000, pods=4)
     assert allocated(scenario) == 5000
+
+
+def test_a_gang_is_not_planned_before_its_first_member_arrives() -> None:
+    scenario = Scenario(a_configuration(a_queue("a")), nodes=2)
+    effects = scenario.send(a_gang(3))
+    assert states(effects) == ["Accepted"]
+    assert waits(effects) == {}
+    assert scenario.app().allocations == {}
+    assert placed(scenario.send(*with_members(a_gang(2, "late")))).keys() == {"late-r0"}, "it blocks no later gang"
+    assert scenario.app().allocations == {}
+    effects = scenario.ask(member("r0", vcore=1500))
+    assert states(effects) == ["Running"]
+    assert placed(effects).keys() == {"r0"}
+    assert held(scenario) == 2
+    assert scenario.app().gang.reserved == resources(vcore=3000, pods=2), "absent members are expected to be equal"
+
+
+def test_a_member_cancelled_before_the_gang_is_complete_gives_its_slot_back_to_the_task_group() -> None:
+    scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
+    effects = scenario.send(a_gang(3), AskAdded(member("large", vcore=3000)))
+    assert waits(effects)[KEY][0] == "FAILED"
+    assert requested(scenario) == {3000: 3}
+    scenario.ask(member("r0"))
+    assert requested(scenario) == {1000: 1, 3000: 2}
+    effects = scenario.release_ask("large")
+    assert states(effects) == ["Running"]
+    assert placed(effects) == {"r0": "n0"}
+    assert held(scenario) == 2
+    assert scenario.app().gang.reserved == resources(vcore=2000, pods=2)
+    assert scenario.app().gang.groups[WORKERS].count == 3
+    assert scenario.partition.queues.root.pending == NOTHING
+
+
+def test_absent_members_are_expected_to_avoid_each_other_as_the_present_ones_do() -> None:
+    """The operator declares the image of placeholder pods, which is no property that the members must not have."""
+    scenario = Scenario(a_configuration(a_queue("a")))
+    scenario.send(*(NodeAdded(a_node(f"n{index}", labels={"host": f"n{index}"})) for index in range(2)))
+    gang = a_gang(3)
+    [workers] = gang.spec.members
+    workers = replace(workers, facts=PodProperties(preferences=Preferences(images=("pause",))))
+    own = (Target("job", values=("x",)),)
+    apart = PodProperties(InterPodConstraints(anti_affinity=(PodTerm("host", own, (), ()),)))
+    first = replace(member("r0"), tags={"job": "x"}, facts=apart)
+    effects = scenario.send(replace(gang, spec=replace(gang.spec, members=(workers,))), AskAdded(first))
+    assert "2 of 3 members of task group workers fit" in waits(effects)[KEY][1]
+    effects = scenario.send(NodeAdded(a_node("n2", labels={"host": "n2"})))
+    assert placed(effects).keys() == {"r0"}
+    assert {one.node for one in scenario.app().allocations.values()} == {"n0", "n1", "n2"}
 
 
 def test_a_new_member_replaces_its_placeholder_with_one_message() -> None:
@@ -67,13 +125,13 @@ def test_existing_members_are_placed_in_the_cycle_of_the_reservation() -> None:
 
 def test_a_gang_that_does_not_fit_reserves_nothing_and_reports_the_reason() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
-    effects = scenario.send(a_gang(5))
+    effects = scenario.send(*with_members(a_gang(5)))
     assert held(scenario) == 0
     assert states(effects) == ["Accepted"]
     state, reason = waits(effects)[KEY]
     assert state == "FAILED"
     assert "4 of 5 members of task group workers fit" in reason
-    assert waits(scenario.ask(member("r0"))) == {}, "the gang speaks for its members"
+    assert waits(scenario.ask(*members(5)[1:])) == {}, "the gang speaks for its members"
     assert waits(scenario.add_node("n1"))[KEY] == ("SCHEDULED", "all members are reserved")
 
 
@@ -90,10 +148,10 @@ def test_resources_reserved_for_future_members_are_not_given_to_others() -> None
 
 def test_two_gangs_with_resources_for_one_finish_one_after_another() -> None:
     scenario = Scenario(a_configuration(a_queue("a"), a_queue("b")), nodes=1)
-    scenario.send(a_gang(3, "one"), a_gang(3, "two", queue="root.b"))
-    assert (held(scenario, "one"), held(scenario, "two")) == (3, 0)
-    assert set(placed(scenario.ask(*members(3, "two")))) == set()
-    assert len(placed(scenario.ask(*members(3, "one")))) == 3
+    scenario.send(*with_members(a_gang(3, "one")), *with_members(a_gang(3, "two", queue="root.b")))
+    assert (held(scenario, "one"), held(scenario, "two")) == (2, 0)
+    assert set(placed(scenario.ask(*members(3, "two")[1:]))) == set()
+    assert len(placed(scenario.ask(*members(3, "one")[1:]))) == 2
     effects = [effect for one in members(3, "one") for effect in scenario.release(one.key, "one")]
     assert states(effects, "one") == ["Completing"]
     assert len(placed(effects)) == 3
@@ -119,14 +177,14 @@ def test_one_ask_for_several_members_uses_a_placeholder_for_each() -> None:
 
 def test_a_larger_member_is_scheduled_and_its_placeholder_is_dropped() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
-    scenario.send(a_gang(3))
+    scenario.send(*with_members(a_gang(3)))
     effects = scenario.ask(member("big", vcore=2000))
     assert placed(effects) == {"big": "n0"}
     assert releases(effects) == {}
     assert notices(effects) == [
         "the pod requests more than its placeholder reserves: it is scheduled without the reservation"
     ]
-    assert held(scenario) == 2
+    assert held(scenario) == 1
 
 
 def test_a_smaller_member_releases_the_difference() -> None:
@@ -163,11 +221,11 @@ def test_several_task_groups_are_reserved_together_or_not_at_all() -> None:
     event = a_gang(1)
     spec = replace(event.spec, members=groups)
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
-    effects = scenario.send(replace(event, spec=spec))
+    effects = scenario.send(*with_members(replace(event, spec=spec)))
     assert set(waits(effects)) == {"app/big", KEY}
     assert held(scenario) == 0
-    scenario.add_node("n1", vcore=1000)
-    assert held(scenario) == 3
+    assert placed(scenario.add_node("n1", vcore=1000)).keys() == {"app-r0"}
+    assert held(scenario) == 2
     assert scenario.app().spec.placeholder_ask == resources(vcore=5000, pods=3), (
         "what its members are, whatever was said"
     )
@@ -179,9 +237,9 @@ def test_a_packed_gang_is_reserved_in_one_domain() -> None:
     scenario.send(*(NodeAdded(a_node(f"n-{zone}", 1000 * of, labels={"zone": zone})) for zone, of in cores.items()))
     event = a_gang(4)
     packed = replace(event, spec=replace(event.spec, topology=Topology("zone", required=True)))
-    scenario.send(packed)
+    scenario.send(*with_members(packed))
     assert {one.node for one in scenario.app().allocations.values()} == {"n-b"}
-    assert set(placed(scenario.ask(*members(4))).values()) == {"n-b"}
+    assert set(placed(scenario.ask(*members(4)[1:])).values()) == {"n-b"}
 
 
 # -- quotas and turns --------------------------------------------------------------
@@ -189,7 +247,7 @@ def test_a_packed_gang_is_reserved_in_one_domain() -> None:
 
 def test_reserved_placeholders_count_towards_the_queue_quota() -> None:
     scenario = Scenario(a_configuration(a_queue("a", vcore=4000)), nodes=3)
-    scenario.send(a_gang(3))
+    scenario.send(*with_members(a_gang(3)))
     scenario.send(ApplicationAdded(an_application("plain")))
     assert waits(scenario.ask(an_ask("p0", app="plain", vcore=2000)))["p0"][0] == "SKIPPED"
     assert placed(scenario.ask(an_ask("p1", app="plain", vcore=1000))).keys() == {"p1"}
@@ -198,9 +256,9 @@ def test_reserved_placeholders_count_towards_the_queue_quota() -> None:
 def test_reserved_placeholders_count_towards_the_user_limit() -> None:
     limit = a_limit(users=("kim",), vcore=3000)
     scenario = Scenario(a_configuration(a_queue("a", limits=(limit,))), nodes=3)
-    scenario.send(a_gang(3), a_gang(1, "two"))
-    assert (held(scenario), held(scenario, "two")) == (3, 0)
-    assert waits(scenario.send(a_gang(1, "three")))["three/workers"][0] == "SKIPPED"
+    scenario.send(*with_members(a_gang(3)), *with_members(a_gang(1, "two")))
+    assert (held(scenario), len(scenario.app("two").allocations)) == (2, 0)
+    assert waits(scenario.send(*with_members(a_gang(1, "three"))))["three/workers"][0] == "SKIPPED"
 
 
 def test_a_gang_larger_than_the_queue_maximum_is_rejected() -> None:
@@ -219,12 +277,12 @@ def test_no_later_gang_starts_before_a_gang_that_waits_for_headroom() -> None:
     scenario = Scenario(a_configuration(a_queue("a", vcore=4000)), nodes=3)
     scenario.send(ApplicationAdded(an_application("busy")))
     scenario.ask(*(an_ask(f"b{index}", app="busy") for index in range(2)))
-    effects = scenario.send(a_gang(3))
+    effects = scenario.send(*with_members(a_gang(3)))
     assert waits(effects)[KEY][0] == "SKIPPED"
-    effects = scenario.send(a_gang(1, "late"))
+    effects = scenario.send(*with_members(a_gang(1, "late")))
     assert "queued behind gang app" in waits(effects)["late/workers"][1]
-    scenario.release("b0", "busy")
-    assert (held(scenario), held(scenario, "late")) == (3, 0)
+    assert placed(scenario.release("b0", "busy")).keys() == {"app-r0"}
+    assert (held(scenario), held(scenario, "late")) == (2, 0)
 
 
 # -- taken back --------------------------------------------------------------------
@@ -247,6 +305,18 @@ def test_unused_placeholders_expire_without_a_message() -> None:
 def test_a_gang_without_members_completes_after_its_timeout() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
     scenario.send(a_gang(3, timeout_s=60))
+    assert states(scenario.wait(2)) == ["Running"], "the request of its first member was expected within a second"
+    assert held(scenario) == 3
+    assert states(scenario.wait(60)) == ["Completing"]
+    assert states(scenario.wait(60)) == ["Completed"]
+
+
+def test_a_gang_whose_members_were_cancelled_completes_after_its_timeout() -> None:
+    scenario = Scenario(a_configuration(a_queue("a")))
+    scenario.send(*with_members(a_gang(3, timeout_s=60)))
+    scenario.release_ask("app-r0")
+    scenario.add_node("n0")
+    assert held(scenario) == 3, "another member may come"
     assert states(scenario.wait(61)) == ["Completing"]
     assert states(scenario.wait(60)) == ["Completed"]
 
@@ -282,14 +352,16 @@ def test_an_application_removed_while_waiting_leaves_nothing_pending() -> None:
 
 def test_the_resource_manager_cannot_release_virtual_placeholders() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
-    scenario.send(a_gang(3), a_gang(3, "waits"))
+    scenario.send(*with_members(a_gang(3)), *with_members(a_gang(3, "waits")))
+    scenario.release("app-r0")
+    scenario.release_ask("waits-r0", "waits")
     why, app = Termination.STOPPED_BY_RM, ApplicationId("app")
     everything = AllocationReleased(PARTITION, app, None, None, why)
     by_key = replace(everything, key=AllocationKey(KEY))
     by_name = replace(everything, id=AllocationId(f"{KEY}-0"))
     asks = AskReleased(PARTITION, ApplicationId("waits"), None, why)
     assert scenario.send(everything, by_key, by_name, asks) == []
-    assert held(scenario) == 3
+    assert held(scenario) == 2
     assert scenario.app("waits").placeholder_asks == 1
     assert refused_asks(scenario.ask(an_ask("waits/workers", app="waits"))) == {
         "waits/workers": "waits/workers is the scheduler's own key"

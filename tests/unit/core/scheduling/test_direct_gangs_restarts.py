@@ -12,11 +12,11 @@ from muster_core.model.events import (
     NodeAdded,
     RecoveryBarrierPassed,
 )
-from muster_core.model.ids import NodeId, TaskGroup
+from muster_core.model.ids import NodeId, TaskGroup, Termination
 from muster_core.model.specs import GangStyle, Topology
 from tests.unit.builders import RM, a_configuration, a_node, a_queue, an_allocation, an_application, an_ask, resources
-from tests.unit.core.scheduling.direct import KEY, a_gang, answers, bound, held, member, members
-from tests.unit.core.scheduling.scenario import Scenario, placed, refused_asks, states, waits
+from tests.unit.core.scheduling.direct import KEY, a_gang, answers, bound, held, member, members, with_members
+from tests.unit.core.scheduling.scenario import Scenario, placed, refused_asks, releases, states, waits
 
 CONFIGURATION = a_configuration(a_queue("a"), a_queue("b"))
 WORKERS = TaskGroup("workers")
@@ -48,10 +48,10 @@ def test_a_restart_reserves_placeholders_for_unbound_members_again() -> None:
 
 def test_a_restart_reserves_an_unbound_gang_before_later_ones() -> None:
     scenario = awaits_barrier()
-    scenario.send(a_gang(3), a_gang(3, "late"))
+    scenario.send(*with_members(a_gang(3)), *with_members(a_gang(3, "late")))
     scenario.add_node("n0")
     assert passed(scenario) == ["Running"]
-    assert (held(scenario), held(scenario, "late")) == (3, 0)
+    assert (held(scenario), held(scenario, "late")) == (2, 0)
 
 
 def test_a_packed_gang_is_reserved_again_in_the_domain_of_its_members() -> None:
@@ -171,12 +171,14 @@ def test_a_recovered_gang_without_task_groups_continues_without_placeholders() -
 
 def test_a_recovered_placeholder_pod_replaces_a_virtual_placeholder() -> None:
     scenario = awaits_barrier()
-    scenario.send(a_gang(3))
+    scenario.send(*with_members(a_gang(3)))
     scenario.add_node("n0", an_allocation("p0", "n0", group="workers", placeholder=True))
     assert passed(scenario) == ["Running"]
-    assert held(scenario) == 2
-    scenario.ask(*members(2))
-    assert held(scenario) == 1, "the first takes over from the pod, which has to go first"
+    assert held(scenario) == 1
+    _, second, third = members(3)
+    assert placed(scenario.ask(second)) == {second.key: "n0"}, "virtual placeholders are used before pods"
+    assert held(scenario) == 0
+    assert releases(scenario.ask(third)) == {"p0": Termination.PLACEHOLDER_REPLACED}
 
 
 # -- without a restart -------------------------------------------------------------
@@ -184,11 +186,11 @@ def test_a_recovered_placeholder_pod_replaces_a_virtual_placeholder() -> None:
 
 def test_a_member_bound_by_others_uses_a_reserved_placeholder() -> None:
     scenario = Scenario(CONFIGURATION, nodes=2, vcore=2000)
-    scenario.send(a_gang(3))
+    scenario.send(*with_members(a_gang(4)))
     before = scenario.partition.nodes.available(NodeId("n1"))
     scenario.send(bound("r0", "n1"))
     assert held(scenario) == 2
-    assert scenario.app().gang.groups[WORKERS].replaced == 1
+    assert scenario.app().gang.groups[WORKERS].replaced == 2
     assert scenario.partition.nodes.available(NodeId("n1")) == before
 
 

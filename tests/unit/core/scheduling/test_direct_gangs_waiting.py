@@ -17,7 +17,7 @@ from muster_core.model.ids import NodeId, TaskGroup, Termination
 from muster_core.model.resources import NOTHING
 from muster_core.model.specs import GangStyle
 from tests.unit.builders import RM, SECOND, a_configuration, a_queue, an_application, an_ask, resources
-from tests.unit.core.scheduling.direct import KEY, a_gang, answers, bound, held, member, members
+from tests.unit.core.scheduling.direct import KEY, a_gang, answers, bound, held, member, members, with_members
 from tests.unit.core.scheduling.scenario import Scenario, notices, placed, releases, states, waits
 
 SOON = QueuePolicies(preemption_delay_ns=SECOND)
@@ -61,11 +61,11 @@ def test_the_style_has_no_effect_after_the_placeholders_are_reserved() -> None:
 
 def test_the_placeholder_timer_starts_with_the_reservation() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1, vcore=1000)
-    scenario.send(a_gang(3, timeout_s=60))
+    scenario.send(*with_members(a_gang(3, timeout_s=60)))
     assert scenario.wait(100) == []
     scenario.add_node("n1")
     scenario.wait(59)
-    assert held(scenario) == 3
+    assert held(scenario) == 2
     scenario.wait(2)
     assert held(scenario) == 0
 
@@ -73,25 +73,25 @@ def test_the_placeholder_timer_starts_with_the_reservation() -> None:
 def test_a_gang_that_fits_no_nodes_reserves_no_quota_until_it_starves() -> None:
     timing = Timing(starvation_age_ns=60 * SECOND)
     scenario = Scenario(a_configuration(a_queue("a", vcore=6000), timing=timing), nodes=1)
-    scenario.send(a_gang(5))
+    scenario.send(*with_members(a_gang(5)))
     assert scenario.app().gang.quota_reservation == NOTHING
     scenario.wait(61)
     assert scenario.app().gang.quota_reservation == resources(vcore=5000, pods=5)
     scenario.add_node("n1")
-    assert held(scenario) == 5
+    assert held(scenario) == 4
     assert scenario.app().gang.quota_reservation == NOTHING
 
 
 def test_a_gang_larger_than_the_empty_cluster_is_reported_once() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
-    [effects] = notices(scenario.send(a_gang(5)))
+    [effects] = notices(scenario.send(*with_members(a_gang(5))))
     assert effects.startswith("the gang would not fit even in an empty cluster: 1 of 5 members of task group workers")
-    assert notices(scenario.ask(member("r0"))) == []
+    assert notices(scenario.ask(*members(5)[1:])) == []
 
 
 def test_a_gang_that_a_new_configuration_makes_impossible_waits_with_the_reason() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
-    scenario.send(a_gang(5))
+    scenario.send(*with_members(a_gang(5)))
     effects = scenario.send(ConfigurationReplaced(RM, a_configuration(a_queue("a", vcore=2000))))
     assert states(effects) == []
     assert waits(effects)[KEY] == ("SKIPPED", notices(effects)[0])
@@ -127,12 +127,12 @@ def test_virtual_placeholders_are_preempted_immediately() -> None:
 
 def test_a_member_whose_placeholder_was_preempted_waits_for_resources() -> None:
     scenario = Scenario(guarded(), nodes=1)
-    scenario.send(a_gang(4))
+    scenario.send(*with_members(a_gang(4)))
     scenario.send(ApplicationAdded(an_application("poor", queue="root.b")))
     scenario.ask(an_ask("p0", app="poor"), an_ask("p1", app="poor"))
     scenario.wait(20)
-    effects = scenario.ask(*members(3))
-    assert placed(effects).keys() == {"app-r0", "app-r1"}
+    effects = scenario.ask(*members(3)[1:])
+    assert placed(effects).keys() == {"app-r1"}
     assert waits(effects)["app-r2"][0] == "FAILED"
 
 
@@ -151,7 +151,7 @@ def test_a_guaranteed_gang_preempts_for_all_placeholders_and_reports_once() -> N
     scenario = Scenario(guarded(), nodes=1)
     scenario.send(ApplicationAdded(an_application("rich")))
     scenario.ask(*(an_ask(f"r{index}", app="rich") for index in range(4)))
-    effects = scenario.send(a_gang(2, "poor", queue="root.b"))
+    effects = scenario.send(*with_members(a_gang(2, "poor", queue="root.b")))
     assert [(key, state) for key, (state, _) in waits(effects).items()] == [("poor/workers", "FAILED")]
     gone = scenario.wait(5)
     assert set(releases(gone).values()) == {Termination.PREEMPTED_BY_SCHEDULER}
@@ -160,18 +160,19 @@ def test_a_guaranteed_gang_preempts_for_all_placeholders_and_reports_once() -> N
     assert held(scenario, "poor") == 0
     why = Termination.PREEMPTED_BY_SCHEDULER
     effects = [effect for key in releases(gone) for effect in scenario.release(key, "rich", why)]
-    assert held(scenario, "poor") == 2
+    assert placed(effects).keys() == {"poor-r0"}
+    assert held(scenario, "poor") == 1
     spoken = [one for one in effects if isinstance(one, SchedulingStateChanged) and one.application == "poor"]
     assert [(one.key, one.reason) for one in spoken] == [("poor/workers", "all members are reserved")]
     assert scenario.app("poor").gang.groups[TaskGroup("workers")].count == 2
-    assert len(placed(scenario.ask(*members(2, "poor")))) == 2
+    assert len(placed(scenario.ask(*members(2, "poor")[1:]))) == 1
 
 
 def test_a_direct_gang_that_is_given_up_while_victims_terminate_is_no_longer_reported_as_waiting() -> None:
     scenario = Scenario(guarded(), nodes=1)
     scenario.send(ApplicationAdded(an_application("rich")))
     scenario.ask(*(an_ask(f"r{index}", app="rich") for index in range(4)))
-    scenario.send(a_gang(2, "poor", queue="root.b", wait_s=20))
+    scenario.send(*with_members(a_gang(2, "poor", queue="root.b", wait_s=20)))
     assert waits(scenario.wait(5))["poor/workers"][0] == "RESERVED"
     changes = [one for one in scenario.wait(20) if isinstance(one, SchedulingStateChanged)]
     assert [one.state for one in changes if one.key == "poor/workers"] == ["SCHEDULED"]
@@ -181,7 +182,7 @@ def test_a_direct_gang_waits_for_nodes_again_after_its_preemption_was_cancelled(
     scenario = Scenario(guarded(), nodes=1)
     scenario.send(ApplicationAdded(an_application("rich")))
     scenario.ask(*(an_ask(f"r{index}", app="rich") for index in range(4)))
-    scenario.send(a_gang(2, "poor", queue="root.b"))
+    scenario.send(*with_members(a_gang(2, "poor", queue="root.b")))
     assert waits(scenario.wait(5))["poor/workers"][0] == "RESERVED"
     assert waits(scenario.node("n0", NodeAction.DRAIN))["poor/workers"][0] == "FAILED"
 
@@ -191,9 +192,10 @@ def test_a_gang_that_cannot_preempt_reports_until_no_member_is_missing() -> None
     scenario.send(ApplicationAdded(an_application("rich")))
     daemons = (replace(an_ask(f"r{index}", app="rich"), required_node=NodeId("n0")) for index in range(4))
     scenario.ask(*daemons)
-    scenario.send(a_gang(2, "poor", queue="root.b"))
+    scenario.send(*with_members(a_gang(2, "poor", queue="root.b")))
     assert releases(scenario.wait(5)) == {}
-    assert len(scenario.app("poor").asks) == 2, "each place is asked for alone"
+    requested = [ask for ask in scenario.app("poor").asks.values() if ask.spec.is_virtual]
+    assert len(requested) == 2, "each place is asked for alone"
     assert "poor/workers" not in waits(scenario.send(bound("w0", "n0", app="poor")))
     assert waits(scenario.send(bound("w1", "n0", app="poor")))["poor/workers"][0] == "SCHEDULED"
 
@@ -204,18 +206,17 @@ def test_a_gang_that_cannot_preempt_reports_until_no_member_is_missing() -> None
 def test_placement_validation_covers_members_but_not_virtual_placeholders() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
     scenario.send(CallbacksDeclared(RM, True, False))
-    effects = scenario.send(a_gang(3))
-    assert not any(isinstance(effect, PlacementsProposed) for effect in effects)
+    effects = scenario.send(*with_members(a_gang(3)))
     assert held(scenario) == 3
-    [proposed] = [effect for effect in scenario.ask(member("r0")) if isinstance(effect, PlacementsProposed)]
-    assert proposed.places == (("r0", "n0"),)
-    assert placed(scenario.send(PlacementsEvaluated(RM, proposed.number, ("",)))) == {"r0": "n0"}
+    [proposed] = [effect for effect in effects if isinstance(effect, PlacementsProposed)]
+    assert proposed.places == (("app-r0", "n0"),)
+    assert placed(scenario.send(PlacementsEvaluated(RM, proposed.number, ("",)))) == {"app-r0": "n0"}
     assert held(scenario) == 2
 
 
 def test_victim_validation_excludes_virtual_placeholders() -> None:
     scenario = Scenario(guarded(), nodes=1)
-    scenario.send(CallbacksDeclared(RM, False, True), a_gang(4))
+    scenario.send(CallbacksDeclared(RM, False, True), *with_members(a_gang(4)))
     scenario.send(ApplicationAdded(an_application("poor", queue="root.b")))
     scenario.ask(an_ask("p0", app="poor"))
     proposed = [effect for effect in scenario.wait(5) if isinstance(effect, VictimsProposed)]

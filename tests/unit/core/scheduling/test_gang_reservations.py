@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 from muster_core.model.config import Timing
 from muster_core.model.constraints import Constraints
 from muster_core.model.effects import AllocationResponse
 from muster_core.model.events import ApplicationAdded, NodeAdded, NodeUpdated
-from muster_core.model.ids import AllocationKey, TaskGroup
+from muster_core.model.ids import AllocationKey, TaskGroup, Termination
 from muster_core.model.specs import Member
 from tests.unit.builders import SECOND, a_configuration, a_node, a_queue, an_application, an_ask, resources
 from tests.unit.core.scheduling.preemption_scenario import confirm, victims
-from tests.unit.core.scheduling.scenario import Scenario, notices, placed, rejection, states, waits
+from tests.unit.core.scheduling.scenario import Scenario, notices, placed, rejection, releases, states, waits
 
 
 def test_a_gang_that_fits_is_placed_in_one_answer_and_runs() -> None:
@@ -127,29 +125,26 @@ def test_two_gangs_competing_for_the_same_resources_both_finish() -> None:
     assert states(last, "two") == ["Running"]
 
 
-def test_a_gang_larger_than_the_empty_cluster_is_reported_once_and_reserves_nothing() -> None:
+def test_a_gang_larger_than_the_empty_cluster_is_reported_once_and_reserves_what_fits() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1, vcore=4000)
     effects = scenario.gang(ApplicationAdded(an_application(gang=6)), 6)
-    assert placed(effects) == {}
+    assert len(placed(effects)) == 4
     assert {state for state, _ in waits(effects).values()} == {"FAILED"}, "an autoscaler may help"
     [notice] = notices(effects)
-    assert "workers" in notice
+    assert "2 of 6 members of task group workers" in notice
     assert "Insufficient cpu" in notice
     assert notices(scenario.ask(an_ask("app-p6", group="workers", placeholder=True))) == []
+    assert "Running" in states(scenario.add_node("n1"))
 
 
-def test_a_gang_larger_than_the_empty_cluster_reserves_nothing_for_early_requests() -> None:
-    scenario = Scenario(a_configuration(a_queue("a")), nodes=1, vcore=4000)
-    scenario.send(ApplicationAdded(an_application(gang=6)))
-    noted = []
-    for index in range(6):
-        effects = scenario.ask(an_ask(f"p{index}", group="workers", placeholder=True))
-        noted += notices(effects)
-        assert placed(effects) == {}
-        assert waits(effects)[f"p{index}"][0] == "FAILED", "an autoscaler may help"
-    [notice] = noted
-    assert "2 of 6 members of task group workers" in notice
-    assert states(scenario.add_node("n1"), "app") == ["Accepted", "Running"] or scenario.app().state == "Running"
+def test_a_gang_larger_than_the_empty_cluster_is_the_first_to_lose_its_reservations() -> None:
+    scenario = Scenario(a_configuration(a_queue("a"), a_queue("b")), nodes=1, vcore=4000)
+    scenario.gang(ApplicationAdded(an_application("huge", gang=6)), 6)
+    effects = scenario.gang(ApplicationAdded(an_application("fits", queue="root.b", gang=3)), 3)
+    assert len(releases(effects)) == 3, "although the huge gang is older"
+    for key in releases(effects):
+        effects += scenario.release(key, "huge", why=Termination.PREEMPTED_BY_SCHEDULER)
+    assert "Running" in states(effects, "fits")
 
 
 def test_a_gang_reserves_within_its_quota_after_the_nodes_grow() -> None:
@@ -160,25 +155,21 @@ def test_a_gang_reserves_within_its_quota_after_the_nodes_grow() -> None:
     assert list(placed(scenario.send(NodeUpdated(a_node("n0", 9000)))).values()) == ["n0"]
 
 
-@pytest.mark.parametrize("first", ["small", "large"])
-def test_a_gang_with_a_task_group_that_fits_no_node_reserves_nothing(first: str) -> None:
+def test_a_gang_with_a_task_group_that_fits_no_node_reserves_the_others_and_ends_by_its_style() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1, vcore=4000)
     small, large = resources(vcore=1000, pods=1), resources(vcore=5000, pods=1)
     members = (Member(TaskGroup("small"), 2, small), Member(TaskGroup("large"), 1, large))
-    spec = replace(an_application(gang=1), members=members, placeholder_ask=small.times(2) + large)
+    spec = replace(an_application(gang=1, timeout_s=10), members=members, placeholder_ask=small.times(2) + large)
     scenario.send(ApplicationAdded(spec))
-    effects = scenario.ask(an_ask("p", group=first, placeholder=True, vcore=1000 if first == "small" else 5000))
-    assert placed(effects) == {}
-    assert waits(effects)["p"][0] == "FAILED"
-    assert scenario.app().gang.searches
+    effects = scenario.ask(
+        an_ask("p0", group="small", placeholder=True), an_ask("p1", group="large", placeholder=True, vcore=5000)
+    )
+    assert placed(effects) == {"p0": "n0"}
+    assert waits(effects)["p1"][0] == "FAILED"
     assert not scenario.app().failures
-
-
-def test_a_gang_that_exceeds_the_nodes_ends_only_with_the_wait_timeout() -> None:
-    scenario = Scenario(a_configuration(a_queue("a")), nodes=1, vcore=4000)
-    scenario.gang(ApplicationAdded(an_application(gang=6, timeout_s=10, wait_s=100)), 6)
-    assert states(scenario.wait(99)) == []
-    assert states(scenario.wait(2)) == ["Resuming", "Accepted"]
+    effects = scenario.wait(11)
+    assert states(effects) == ["Resuming"]
+    assert releases(effects) == {"p0": Termination.TIMEOUT}
 
 
 def test_a_missing_member_is_reported_as_outstanding_with_the_nodes_reasons() -> None:

@@ -164,7 +164,7 @@ def test_a_gang_over_a_limit_reserves_nothing_reports_it_and_ends_with_its_timer
     scenario = Scenario(a_configuration(a_queue("a", limits=(LIMITS[kind],))), nodes=5)
     spec = an_application(gang=10, timeout_s=60, placement=placement, groups=("dev",))
     added = ApplicationAdded(spec)
-    effects = scenario.send(added) if placement is GangPlacement.DIRECT else scenario.gang(added, 10)
+    effects = scenario.gang(added, 10)
     [notice] = set(notices(effects))
     assert f"the limit of {kind}" in notice
     assert {why for _, why in waits(effects).values()} == {notice}

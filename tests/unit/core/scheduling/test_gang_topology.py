@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from muster_core.model.constraints import NAMESPACE, InterPodConstraints
-from muster_core.model.events import ApplicationAdded, NodeAdded
+from muster_core.model.events import ApplicationAdded, AskAdded, NodeAdded
 from muster_core.model.ids import TaskGroup
 from muster_core.model.specs import ApplicationSpec, GangPlacement, Member, PodProperties, Topology
 from tests.unit.builders import a_configuration, a_node, a_queue, an_allocation, an_application, an_ask, resources
@@ -44,7 +44,7 @@ def test_placeholders_that_arrive_one_by_one_use_a_domain_that_fits_all_of_them(
 def test_a_gang_that_fits_no_domain_waits_and_reports_the_best_domain() -> None:
     scenario = a_scenario(a=2, b=3)
     effects = scenario.gang(packed(4), 4)
-    assert nodes_of(scenario) == set(), "these nodes cannot hold it: nothing is reserved"
+    assert nodes_of(scenario) == {"n-b"}, "what fits is reserved"
     about = "3 of 4 members of task group workers fit in zone=b"
     [(state, text)] = {tuple(one) for one in waits(effects).values()}
     assert state == "FAILED"
@@ -100,7 +100,8 @@ def test_a_gang_of_two_shapes_reports_which_members_do_not_fit_with_the_others()
     scenario = a_scenario(a=4)
     scenario.send(NodeAdded(a_node("n-big", 1000)))
     scenario.ask(an_ask("busy", vcore=1000, app=_busy(scenario)))
-    effects = scenario.send(ApplicationAdded(replace(_of_two_shapes(), gang_placement=GangPlacement.DIRECT)))
+    gang = replace(_of_two_shapes(), gang_placement=GangPlacement.DIRECT)
+    effects = scenario.send(ApplicationAdded(gang), AskAdded(an_ask("s0", app="two", group="small")))
     text = (
         "1 of 2 members of task group small fit together with the others: 0/2 nodes are available: 2 Insufficient cpu."
     )

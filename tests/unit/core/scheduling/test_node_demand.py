@@ -23,6 +23,7 @@ from muster_core.scheduling.scheduler import cycle, step
 from muster_core.state import node_demand
 from tests.unit.builders import PARTITION, RM, a_configuration, a_limit, a_queue, an_application, an_ask
 from tests.unit.core.scheduling.direct import a_gang as a_direct_gang
+from tests.unit.core.scheduling.direct import with_members
 from tests.unit.core.scheduling.scenario import Scenario, placed, waits
 
 #: State of the gang that comes first, and of the second one.
@@ -131,14 +132,14 @@ def test_a_limit_of_a_user_counts_too() -> None:
     assert by_state(scenario.ask(an_ask("r", app="other"))) == {"FAILED": {"r"}}
 
 
-@pytest.mark.parametrize("placement", [GangPlacement.RESERVE, GangPlacement.AUTO])
-def test_of_two_gangs_that_share_a_quota_only_the_first_waits_for_nodes(placement: GangPlacement) -> None:
+@pytest.mark.parametrize("placement, first", [(GangPlacement.RESERVE, "-p0"), (GangPlacement.AUTO, "/workers")])
+def test_of_two_gangs_that_share_a_quota_only_the_first_waits_for_nodes(placement: GangPlacement, first: str) -> None:
     scenario = full(3000)
     one = scenario.gang(ApplicationAdded(an_application("one", gang=2, placement=placement)), 2)
     two = scenario.gang(ApplicationAdded(an_application("two", gang=2, placement=placement)), 2)
-    assert by_state(one) == {"FAILED": {"one-p0", "one-p1"}}
-    assert by_state(two) == {"SKIPPED": {"two-p0", "two-p1"}}
-    assert by_state(remove(scenario, "one")) == {"FAILED": {"two-p0", "two-p1"}}
+    assert by_state(one) == {"FAILED": {f"one{first}", "one-p1"}}
+    assert by_state(two) == {"SKIPPED": {f"two{first}", "two-p1"}}
+    assert by_state(remove(scenario, "one")) == {"FAILED": {f"two{first}", "two-p1"}}
 
 
 @pytest.mark.parametrize("members, quota", [(3, 4000), (3, 5000), (2, 3000)])
@@ -202,8 +203,8 @@ def test_pod_sizes_beyond_the_limit_of_queues_wait_together(monkeypatch: pytest.
 
 def test_of_two_direct_gangs_that_share_a_quota_only_the_first_waits_for_nodes() -> None:
     scenario = full(3000)
-    assert by_state(scenario.send(a_direct_gang(2, "one"))) == {"FAILED": {"one/workers"}}
-    assert by_state(scenario.send(a_direct_gang(2, "two"))) == {"SKIPPED": {"two/workers"}}
+    assert by_state(scenario.send(*with_members(a_direct_gang(2, "one")))) == {"FAILED": {"one/workers"}}
+    assert by_state(scenario.send(*with_members(a_direct_gang(2, "two")))) == {"SKIPPED": {"two/workers"}}
     assert by_state(remove(scenario, "one")) == {"FAILED": {"two/workers"}}
 
 

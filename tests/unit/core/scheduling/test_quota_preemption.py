@@ -208,13 +208,15 @@ def test_quota_of_a_rare_resource_is_freed_among_any_number_of_younger_pods() ->
 
 def test_a_pod_whose_large_placeholder_is_preempted_releases_a_smaller_one() -> None:
     scenario = Scenario(with_preemption(a(None), by_quota=True), nodes=1)
-    scenario.send(ApplicationAdded(an_application(gang=2)))
+    scenario.send(ApplicationAdded(an_application(gang=3)))
+    running = an_allocation("running", "n0", vcore=100, group="workers")
+    scenario.send(AllocationReported(replace(running, allow_preempt_self=False)))
     for index, vcore in enumerate((2000, 1000)):
         spec = an_allocation(f"p{index}", "n0", vcore=vcore, group="workers", placeholder=True)
         scenario.send(AllocationReported(replace(spec, allow_preempt_self=not index)))
     ssd = Constraints(node_selector=(("disk", "ssd"),))
     assert releases(scenario.ask(an_ask("r0", group="workers", vcore=1500, constraints=ssd))) == {}
-    reload(scenario, a(1000))
+    reload(scenario, a(1100))
     assert releases(scenario.wait(61)) == {"p0": Termination.PREEMPTED_BY_SCHEDULER, "p1": Termination.TIMEOUT}
 
 

@@ -76,13 +76,14 @@ def add(  # long: each has a default
         each=each,
     )
     added = ApplicationAdded(spec)
-    if placement is GangPlacement.DIRECT:
-        return scenario.send(added)
     vcore = spec.members[0].resources["vcore"]
     asks = [
         an_ask(f"{name}-p{index}", app=name, vcore=vcore, group="workers", placeholder=True, priority=priority)
         for index in range(members)
     ]
+    if spec.uses_virtual_placeholders:  # the first member is there
+        first = replace(asks[0], key=AllocationKey(f"{name}-r0"), placeholder=False)
+        asks = [first, *(asks[1:] if spec.is_auto else ())]
     return [*scenario.send(added), *scenario.ask(*asks)]
 
 
@@ -249,8 +250,8 @@ def test_a_failed_take_over_backs_off_and_is_retried_only_after_a_change() -> No
 def test_a_gang_without_a_takeover_candidate_takes_over_from_a_later_gang_that_arrives() -> None:
     scenario = Scenario(TWO, nodes=1)
     run(scenario, "root.b", *pods("x", 4))
-    add(scenario, "first", 3, placement=GangPlacement.AUTO)
-    add(scenario, "later", 4, queue="root.b", created_s=20)
+    add(scenario, "first", 3, placement=GangPlacement.AUTO, created_s=980)
+    add(scenario, "later", 4, queue="root.b", created_s=990)
     assert placed(scenario.release("x0", app="b")).keys() == {"later-p0"}
     assert placed(scenario.release("x1", app="b")).keys() == {"later-p1"}
     effects = scenario.release("x2", app="b")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import cycle
 
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from muster_core.model.constraints import ANYWHERE
+from muster_core.model.constraints import ANYWHERE, Constraints
 from muster_core.model.events import (
     AllocationReleased,
     ApplicationAdded,
@@ -18,7 +19,15 @@ from muster_core.model.events import (
 )
 from muster_core.model.ids import TaskGroup, Termination
 from muster_core.model.resources import Limit
-from muster_core.model.specs import ApplicationSpec, GangPlacement, GangStyle, Member, NamespaceQuota, PodProperties
+from muster_core.model.specs import (
+    NO_PROPERTIES,
+    ApplicationSpec,
+    GangPlacement,
+    GangStyle,
+    Member,
+    NamespaceQuota,
+    PodProperties,
+)
 from tests.unit.builders import PARTITION, an_application, an_ask, resources
 from tests.unit.core.scheduling.random_events.ask_rules import COMPANIES, ROLES, SSD
 from tests.unit.core.scheduling.random_events.base import Ground
@@ -29,6 +38,14 @@ _PLACEMENTS = (
     *[GangPlacement.RESERVE] * 2,
     *[GangPlacement.DIRECT] * 2,
     *[GangPlacement.AUTO] * 2,
+)
+#: Size, constraints and properties of members. The first ones are as their task group declares.
+_SHAPES = (
+    *[(1000, ANYWHERE, NO_PROPERTIES)] * 3,
+    (300, ANYWHERE, NO_PROPERTIES),
+    (1500, ANYWHERE, NO_PROPERTIES),
+    (1000, SSD, NO_PROPERTIES),
+    *((vcore, constraints, facts) for vcore, constraints in ((1000, ANYWHERE), (1500, SSD)) for facts in COMPANIES[3:]),
 )
 _STOPPED = Termination.STOPPED_BY_RM
 
@@ -54,6 +71,7 @@ class Applications(Ground):
         style=st.sampled_from(GangStyle),
         clocks=st.sampled_from(_CLOCKS),
         placement=st.sampled_from(_PLACEMENTS),
+        shapes=st.lists(st.sampled_from(_SHAPES), min_size=1, max_size=2),
     )
     def submit(  # long: each is drawn
         self,
@@ -63,8 +81,10 @@ class Applications(Ground):
         style: GangStyle,
         clocks: tuple[int, int],
         placement: GangPlacement,
+        *,
+        shapes: list[tuple[int, Constraints, PodProperties]],
     ) -> None:
-        """Submit a gang with some or all of its placeholder asks, or some single pods."""
+        """Submit a gang with some or all of its members or placeholder asks, or some single pods."""
         name = self.new_name("app")
         number, (timeout_s, wait_s) = self.site.number, clocks
         spec = an_application(
@@ -89,7 +109,14 @@ class Applications(Ground):
             asks = [AskAdded(an_ask(f"{name}q{index}", app=name, priority=number % 3)) for index in range(asked)]
         if members and placement in (GangPlacement.DIRECT, GangPlacement.AUTO):
             spec = _with_others(spec, number)
-            real = (an_ask(f"{name}r{index}", app=name, group="workers") for index in range(min(members, asked)))
+            real = (
+                replace(
+                    an_ask(f"{name}r{index}", app=name, vcore=vcore, group="workers", constraints=constraints),
+                    tags=ROLES[number % len(ROLES)],
+                    facts=facts,
+                )
+                for index, (vcore, constraints, facts) in zip(range(min(members, asked)), cycle(shapes), strict=False)
+            )
             pods = asks[asked:] if placement is GangPlacement.AUTO else []
             asks = [*(AskAdded(ask) for ask in real), *pods]
         self.send(ApplicationAdded(spec), *asks)

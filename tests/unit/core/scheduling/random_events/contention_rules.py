@@ -51,7 +51,7 @@ class Contention(Ground):
             asks.append(replace(an_ask(f"{second}-d", app=second), required_node=NodeId(self.nodes()[0])))
         spec = an_application(second, queue=poor, gang=members, user="user0", groups=("dev",))
         if is_direct:
-            spec, asks = replace(spec, gang_placement=direct), asks[members:]
+            spec, asks = replace(spec, gang_placement=direct), [replace(ask, placeholder=False) for ask in asks]
         self.send(ApplicationAdded(spec), *(AskAdded(ask) for ask in asks))
         self.wait(4)
 

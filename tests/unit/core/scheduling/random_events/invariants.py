@@ -12,7 +12,7 @@ from muster_core.model.resources import Limit
 from muster_core.model.states import ApplicationState, ManagerState
 from muster_core.placement import node_reservations, node_search, pods, replacement
 from muster_core.queues import quota
-from muster_core.scheduling import requeue
+from muster_core.scheduling import gangs, requeue, slots
 from muster_core.state import ordering
 from muster_core.state.applications import Application
 from muster_core.state.request_classes import UnschedulableClasses
@@ -71,6 +71,10 @@ def is_held(partition: Partition, app: Application) -> bool:
 def replanned(partition: Partition, app: Application, now_ns: int) -> list[AllocationPlan]:
     """Return all plans of a scheduling attempt of the application."""
     if app.is_reserving:
+        if app.spec.uses_virtual_placeholders and (
+            gangs.awaits_first_member(app, now_ns) or slots.awaits_deletion(app)
+        ):
+            return [AllocationPlan()]
         return [planning.plan_gang(partition, app, now_ns)]
     return [
         node_reservations.plan_reservation(partition, app),
