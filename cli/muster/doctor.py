@@ -32,8 +32,9 @@ _CONFIGURATIONS: Final = ("mutatingwebhookconfigurations", "validatingwebhookcon
 def command(target: Target, *, output: Format = Output.TABLE) -> None:
     """Diagnose the installation and misconfigured pods.
 
-    Checks the core, the leader, scheduler names and queues of pods, the webhook, user identity, the operator's
-    permissions, and other schedulers. Exits with 1 if there is a problem, and with 3 if the cluster is unreachable.
+    Checks the core, the leader, scheduler names and queues of pods, misspelt names, the webhook, user identity, the
+    operator's permissions, and other schedulers. Exits with 1 if there is a problem, and with 3 if the cluster is
+    unreachable.
     A check without read permission is reported as unknown.
     """
     now = target.cluster.server_time()
@@ -135,6 +136,14 @@ def _placeholders(installation: DiagnosedInstallation) -> Iterator[Finding]:
     return placeholders.check_placeholders(placeholders.survey(pods, installation.names, keys))
 
 
+def _names(installation: DiagnosedInstallation) -> Iterator[Finding]:
+    from muster import ignored_names  # noqa: PLC0415  # loads the operator; --help does not need it
+
+    pods = installation.cluster.list("/api/v1/pods", fieldSelector="status.phase!=Succeeded")
+    namespaces = installation.cluster.list("/api/v1/namespaces")
+    return ignored_names.check_names(pods, namespaces, installation.names)
+
+
 def _webhooks(installation: DiagnosedInstallation) -> Iterator[Finding]:
     return checks.check_webhooks(installation.webhooks, installation.endpoints, installation.now)
 
@@ -197,6 +206,7 @@ _CHECKS: Final[tuple[tuple[str, Callable[[DiagnosedInstallation], Iterator[Findi
     (checks.LEADER, _leader),
     (checks.SCHEDULER_NAME, _workloads),
     ("placeholders", _placeholders),
+    ("names", _names),
     (checks.WEBHOOK, _webhooks),
     (checks.IDENTITY, _identity),
     (permissions.PERMISSIONS, _permissions),

@@ -151,7 +151,10 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """`pod`: the pod in question, empty = the complete application. `ahead`: earlier applications of the queue."""
+    """`pod`: the pod in question, empty = the complete application. `ahead`: earlier applications of the queue.
+
+    `gang`: why its task groups are ignored; empty = they are not.
+    """
 
     application: str
     queue: str
@@ -164,10 +167,16 @@ class Explanation:
     preemption: list[str]
     ahead: list[Json]
     quota: Json
+    gang: str
 
     def data(self) -> Json:
         """As plain JSON."""
         return asdict(self)
+
+
+def lost_gang(app: Json) -> str:
+    """Why the application is no gang although its pods have task groups; empty if that is not so."""
+    return f"none: {app['gangProblem']}" if app.get("gangProblem") else ""
 
 
 def explain(app: Json, queue: Json | None, waiting: Sequence[Json], pod: str = "") -> Explanation:
@@ -196,6 +205,7 @@ def explain(app: Json, queue: Json | None, waiting: Sequence[Json], pod: str = "
         preemption=_preemption_attempts(pending),
         ahead=list(waiting[:position]) if blocked else [],
         quota={} if queue is None else {key: queue[key] for key in ("maxResource", "allocatedResource", "headroom")},
+        gang=lost_gang(app),
     )
 
 

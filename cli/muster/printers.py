@@ -206,7 +206,7 @@ def _app_facts(app: Json, now_ns: int) -> Table:
         "user": app["user"] + (f" ({', '.join(app['groups'])})" if app["groups"] else ""),
         "age": age(app["submissionTime"], now_ns),
         "rejected": app["rejectedMessage"],
-        "gang": app.get("gangSchedulingStyle") or "",
+        "gang": app.get("gangSchedulingStyle") or pending.lost_gang(app),
         "gang size": amounts(app["placeholderAsk"]) if app["placeholderAsk"] else "",
         "quota reservation": amounts(app["reservedQuota"]) if app["reservedQuota"] else "",
         "allocated": amounts(app["usedResource"]),
@@ -327,6 +327,8 @@ def _explanation_facts(found: Json) -> Table:
     made.add_row("queue", found["queue"] + available)
     made.add_row("bound", str(found["bound"]))
     made.add_row("pending", str(found["pending"]))
+    if found["gang"]:
+        made.add_row("gang", found["gang"])
     made.add_row("status", found["status"])
     return made
 

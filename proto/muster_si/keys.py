@@ -156,6 +156,9 @@ APP_TAG_RENEWAL: Final = "muster/namespace-changed"
 #: an application that still reserves, as after a timeout of a Hard gang.
 APP_TAG_GIVEN_UP: Final = "muster/gang-given-up"
 
+#: Why the task groups that the user wrote are ignored: the application is no gang. Shown to users.
+APP_TAG_GANG_PROBLEM: Final = "muster/gang-problem"
+
 #: JSON object {"key": node label, "required": bool}: pack the gang into as few
 #: values of the label as possible (topologyKey of schedulingPolicyParameters).
 APP_TAG_TOPOLOGY: Final = "muster/gang-topology"

@@ -175,6 +175,9 @@ class ApplicationInfo(Shape):
     placeholderData: list[TaskGroupInfo]
     gangSchedulingStyle: str | None = None
     gangPlacement: str | None = Field(None, description="placement mode of a gang: Reserve, Direct or Auto")
+    gangProblem: str | None = Field(
+        None, description="why the task groups of its pods are ignored, so that it is no gang"
+    )
     unsatisfiable: bool | None = Field(
         None, description="Whether queues, limits or all nodes, even if empty, can never hold the gang."
     )

@@ -94,6 +94,7 @@ def application(app: Application, partition: Partition, now_ns: int) -> schemas.
         placeholderData=_groups(app),
         gangSchedulingStyle=spec.style.value if spec.is_gang else None,
         gangPlacement=spec.gang_placement.value if spec.is_gang else None,
+        gangProblem=spec.tags.get(keys.APP_TAG_GANG_PROBLEM),
         unsatisfiable=app.is_reserving and bool(gang.impossible or gang.exceeds_nodes) if spec.is_gang else None,
         hasReserved=bool(held),
         reservations=held,

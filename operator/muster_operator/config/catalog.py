@@ -5,7 +5,6 @@ Differs: YuniKorn ignores an invalid list of expressions and reports that only i
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -19,6 +18,7 @@ from muster_operator.config.settings import UNIQUE_APP_IDS, subsystem_of
 from muster_operator.model import names
 from muster_operator.model.settings import AccessRules, AdmissionSettings, NamespaceRules, Pattern, Patterns
 from muster_si import keys
+from muster_si.near_names import nearest
 
 PROCESS_NAMESPACES: Final = "admissionController.filtering.processNamespaces"
 BYPASS_NAMESPACES: Final = "admissionController.filtering.bypassNamespaces"
@@ -168,9 +168,6 @@ def _compiled(expression: str) -> Pattern:
 
 #: Suffix of the keys of queue configurations.
 QUEUES: Final = ".yaml"
-
-#: Minimum similarity of an unknown key to a known one that is suggested.
-ALIKE: Final = 0.75
 
 
 class Takes(StrEnum):
@@ -485,9 +482,8 @@ def _is_known(key: str) -> bool:
 
 def _meant(key: str) -> str:
     """A suggestion of the most similar known key."""
-    lower = {known.lower(): known for known in SETTINGS}
-    found = difflib.get_close_matches(key.lower(), lower, n=1, cutoff=ALIKE)
-    return f"; did you mean {lower[found[0]]}?" if found else ""
+    meant = nearest(key, SETTINGS)
+    return f"; did you mean {meant}?" if meant else ""
 
 
 def _without_effect(entries: Iterable[str]) -> list[Finding]:

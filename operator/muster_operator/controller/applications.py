@@ -6,97 +6,33 @@ reports completion. Called by the event handlers in `pods` and `cluster_events` 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from heapq import heappush
 from typing import Final
 
-from muster_operator.controller import absent_members, placeholders, rejections, reporting, runs, state, tasks, trust
+from muster_operator.controller import (
+    absent_members,
+    mismatches,
+    placeholders,
+    rejections,
+    reporting,
+    runs,
+    state,
+    tasks,
+    trust,
+)
 from muster_operator.controller.state import Application, Deadline, Ledger, Phase, Task, TimerKind, set_timer
 from muster_operator.controller.tasks import application_spec, can_announce, given_up_spec, renewal_spec
-from muster_operator.model import messages, names, problems
+from muster_operator.model import messages, problems
 from muster_operator.model.cluster_events import Namespace
 from muster_operator.model.commands import MarkResumed, Outcome, SetCondition
 from muster_operator.model.core_messages import ApplicationSubmitted, AskReleased, TerminationType
 from muster_operator.model.event_texts import Note
 from muster_operator.model.ids import AppId, PodUid
-from muster_operator.model.pods import Condition, GangDefinition, GangProblem, Placement, Pod, UserInfo
+from muster_operator.model.pods import Condition, GangDefinition, GangProblem, Placement, Pod
 from muster_operator.model.states import APPLICATION, AppEvent, AppState, TaskEvent, TaskState, after
 from muster_operator.translate.gangs import read_gang
 from muster_si import keys
-
-#: Mismatches reported per application; further ones are not reported.
-_MAX_MISMATCHES: Final = 16
-_NOBODY: Final = UserInfo()
-_SERVICE_ACCOUNT: Final = "system:serviceaccount:"
-
-
-def report_mismatches(ledger: Ledger, out: Outcome, app: Application, task: Task) -> None:
-    """Warns about a waiting pod whose queue, user, namespace or task group does not match its application."""
-    pod = task.pod
-    stated = (pod.membership, pod.ref.namespace)
-    if pod.node is not None or stated == app.examined:
-        return
-    app.examined = stated
-    for problem in _differences(app, pod):
-        if _is_new(app, problem):
-            reporting.post(out, pod.ref, messages.ignored(problem))
-    if app.gang is not None:
-        _warn_unknown_group(out, app, app.gang, pod)
-    elif not app.source.is_written and not ledger.settings.disable_gang and not app.is_missing_gang_reported:
-        app.is_missing_gang_reported = _warn_missing_definition(out, app, pod)
-
-
-def _is_new(app: Application, note: str) -> bool:
-    """Records the note. Returns False if the application has it already or has too many."""
-    is_new = note not in app.mismatches and len(app.mismatches) < _MAX_MISMATCHES
-    if is_new:
-        app.mismatches.add(note)
-    return is_new
-
-
-def _differences(app: Application, pod: Pod) -> Iterator[str]:
-    """Differences from the application. The texts do not name the pod, so that equal differences are reported once."""
-    member = pod.membership
-    if member.queue and member.queue != app.queue:
-        yield problems.queue_ignored(member.queue, app.name, app.queue)
-    if _is_another_person(member.user, app.user):
-        yield problems.user_ignored(member.user.user, app.name, app.user.user)
-    if pod.ref.namespace != app.namespace:
-        yield problems.other_namespace(pod.ref.namespace, app.name, app.namespace)
-
-
-def _is_another_person(user: UserInfo, of_app: UserInfo) -> bool:
-    """Whether a pod that this user created may have got into the application by mistake.
-
-    Controllers create pods with accounts of their own: the executors of Spark are created by the service account of
-    their driver. Groups are not compared: those of the application's first pod count.
-    """
-    return user.user not in {of_app.user, _NOBODY.user} and not user.user.startswith(_SERVICE_ACCOUNT)
-
-
-def _warn_unknown_group(out: Outcome, app: Application, gang: GangDefinition, pod: Pod) -> None:
-    group = pod.membership.task_group
-    if not group or gang.group(group):
-        return
-    known = ", ".join(known.name for known in gang.groups)
-    note = messages.unknown_group(group[:60], app.name, known[:400])
-    if _is_new(app, note.text):
-        reporting.post(out, pod.ref, note)
-
-
-def _warn_missing_definition(out: Outcome, app: Application, pod: Pod) -> bool:
-    """Warns that the application has no task groups. Returns whether the pod expects some."""
-    wanted = {
-        names.ANNOTATION_TASK_GROUPS: pod.membership.gang.is_written,
-        names.ANNOTATION_TASK_GROUP_NAME: pod.membership.task_group,
-    }
-    key = next((key for key, value in wanted.items() if value), None)
-    if key is None:
-        return False
-    reporting.post(out, pod.ref, messages.missing_groups(key, app.name, app.originator.ref.name))
-    return True
-
 
 #: The core has accepted the application, and the application may have requests and allocations.
 ANSWERED = frozenset({AppState.ACCEPTED, AppState.RESERVING, AppState.RESUMING, AppState.RUNNING})
@@ -111,7 +47,7 @@ def step(app: Application, event: AppEvent) -> None:
     app.state = after(APPLICATION, app.state, event)
 
 
-def _gang(ledger: Ledger, out: Outcome, pod: Pod) -> GangDefinition | None:
+def _gang(ledger: Ledger, out: Outcome, pod: Pod) -> GangDefinition | GangProblem | None:
     """The gang that the originator defines, or None. A problem is reported as an event on the pod."""
     if (
         ledger.settings.disable_gang
@@ -124,8 +60,7 @@ def _gang(ledger: Ledger, out: Outcome, pod: Pod) -> GangDefinition | None:
     if isinstance(found, GangProblem):
         if pod.node is None:
             reporting.post(out, pod.ref, messages.gang_ignored(found.message))
-        return None
-    if found is not None and pod.node is None:
+    elif found is not None and pod.node is None:
         for warning in found.warnings:
             reporting.post(out, pod.ref, messages.parameter_ignored(warning))
     return found
@@ -140,7 +75,8 @@ def create(
     ``run``: all its pods, in recovery. A gang whose run is over reserves nothing more.
     """
     member = pod.membership
-    gang = None if run is not None and run.is_over else _gang(ledger, out, pod)
+    found = None if run is not None and run.is_over else _gang(ledger, out, pod)
+    gang = found if isinstance(found, GangDefinition) else None
     if gang is not None:
         gang = runs.without(gang, runs.succeeded(ledger, member.app, (pod,) if run is None else run.members))
     if member.user_problem and pod.node is None:
@@ -157,6 +93,7 @@ def create(
         namespace=pod.ref.namespace,
         namespace_uid=runs.namespace_uid(ledger, pod.ref.namespace),
         asks_early=not (is_again or pod.node or (gang and gang.size)),
+        gang_problem=found.message if isinstance(found, GangProblem) else "",
     )
     ledger.add_application(app, is_over=run is not None and run.is_over)
     if gang is not None and gang.uses_virtual_placeholders and not can_announce(ledger, app, gang):
@@ -191,6 +128,8 @@ def namespace_seen(ledger: Ledger, out: Outcome, before: Namespace | None, found
     is_changed = before is None or before.tags != found.tags
     if found.problems and (before is None or before.problems != found.problems):
         reporting.post_namespace(out, found.name, messages.namespace_problem("; ".join(found.problems)))
+    if found.misspelt and (before is None or before.misspelt != found.misspelt):
+        reporting.post_namespace(out, found.name, messages.namespace_names("; ".join(found.misspelt)))
     own = [app for app in ledger.applications.values() if app.namespace == found.name and not app.is_closed]
     if is_changed and not found.problems:
         # Applications of one user with the same queue are in one leaf, so that one renewal per leaf is enough.
@@ -287,7 +226,7 @@ def join(ledger: Ledger, out: Outcome, pod: Pod, now: float, *, is_again: bool =
     absent_members.changed(ledger, app, now)
     if app.gang is not None and app.gang.placement is Placement.RESERVE:
         placeholders.member_seen(ledger, out, app, app.gang, pod, now)
-    report_mismatches(ledger, out, app, task)
+    mismatches.report_mismatches(ledger, out, app, task)
     if is_new:
         start(ledger, out, app, now)
         tasks.count_on_node(ledger, out, task)

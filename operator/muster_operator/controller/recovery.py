@@ -21,6 +21,7 @@ from muster_operator.controller import (
     absent_members,
     applications,
     cluster_events,
+    mismatches,
     rejections,
     reporting,
     runs,
@@ -188,7 +189,7 @@ def _rejoin(ledger: Ledger, out: Outcome, pod: Pod, now: float, *, run: runs.Run
         app = applications.create(ledger, out, pod, is_again=True, run=run)
     app.created_s = min(app.created_s, pod.created_s)
     task = applications.attach(ledger, app, pod)
-    applications.report_mismatches(ledger, out, app, task)
+    mismatches.report_mismatches(ledger, out, app, task)
 
 
 def _rejoin_placeholder(ledger: Ledger, out: Outcome, pod: Pod, now: float, *, app_id: AppId) -> None:

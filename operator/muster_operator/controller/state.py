@@ -328,6 +328,8 @@ class Application:
     namespace: str = ""
     namespace_uid: str = ""
     is_closed: bool = False
+    #: Why the task groups of the originator are ignored; empty = they are not.
+    gang_problem: str = ""
     #: Reported differences between pods and the application.
     mismatches: set[str] = field(default_factory=set)
     #: Membership and namespace that were compared last. The next pod mostly has the same, and is not compared again.

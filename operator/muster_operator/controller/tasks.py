@@ -222,6 +222,8 @@ def application_spec(ledger: Ledger, app: Application) -> ApplicationSpec:
     tags[keys.APP_TAG_CREATION_TIME] = str(app.created_s + ledger.clock_ahead_ms // 1000)
     if ledger.phase is Phase.RECOVERING and is_forced(ledger, app):
         tags[keys.APP_TAG_CREATE_FORCE] = "true"
+    if app.gang_problem:
+        tags[keys.APP_TAG_GANG_PROBLEM] = app.gang_problem[: limits.REASON_CHARACTERS]
     if app.gang is None or not app.gang.size:
         return ApplicationSpec(app.id, app.queue, pod.membership.user, tags)
     return ApplicationSpec(

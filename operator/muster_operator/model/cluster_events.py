@@ -19,8 +19,9 @@ from muster_operator.model.storage import Attachment, Claim, ClusterObject, Node
 class Namespace:
     """A namespace. ``tags`` are added to every application of the namespace, as in YuniKorn.
 
-    ``problems``: reasons of ignored annotations. ``labels``: for the namespace selectors of pods. ``uid``: a namespace
-    that is created again under the same name has another one.
+    ``problems``: reasons of ignored annotations. ``misspelt``: labels, annotations and resources without effect.
+    ``labels``: for the namespace selectors of pods. ``uid``: a namespace that is created again under the same name has
+    another one.
     """
 
     name: str
@@ -29,6 +30,7 @@ class Namespace:
     terminating: bool = False
     labels: Mapping[str, str] = field(default_factory=dict)
     uid: str = ""
+    misspelt: tuple[str, ...] = ()
 
 
 class PodSeen(Struct, frozen=True, gc=False):

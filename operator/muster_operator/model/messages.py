@@ -601,6 +601,15 @@ def namespace_problem(problem: str) -> str:
     return problem
 
 
+@event("Scheduling", subject=Subject.NAMESPACE)
+def namespace_names(problem: str) -> str:
+    """Annotations or labels of the namespace, or resources in its quota, have names without effect.
+
+    Use the names that the message suggests.
+    """
+    return problem
+
+
 @event("ConfigurationRejected", subject=Subject.CONFIG_MAP)
 def configuration_rejected(part: str, problem: str) -> str:
     """The changed queues or settings are invalid. The other part applies. The message contains path, value and rule.

@@ -93,6 +93,7 @@ class Membership:
     ``owner`` the originator's UID, only if the signature is valid (controller/trust.py). ``resumed``: the pod has the
     mark that its gang was given up. ``refusal``: why the pod cannot be scheduled; empty if it can. ``conflicts``:
     warnings about ignored application IDs and queues. ``user_problem``: why the user annotation is invalid.
+    ``misspelt``: warnings about labels and annotations that have no effect.
     """
 
     app: AppId
@@ -109,6 +110,7 @@ class Membership:
     refusal: str = ""
     conflicts: tuple[str, ...] = ()
     user_problem: str = ""
+    misspelt: tuple[str, ...] = ()
     #: Whether the pod may claim to be a placeholder; most pods cannot. An attribute, because it is read for each event.
     may_claim: bool = field(init=False, repr=False, compare=False)
 

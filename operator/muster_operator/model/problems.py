@@ -13,6 +13,7 @@ from muster_operator.model import names
 #: Characters of a value in a message.
 _SHOWN: Final = 40
 _REQUESTS_SHOWN: Final = 200
+_KEY_SHOWN: Final = 100
 
 # -- pods and their application ---------------------------------------------------------------------------------------
 
@@ -76,6 +77,22 @@ def label_ignored(what: str, ignored: str, used: str) -> str:
     Remove the label or annotation that is ignored.
     """
     return f"{what}: {ignored} is ignored, {used} is used"
+
+
+def no_effect(where: str, key: str, advice: str) -> str:
+    """A label or annotation has a name that nothing reads.
+
+    Do what the message suggests.
+    """
+    return f"{where} {key[:_KEY_SHOWN]} has no effect; {advice}"
+
+
+def no_such_resource(field: str, meant: str) -> str:
+    """A quota names a resource that no pod requests.
+
+    Use the name that the message suggests.
+    """
+    return f"{field} limits nothing, because no pod requests a resource of this name; did you mean {meant}?"
 
 
 def application_id_too_long(app: str, size: int, most: int) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import re
 from dataclasses import dataclass
@@ -27,8 +26,10 @@ from muster_operator.model.pods import (
 from muster_operator.model.settings import Settings
 from muster_operator.translate import go_json
 from muster_operator.translate.constraints import constraints_tag, pod_constraints_tag
+from muster_operator.translate.known_names import PARAMETERS
 from muster_operator.translate.values import Raw, TranslationCache, amount, canonical, canonical_name, nanos, text_bytes
 from muster_si import keys
+from muster_si.near_names import nearest
 
 #: About 31 years. A larger value is a mistake and would overflow the core's timers.
 _MAX_SECONDS: Final = 10**9
@@ -41,10 +42,12 @@ _CHOICES: Final = "Reserve, Direct or Auto"
 _TOPOLOGY: Final = "topologyKey"
 _TOPOLOGY_MODE: Final = "topologyMode"
 _MODES: Final = {"required": True, "preferred": False}
-_PARAMETERS: Final = {name.lower(): name for name in (_PLACEMENT, _STYLE, _WAIT, _TIMEOUT, _TOPOLOGY, _TOPOLOGY_MODE)}
 
 #: Unknown parameters that a warning names.
 _NAMED_UNKNOWN: Final = 3
+
+#: Similarity from which a parameter is suggested: there are few, and their names are long.
+_SIMILAR_PARAMETER: Final = 0.6
 
 #: A label key: an optional DNS prefix with a slash, and a name.
 _LABEL_KEY: Final = re.compile(
@@ -123,15 +126,15 @@ def _report_unknown(pairs: dict[str, str], warnings: list[str]) -> None:
 
     Differs: unknown scheduling parameters are reported with a suggestion; YuniKorn ignores them.
     """
-    unknown = sorted(set(pairs) - set(_PARAMETERS.values()))
+    unknown = sorted(set(pairs).difference(PARAMETERS))
     if not unknown:
         return
     named = ", ".join(name[:40] for name in unknown[:_NAMED_UNKNOWN])
     if len(unknown) > _NAMED_UNKNOWN:
         named += f" and {len(unknown) - _NAMED_UNKNOWN} more"
-    meant = [difflib.get_close_matches(name[:40].lower(), _PARAMETERS, n=1) for name in unknown[:_NAMED_UNKNOWN]]
-    found = list(dict.fromkeys(_PARAMETERS[similar[0]] for similar in meant if similar))
-    hint = f"did you mean {', '.join(found)}?" if found else f"known parameters are {', '.join(_PARAMETERS.values())}"
+    meant = [nearest(name, PARAMETERS, _SIMILAR_PARAMETER) for name in unknown[:_NAMED_UNKNOWN]]
+    found = list(dict.fromkeys(filter(None, meant)))
+    hint = f"did you mean {', '.join(found)}?" if found else f"known parameters are {', '.join(PARAMETERS)}"
     subject = f"parameter {named} is" if len(unknown) == 1 else f"parameters {named} are"
     warnings.append(problems.unknown_parameters(subject, hint))
 
@@ -224,12 +227,13 @@ def _group(index: int, raw: Raw) -> TaskGroup:
     )
 
 
-def _groups(text: str) -> tuple[tuple[TaskGroup, ...], tuple[str, ...]]:
-    """The groups, and warnings."""
+def _groups(text: str, warnings: list[str]) -> tuple[TaskGroup, ...]:
+    """The groups. Adds warnings about their keys."""
     if (size := text_bytes(text)) > limits.TASK_GROUPS_BYTES:
         problem = f"{size} bytes, more than {limits.TASK_GROUPS_BYTES}"
         raise BadInputError(_FIELD, problem, "define fewer or smaller groups")
-    value, warnings = go_json.task_groups(_FIELD, text)
+    value, unknown = go_json.task_groups(_FIELD, text)
+    warnings += unknown
     if not value:
         raise BadInputError(_FIELD, "is empty", "write a JSON array of groups, or remove the annotation")
     if len(value) > limits.GANG_GROUPS:
@@ -241,7 +245,7 @@ def _groups(text: str) -> tuple[tuple[TaskGroup, ...], tuple[str, ...]]:
         if group.name in seen:
             raise BadInputError(f"{_FIELD}[{index}].name", f'"{group.name}" is a duplicate name', "use unique names")
         seen.add(group.name)
-    return groups, tuple(warnings)
+    return groups
 
 
 def placeholder_ask(groups: tuple[TaskGroup, ...]) -> dict[str, int]:
@@ -285,11 +289,12 @@ _GANGS: Final[TranslationCache[GangDefinition | GangProblem]] = TranslationCache
 
 
 def _read_gang(source: GangSource, default: Placement) -> GangDefinition | GangProblem:
+    unknown: list[str] = []
     try:
-        groups, warnings = _groups(source.task_groups)
+        groups = _groups(source.task_groups, unknown)
         ask = placeholder_ask(groups)
     except BadInputError as error:
-        return GangProblem(str(error))
+        return GangProblem("; ".join((str(error), *unknown)))
     parameters = read_parameters(source.parameters, default)
     return GangDefinition(
         groups=groups,
@@ -299,7 +304,7 @@ def _read_gang(source: GangSource, default: Placement) -> GangDefinition | GangP
         wait_timeout_ms=parameters.wait_timeout_ms,
         topology=parameters.topology,
         placement=parameters.placement or default,
-        warnings=warnings + parameters.warnings,
+        warnings=(*unknown, *parameters.warnings),
     )
 
 

@@ -10,7 +10,6 @@ where Go takes the largest amount. Both errors name the field.
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 from collections.abc import Callable, Mapping
@@ -18,10 +17,14 @@ from typing import Any, Final, NoReturn
 
 from muster_operator.model import problems
 from muster_operator.model.errors import BadInputError
+from muster_si.near_names import nearest
 
 #: Characters of a key or value in a message, and unknown keys that are compared with known ones.
 _SHOWN: Final = 40
 _MOST_COMPARED: Final = 32
+
+#: Similarity from which a key is suggested: an object has few keys.
+_SIMILAR: Final = 0.6
 
 
 class Notes:
@@ -35,8 +38,8 @@ class Notes:
         """Adds an unknown key. `known`: the keys of the object by their lower case."""
         if self._left:
             self._left -= 1
-            for similar in difflib.get_close_matches(key[:_SHOWN].lower(), known, n=1):
-                self.lines.append(problems.misspelt_key(f"{where}.{_valid(key[:_SHOWN])}", known[similar]))
+            if meant := nearest(key, known.values(), _SIMILAR):
+                self.lines.append(problems.misspelt_key(f"{where}.{_valid(key[:_SHOWN])}", meant))
 
 
 #: (path, parsed value, present value, warnings) -> value; None = the zero value, which structs leave out.

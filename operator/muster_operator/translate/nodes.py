@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from hashlib import blake2b
 from typing import Any, Final
 
@@ -15,6 +15,7 @@ from muster_operator.model.errors import BadInputError
 from muster_operator.model.ids import MAX_AMOUNT, NodeName
 from muster_operator.model.settings import Settings
 from muster_operator.translate import go_json
+from muster_operator.translate.known_names import namespace_problems, unknown_resources
 from muster_operator.translate.values import (
     Raw,
     amount,
@@ -227,6 +228,12 @@ _READERS = {
 }
 
 
+_QUOTAS: Final = {
+    keys.APP_TAG_RESOURCE_QUOTA: names.ANNOTATION_NAMESPACE_QUOTA,
+    keys.APP_TAG_RESOURCE_GUARANTEED: names.ANNOTATION_NAMESPACE_GUARANTEED,
+}
+
+
 def read_namespace(raw: Raw) -> Namespace | None:
     """Translates a namespace. Returns None if the object has no name."""
     metadata = mapping(raw.get("metadata"))
@@ -248,7 +255,15 @@ def read_namespace(raw: Raw) -> Namespace | None:
                 tags[tag] = value
     is_leaving = bool(metadata.get("deletionTimestamp"))
     labels, uid = strings(metadata.get("labels")), text(metadata.get("uid"))
-    return Namespace(name, tags, tuple(problems), is_leaving, labels, uid)
+    misspelt = (*namespace_problems(metadata), *_unknown_resources(tags))
+    return Namespace(name, tags, tuple(problems), is_leaving, labels, uid, misspelt)
+
+
+def _unknown_resources(tags: Mapping[str, str]) -> Iterator[str]:
+    """The resources in the quotas of a namespace that no pod requests."""
+    for tag, annotation in _QUOTAS.items():
+        if tag in tags:
+            yield from unknown_resources(annotation, orjson.loads(tags[tag])["resources"])
 
 
 def read_priority_class(raw: Raw) -> PriorityClassSeen | None:

@@ -22,6 +22,7 @@ from muster_operator.model.limits import Shares
 from muster_operator.model.pods import Condition, ForeignPod, Pod, PodPhase, PodRef
 from muster_operator.model.settings import Settings
 from muster_operator.model.signing import SIGNATURE_CHARACTERS
+from muster_operator.translate.known_names import may_have_problems
 from muster_operator.translate.pods import (
     ORDINAL_CHARACTERS,
     deletion_requested_s,
@@ -359,7 +360,7 @@ class PodClasses:
             self._known.clear()
             self._settings = settings
         metadata, status = incoming.metadata, incoming.status
-        if not metadata.name or not metadata.uid or status.reason or status.resize:
+        if not metadata.name or not metadata.uid or status.reason or status.resize or _is_misspelt(incoming, settings):
             return None
         scheduled: PartialCondition | None = None
         is_preempted = False
@@ -503,6 +504,13 @@ def _controller(metadata: Metadata) -> str:
     """The UID of the controller. Call it before the class is determined, which drops the UIDs of owners."""
     owners = metadata.owner_references
     return next((owner.uid for owner in owners if owner.controller), "") if owners else ""
+
+
+def _is_misspelt(incoming: PartialPod, settings: Settings) -> bool:
+    """Whether a waiting pod may have names without effect, which its class does not contain."""
+    spec = incoming.spec
+    is_waiting = not spec.node_name and spec.scheduler_name in settings.scheduler_names
+    return is_waiting and may_have_problems(incoming.json, incoming.metadata.labels or ())
 
 
 def _signatures(annotations: Annotations, *, is_claim: bool) -> tuple[str, str, str]:

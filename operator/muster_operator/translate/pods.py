@@ -36,6 +36,7 @@ from muster_operator.translate.constraints import (
     required_node,
 )
 from muster_operator.translate.gangs import PLACEHOLDER_CONTAINER
+from muster_operator.translate.known_names import pod_problems
 from muster_operator.translate.storage import volumes_tag
 from muster_operator.translate.values import (
     Raw,
@@ -331,7 +332,7 @@ _SOURCES: Final[WeakValueDictionary[bytes, GangSource]] = WeakValueDictionary()
 _NO_GANG: Final = GangSource()
 
 
-def _gang_source(annotations: dict[str, str]) -> GangSource:
+def gang_source(annotations: dict[str, str]) -> GangSource:
     """The gang annotations of the pod. A text that is too long is replaced by a problem."""
     groups = annotations.get(names.ANNOTATION_TASK_GROUPS, "")
     parameters = annotations.get(names.ANNOTATION_PARAMETERS, "")
@@ -438,12 +439,13 @@ def membership(metadata: Raw, ref: PodRef, settings: Settings, spec: Raw | None 
         marked=is_marked,
         has_pause=any(one.get("name") == PLACEHOLDER_CONTAINER for one in objects((spec or {}).get("containers"))),
         claim=claim,
-        gang=_gang_source(annotations),
+        gang=gang_source(annotations),
         user=user,
         resumed=annotations.get(names.ANNOTATION_GANG_OUTCOME) == names.GANG_RESUMED,
         refusal=refusal,
         conflicts=notices,
         user_problem=user_problem,
+        misspelt=() if text((spec or {}).get("nodeName")) else pod_problems(metadata),
     )
 
 

@@ -16,7 +16,7 @@ from muster_operator.kube.session import KubeSession
 from muster_operator.model.errors import BadSetting
 from muster_operator.translate.nodes import read_priority_class
 from muster_operator.translate.values import Raw, mapping, strings, text
-from muster_operator.webhook.context import AdmissionAnswer, ClusterSnapshot, Review
+from muster_operator.webhook.context import AdmissionAnswer, ClusterSnapshot, Review, shortened
 from muster_si import muster_pb2
 from muster_si.api import AdministrationAPI
 from muster_si.errors import SchedulerInterfaceError
@@ -161,10 +161,6 @@ class ClusterView:
 #: Timeout of the core in seconds. It is below the timeout of the API server.
 CORE_S: Final = 2.5
 
-#: Limits of warnings, because the API server truncates long ones and drops many.
-WARNING_LIMIT: Final = 250
-MOST_WARNINGS: Final = 20
-
 
 @dataclass(frozen=True, slots=True)
 class ConfigurationCheck:
@@ -211,13 +207,8 @@ class ConfigurationCheck:
         except (SchedulerInterfaceError, TimeoutError) as error:
             reason = str(error) or f"no answer in {self.core_s:g} s"
             return AdmissionAnswer(
-                warnings=_cut([f"the core did not check {present.policy_group}.yaml: {reason}", *warnings])
+                warnings=shortened([f"the core did not check {present.policy_group}.yaml: {reason}", *warnings])
             )
         if result.findings:
             return AdmissionAnswer("; ".join(result.findings))
-        return AdmissionAnswer(warnings=_cut([*result.warnings, *warnings]))
-
-
-def _cut(warnings: list[str]) -> tuple[str, ...]:
-    short = [one if len(one) <= WARNING_LIMIT else one[: WARNING_LIMIT - 3] + "..." for one in warnings]
-    return tuple(dict.fromkeys(short))[:MOST_WARNINGS]
+        return AdmissionAnswer(warnings=shortened([*result.warnings, *warnings]))

@@ -6,7 +6,7 @@ template would pass if only the kinds that YuniKorn checks were checked.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
@@ -62,6 +62,17 @@ class AdmissionAnswer:
     def is_allowed(self) -> bool:
         """Whether the request is allowed."""
         return not self.refusal
+
+
+#: Limits of warnings, because the API server truncates long ones and drops many.
+WARNING_LIMIT: Final = 250
+MOST_WARNINGS: Final = 20
+
+
+def shortened(warnings: Iterable[str]) -> tuple[str, ...]:
+    """The different warnings within the limits."""
+    short = [one if len(one) <= WARNING_LIMIT else one[: WARNING_LIMIT - 3] + "..." for one in warnings]
+    return tuple(dict.fromkeys(short))[:MOST_WARNINGS]
 
 
 #: Namespace of the control plane. Muster changes and rejects nothing there, so that a cluster can always start.

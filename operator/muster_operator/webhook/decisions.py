@@ -21,13 +21,15 @@ from typing import Final
 
 import orjson
 
-from muster_operator.model import names
+from muster_operator.model import messages, names
 from muster_operator.model.errors import BadInputError
 from muster_operator.model.names import ANNOTATION_USER_INFO
-from muster_operator.model.pods import UserInfo
+from muster_operator.model.pods import GangDefinition, GangProblem, UserInfo
 from muster_operator.model.settings import AccessRules, AdmissionSettings
 from muster_operator.translate import go_json
-from muster_operator.translate.pods import shared_app_id, unique_app_id, written_app_id
+from muster_operator.translate.gangs import read_gang
+from muster_operator.translate.known_names import pod_problems
+from muster_operator.translate.pods import gang_source, shared_app_id, unique_app_id, written_app_id
 from muster_operator.translate.values import Raw, mapping, strings, text
 from muster_operator.webhook.context import (
     AdmissionAnswer,
@@ -40,6 +42,7 @@ from muster_operator.webhook.context import (
     is_made_of_a_template,
     is_trusted,
     new_context,
+    shortened,
 )
 
 #: Maximum characters of the annotation. All annotations of an object can have 256 KiB (Kubernetes object validation).
@@ -308,10 +311,27 @@ def _decided(context: AdmissionContext, known: ClusterSnapshot, settings: Admiss
         return AdmissionAnswer(refusal)
     added = additions(context, known, settings)
     owner = {} if user_info.written is None else {names.ANNOTATION_USER_INFO: user_info.written}
-    warnings = (user_info.warning,) if user_info.warning else ()
+    warnings = ((user_info.warning,) if user_info.warning else ()) + _ignored(context)
     return AdmissionAnswer(
         object=_written(context, added.labels, {**added.annotations, **owner}, added.spec), warnings=warnings
     )
+
+
+def _ignored(context: AdmissionContext) -> tuple[str, ...]:
+    """Warnings about labels, annotations and task groups of a new or changed pod or template that have no effect."""
+    metadata = mapping(context.new.get("metadata"))
+    if not context.is_for_muster or metadata == mapping(context.old.get("metadata")):
+        return ()
+    found = read_gang(gang_source(context.annotations))
+    match found:
+        case GangProblem(message):
+            gang: tuple[str, ...] = (messages.gang_ignored(message).text,)
+        case GangDefinition():
+            gang = found.warnings
+        case _:
+            gang = ()
+    place = context.kind.place
+    return shortened(f"{place}{one}" for one in (*pod_problems(metadata), *gang))
 
 
 def _written(

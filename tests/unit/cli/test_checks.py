@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from muster import checks, permissions, placeholders, printers
+from muster import checks, ignored_names, permissions, placeholders, printers
 from muster.checks import Finding, Level
 from muster.errors import Unreachable
 from muster.permissions import Permission
@@ -341,6 +341,39 @@ def test_the_summary_counts_the_findings() -> None:
     ]
     assert printers._summary(found) == "2 problems, 1 skipped"
     assert printers._summary(found[1:2]) == "no problems found"
+
+
+# -- names --------------------------------------------------------------------
+
+
+def a_named_pod(name: str, annotations: dict[str, str], scheduler: str = "muster") -> Json:
+    return {
+        "metadata": {"namespace": "dev", "name": name, "annotations": annotations},
+        "spec": {"schedulerName": scheduler},
+    }
+
+
+def test_names_without_effect_and_lost_gangs_are_listed_once_with_their_objects() -> None:
+    misspelt = {"yunikorn.apache.org/taskGroups": "[]"}
+    pods = [
+        *(a_named_pod(f"p{number}", misspelt) for number in range(5)),
+        a_named_pod("lost", {"yunikorn.apache.org/task-groups": "[,]"}),
+        a_named_pod("of-another-scheduler", misspelt, scheduler="other"),
+    ]
+    namespace = {"metadata": {"name": "dev", "annotations": {"yunikorn.apache.org/namespace.qouta": "{}"}}}
+    on_namespace, on_pods, lost = ignored_names.check_names(pods, [namespace], BOTH)
+    assert on_pods.message == (
+        "pod dev/p0, pod dev/p1, pod dev/p2 and 2 more: annotation yunikorn.apache.org/taskGroups has no effect; "
+        "did you mean yunikorn.apache.org/task-groups?"
+    )
+    assert on_namespace.message.startswith("namespace dev: annotation yunikorn.apache.org/namespace.qouta has no")
+    assert lost.message.startswith("no gang for pod dev/lost: task-groups: is not JSON")
+    assert levels([on_pods, on_namespace, lost]) == [Level.WARNING, Level.WARNING, Level.PROBLEM]
+
+
+def test_without_such_names_both_checks_are_fine() -> None:
+    fine_pod = a_named_pod("p", {"yunikorn.apache.org/app-id": "a"})
+    assert levels(ignored_names.check_names([fine_pod], [{"metadata": {"name": "dev"}}], BOTH)) == [Level.FINE] * 2
 
 
 # -- placeholders -------------------------------------------------------------

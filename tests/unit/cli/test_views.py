@@ -4,6 +4,7 @@ import json
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -90,6 +91,15 @@ def test_a_gang_is_shown_with_its_phases_its_groups_and_its_members(served: Serv
     assert ["workers", "cpu", "1", "2", "2", "0", "0", "0", "1"] in lines
     assert any(line[:4] == ["gang-p1", "workers", "placeholder", "n1"] for line in lines)
     assert "replaces gang-p0-0" in result.stdout
+
+
+def test_a_gang_that_was_lost_by_invalid_task_groups_is_shown_as_none_with_the_problem(served: Served) -> None:
+    spec = an_application("lost", queue="root.b")
+    served.scenario.send(ApplicationAdded(replace(spec, tags={"muster/gang-problem": "task-groups: is not JSON"})))
+    for command in ("app", "explain"):
+        assert ["gang", "none:", "task-groups:", "is", "not", "JSON"] in [
+            line.split() for line in served.run(command, "lost").stdout.splitlines()
+        ]
 
 
 def test_a_member_of_an_incomplete_gang_reports_it(served: Served) -> None:

@@ -163,6 +163,11 @@ def test_a_bad_definition_warns_with_field_and_fix_and_disables_the_gang() -> No
         "The application runs without gang scheduling."
     )
     assert requested_keys(out) == ["uid-w0"]
+    [submitted] = [request for request in out.requests if isinstance(request, ApplicationSubmitted)]
+    assert (
+        submitted.spec.tags["muster/gang-problem"]
+        == "task-groups[0].minMember: is -1; write the number of members, 0 or more"
+    )
 
 
 def test_a_bad_parameter_is_a_warning_and_the_gang_continues() -> None:

@@ -95,3 +95,13 @@ def test_a_user_annotation_without_a_user_is_reported_once_per_application() -> 
     [(_, note)] = reported_mismatches(driver.see(a_pod("w0", app=APP, annotations={USER: '{"username": "ann"}'})))
     assert note.startswith(f'annotation {USER} is ignored, "user" is missing or empty')
     assert reported_mismatches(driver.see(a_pod("w1", app=APP, annotations={USER: "{"}))) == []
+
+
+def test_a_misspelt_annotation_is_reported_once_per_application() -> None:
+    driver = live()
+    written = {"yunikorn.apache.org/taskGroups": "[]"}
+    [(_, note)] = reported_mismatches(driver.see(a_pod("w0", app=APP, annotations=written)))
+    assert note == (
+        "annotation yunikorn.apache.org/taskGroups has no effect; did you mean yunikorn.apache.org/task-groups?"
+    )
+    assert reported_mismatches(driver.see(a_pod("w1", app=APP, annotations=written))) == []

@@ -251,3 +251,28 @@ def test_every_field_of_a_pod_that_is_translated_is_decoded() -> None:
     read = fields_read_of("spec", pods) | fields_read_of("spec", constraints)
     assert read > {"affinity", "hostNetwork", "priority"}
     assert read <= {field.encode_name for field in structs.fields(pod_classes.Spec)}, "add the field to Spec"
+
+
+@pytest.mark.parametrize(
+    "place, key",
+    [
+        ("annotations", "yunikorn.apache.org/taskGroups"),
+        ("annotations", "muster.example.com/queue"),
+        ("labels", "yunikorn.apache.org/allow-preemption"),
+        ("labels", "applicaionId"),
+    ],
+)
+def test_a_misspelt_name_of_one_pod_is_not_a_property_of_its_class(place: str, key: str) -> None:
+    known, usual = PodClasses(), a_pod("usual")
+    usual["metadata"]["annotations"]["kubectl.kubernetes.io/last-applied-configuration"] = json.dumps({key: "x"})
+    odd = a_pod("odd")
+    odd["metadata"].setdefault(place, {})[key] = "x"
+    for raw, count in ((usual, 0), (odd, 1), (usual, 0)):
+        pod = by_class(known, raw)
+        assert isinstance(pod, Pod)
+        assert len(pod.membership.misspelt) == count
+        assert pod == read_pod(raw, SETTINGS)
+    assert is_of_a_class(known, usual)
+    assert not is_of_a_class(known, odd)
+    odd["spec"]["nodeName"] = "n1"
+    assert is_of_a_class(known, odd)

@@ -307,3 +307,12 @@ def test_a_missing_or_unknown_gang_placement_gives_the_default() -> None:
     unknown = gang(a_group(), parameters="gangPlacement=best", default=Placement.DIRECT)
     assert unknown.placement is Placement.DIRECT
     assert "Direct, the default, is used" in unknown.warnings[0]
+
+
+def test_the_problem_of_an_invalid_definition_includes_its_misspelt_keys() -> None:
+    missing = problem('[{"name": "g", "minMember": 1, "maxMember": 2, "maxResource": {"cpu": "1"}}]')
+    assert missing.startswith("task-groups[0].minResource: is missing; ")
+    assert missing.endswith(
+        "; task-groups[0].maxMember is ignored; did you mean minMember?"
+        "; task-groups[0].maxResource is ignored; did you mean minResource?"
+    )

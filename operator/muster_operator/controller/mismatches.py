@@ -1,0 +1,92 @@
+"""Warnings about a pod that does not match its application, or has names without effect.
+
+`applications` and `recovery` call `report_mismatches` for each pod that waits. Equal warnings of an application are
+posted once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from muster_operator.controller import reporting
+from muster_operator.controller.state import Application, Ledger, Task
+from muster_operator.model import messages, names, problems
+from muster_operator.model.commands import Outcome
+from muster_operator.model.pods import GangDefinition, Pod, UserInfo
+
+#: Mismatches reported per application; further ones are not reported.
+_MAX_MISMATCHES: Final = 16
+_NOBODY: Final = UserInfo()
+_SERVICE_ACCOUNT: Final = "system:serviceaccount:"
+
+
+def report_mismatches(ledger: Ledger, out: Outcome, app: Application, task: Task) -> None:
+    """Warns about a waiting pod whose queue, user, namespace or task group does not match its application."""
+    pod = task.pod
+    stated = (pod.membership, pod.ref.namespace)
+    if pod.node is not None or stated == app.examined:
+        return
+    app.examined = stated
+    for problem in _differences(app, pod):
+        if _is_new(app, problem):
+            reporting.post(out, pod.ref, messages.ignored(problem))
+    if app.gang is not None:
+        _warn_unknown_group(out, app, app.gang, pod)
+    elif not app.source.is_written and not ledger.settings.disable_gang and not app.is_missing_gang_reported:
+        app.is_missing_gang_reported = _warn_missing_definition(out, app, pod)
+
+
+def _is_new(app: Application, note: str) -> bool:
+    """Records the note. Returns False if the application has it already or has too many."""
+    is_new = note not in app.mismatches and len(app.mismatches) < _MAX_MISMATCHES
+    if is_new:
+        app.mismatches.add(note)
+    return is_new
+
+
+def _differences(app: Application, pod: Pod) -> Iterator[str]:
+    """Differences from the application, and names without effect.
+
+    The texts do not name the pod, so that equal ones are reported once.
+    """
+    member = pod.membership
+    yield from member.misspelt
+    if member.queue and member.queue != app.queue:
+        yield problems.queue_ignored(member.queue, app.name, app.queue)
+    if _is_another_person(member.user, app.user):
+        yield problems.user_ignored(member.user.user, app.name, app.user.user)
+    if pod.ref.namespace != app.namespace:
+        yield problems.other_namespace(pod.ref.namespace, app.name, app.namespace)
+
+
+def _is_another_person(user: UserInfo, of_app: UserInfo) -> bool:
+    """Whether a pod that this user created may have got into the application by mistake.
+
+    Controllers create pods with accounts of their own: the executors of Spark are created by the service account of
+    their driver. Groups are not compared: those of the application's first pod count.
+    """
+    return user.user not in {of_app.user, _NOBODY.user} and not user.user.startswith(_SERVICE_ACCOUNT)
+
+
+def _warn_unknown_group(out: Outcome, app: Application, gang: GangDefinition, pod: Pod) -> None:
+    group = pod.membership.task_group
+    if not group or gang.group(group):
+        return
+    known = ", ".join(known.name for known in gang.groups)
+    note = messages.unknown_group(group[:60], app.name, known[:400])
+    if _is_new(app, note.text):
+        reporting.post(out, pod.ref, note)
+
+
+def _warn_missing_definition(out: Outcome, app: Application, pod: Pod) -> bool:
+    """Warns that the application has no task groups. Returns whether the pod expects some."""
+    wanted = {
+        names.ANNOTATION_TASK_GROUPS: pod.membership.gang.is_written,
+        names.ANNOTATION_TASK_GROUP_NAME: pod.membership.task_group,
+    }
+    key = next((key for key, value in wanted.items() if value), None)
+    if key is None:
+        return False
+    reporting.post(out, pod.ref, messages.missing_groups(key, app.name, app.originator.ref.name))
+    return True

@@ -1,0 +1,174 @@
+"""The names that users write on pods and namespaces, and the problems of names that resemble them.
+
+A name that nothing reads has no effect, and its author expects one. `translate.pods` and `translate.nodes` report such
+names as events, the webhook as warnings, and `muster doctor` for the objects that exist. Pure functions; the work for
+one object is bounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Final
+
+from muster_operator.model import names, problems
+from muster_operator.translate.values import Raw, strings
+from muster_si import keys
+from muster_si.near_names import meant_resource, nearest, plain
+
+#: Names of one object that are reported, and those that are compared with known names.
+_REPORTED: Final = 3
+_COMPARED: Final = 32
+_DOMAIN: Final = keys.DOMAIN_YUNIKORN
+
+#: Names of YuniKorn that Muster does not read, or no longer has: not mistakes (docs/reference/compatibility.md).
+_OF_YUNIKORN: Final = frozenset({f"{_DOMAIN}username", f"{_DOMAIN}ignore-application", f"{_DOMAIN}placeholder"})
+_APPLICATION_IDS: Final = (names.LABEL_APP_ID, names.LEGACY_LABEL_APP_ID, names.SPARK_LABEL_APP_ID)
+_LABELS: Final = frozenset({names.LABEL_APP_ID, names.LABEL_QUEUE})
+POD_ANNOTATIONS: Final = _LABELS | {
+    names.ANNOTATION_TASK_GROUPS,
+    names.ANNOTATION_TASK_GROUP_NAME,
+    names.ANNOTATION_PARAMETERS,
+    names.ANNOTATION_USER_INFO,
+    names.ANNOTATION_ALLOW_PREEMPTION,
+}
+NAMESPACE_ANNOTATIONS: Final = frozenset(
+    {
+        names.ANNOTATION_NAMESPACE_QUOTA,
+        names.ANNOTATION_NAMESPACE_GUARANTEED,
+        names.ANNOTATION_NAMESPACE_MAX_APPS,
+        names.ANNOTATION_NAMESPACE_MAX_CPU,
+        names.ANNOTATION_NAMESPACE_MAX_MEMORY,
+        names.ANNOTATION_PARENT_QUEUE,
+        names.ANNOTATION_NAMESPACE_GENERATE_APP_ID,
+        *names.ANNOTATION_NAMESPACE_ENABLE,
+    }
+)
+
+#: Keys that begin in this way were written for Muster or YuniKorn; those of Muster itself begin with `internal.`.
+_OURS: Final = ("yunikorn", "muster")
+_KEY_STARTS: Final = tuple(f'"{start}'.encode() for start in _OURS)
+_KNOWN_KEYS: Final = frozenset(key.encode() for key in POD_ANNOTATIONS | _OF_YUNIKORN)
+
+#: Scheduling parameters, which are not annotations of their own.
+PARAMETERS: Final = (
+    "gangPlacement",
+    "gangSchedulingStyle",
+    "gangWaitTimeoutInSeconds",
+    "placeholderTimeoutInSeconds",
+    "topologyKey",
+    "topologyMode",
+)
+
+#: Common names that resemble another known name more than the one that is meant.
+_MEANT: Final = {
+    "taskgroup": names.ANNOTATION_TASK_GROUP_NAME,
+    "applicationid": names.LABEL_APP_ID,
+    "appname": names.LABEL_APP_ID,
+    "queuename": names.LABEL_QUEUE,
+    "user": names.ANNOTATION_USER_INFO,
+}
+
+#: A label without a domain resembles `applicationId` from this similarity on; others may have names of their own.
+_ALMOST_EQUAL: Final = 0.85
+
+
+def pod_problems(metadata: Raw) -> tuple[str, ...]:
+    """Labels and annotations of a pod that have no effect, with what to write instead."""
+    return tuple(islice(_of_pod(metadata), _REPORTED))
+
+
+def namespace_problems(metadata: Raw) -> tuple[str, ...]:
+    """Labels and annotations of a namespace that have no effect, with what to write instead."""
+    return tuple(islice(_of_namespace(metadata), _REPORTED))
+
+
+def unknown_resources(field: str, amounts: Mapping[str, object]) -> Iterator[str]:
+    """Resources of a quota, by the scheduler's names, that no pod requests."""
+    for resource in islice(amounts, _REPORTED):
+        if meant := meant_resource(resource):
+            name = "cpu" if meant == keys.CPU else meant
+            yield problems.no_such_resource(f"{field}: {resource[:80]}", name)
+
+
+def _of_pod(metadata: Raw) -> Iterator[str]:
+    labels, annotations = strings(metadata.get("labels")), strings(metadata.get("annotations"))
+    for key in _suspicious(labels, _LABELS):
+        yield problems.no_effect("label", key, _advice(key, POD_ANNOTATIONS, "write it as an annotation"))
+    for key in _suspicious(annotations, POD_ANNOTATIONS):
+        yield problems.no_effect("annotation", key, _advice(key, POD_ANNOTATIONS, ""))
+    if {*labels, *annotations}.isdisjoint(_APPLICATION_IDS):
+        for key in islice(filter(_resembles_application_id, labels), _COMPARED):
+            if nearest(key, (names.LEGACY_LABEL_APP_ID,), _ALMOST_EQUAL):
+                yield problems.no_effect("label", key, f"did you mean {names.LEGACY_LABEL_APP_ID}?")
+
+
+def _resembles_application_id(key: str) -> bool:
+    """Whether the label is worth a comparison with `applicationId`."""
+    return key[:1] in "aA" and key[-2:].lower() == "id" and "/" not in key
+
+
+def _of_namespace(metadata: Raw) -> Iterator[str]:
+    for key in _suspicious(strings(metadata.get("labels")), frozenset()):
+        yield problems.no_effect("label", key, _advice(key, NAMESPACE_ANNOTATIONS, "write it as an annotation"))
+    for key in _suspicious(strings(metadata.get("annotations")), NAMESPACE_ANNOTATIONS):
+        yield problems.no_effect("annotation", key, _advice(key, NAMESPACE_ANNOTATIONS, ""))
+
+
+def _suspicious(written: Iterable[str], known: frozenset[str]) -> Iterator[str]:
+    """The keys that were written for Muster or YuniKorn, and are no names that are known at this place."""
+    candidates = (key for key in written if key.startswith(_OURS) and key not in known and key not in _OF_YUNIKORN)
+    for key in islice(candidates, _COMPARED):
+        name = key.partition("/")[2]
+        if key.startswith(_DOMAIN) or (name and _meant(name, POD_ANNOTATIONS | NAMESPACE_ANNOTATIONS)):
+            yield key
+
+
+def may_have_problems(json: bytes | memoryview, labels: Iterable[str]) -> bool:
+    """Whether a pod may have labels or annotations without effect: its JSON, and the keys of its labels.
+
+    Fast, because nearly all pods have none. If it returns False, `pod_problems` returns nothing.
+    """
+    has_application = False
+    for key in labels:
+        if key.startswith(_OURS) and key not in _LABELS:
+            return True
+        has_application = has_application or key in _APPLICATION_IDS
+    if not has_application and any(map(_resembles_application_id, labels)):
+        return True
+    text = json if isinstance(json, bytes) else bytes(json)
+    return any(_has_unknown(text, start) for start in _KEY_STARTS)
+
+
+def _has_unknown(text: bytes, start: bytes) -> bool:
+    """Whether the JSON has a key that begins in this way and is no name of a pod. Escaped quotes are in a value."""
+    at = text.find(start)
+    while at >= 0:
+        end = text.find(b'"', at + 1)
+        if b"/" in text[at:end] and text[at + 1 : end] not in _KNOWN_KEYS and text[at - 1 : at] != b"\\":
+            return True
+        at = text.find(start, end)
+    return False
+
+
+def _advice(key: str, here: frozenset[str], misplaced: str) -> str:
+    """What to write instead. ``here``: names of this object. ``misplaced``: the advice for one of them."""
+    if key in here and misplaced:
+        return misplaced
+    name = key.partition("/")[2]
+    if meant := _meant(name, here):
+        return f"did you mean {meant}?"
+    if parameter := nearest(name, PARAMETERS):
+        return f"write {parameter}=... into annotation {names.ANNOTATION_PARAMETERS}"
+    if elsewhere := _meant(name, POD_ANNOTATIONS | NAMESPACE_ANNOTATIONS):
+        return f"{elsewhere} is an annotation of {'namespaces' if elsewhere in NAMESPACE_ANNOTATIONS else 'pods'}"
+    known = ", ".join(sorted(known.removeprefix(_DOMAIN) for known in here))
+    return f"names with this prefix: {known}"
+
+
+def _meant(name: str, known: frozenset[str]) -> str:
+    """The known name, with its domain, that resembles the name without one; empty if none does."""
+    if (alias := _MEANT.get(plain(name), "")) in known:
+        return alias
+    by_name = {one.removeprefix(_DOMAIN): one for one in sorted(known)}
+    return by_name.get(nearest(name, by_name), "")

@@ -1,0 +1,71 @@
+"""Which known name a user meant: for names that have no effect because nothing has such a name.
+
+Operator and core use it wherever users write names: annotations, labels, scheduling parameters, settings, resources,
+properties of queues and tags of placement rules. Pure functions; the work for one name is bounded.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import Final
+
+from muster_si.keys import CPU, MEMORY, PODS
+
+#: Similarity from which a name is suggested (difflib's ratio, 0 to 1).
+_SIMILAR: Final = 0.75
+
+#: Characters of a written name that are compared.
+_COMPARED: Final = 64
+
+_STORAGE: Final = "ephemeral-storage"
+
+#: What users of other schedulers, or of ResourceQuotas, call a resource.
+_OTHER_NAMES: Final = {
+    "cpu": CPU,
+    "cpus": CPU,
+    "vcpu": CPU,
+    "vcpus": CPU,
+    "core": CPU,
+    "cores": CPU,
+    "mem": MEMORY,
+    "ram": MEMORY,
+    "storage": _STORAGE,
+    "disk": _STORAGE,
+    "gpu": "nvidia.com/gpu",
+    "gpus": "nvidia.com/gpu",
+}
+
+#: Prefixes of names in a ResourceQuota.
+_QUOTA_PREFIXES: Final = ("requests.", "limits.")
+
+
+def plain(name: str) -> str:
+    """The letters and digits of the start of a name, in lower case."""
+    return "".join(filter(str.isalnum, name[:_COMPARED].lower()))
+
+
+def nearest(written: str, known: Iterable[str], similar: float = _SIMILAR) -> str:
+    """The known name that resembles the written one most; empty if none does. Case and punctuation do not count."""
+    names = {plain(name): name for name in known}
+    start = plain(written)
+    if start in names:
+        return names[start]
+    found = difflib.get_close_matches(start, names, n=1, cutoff=similar)
+    return names[found[0]] if found else ""
+
+
+def meant_resource(written: str) -> str:
+    """The resource of the scheduler that a name without effect stands for; empty if it may be a resource of its own.
+
+    Names of extended resources have a domain and are free, and so are names that resemble none of Kubernetes'.
+    """
+    if written in {CPU, MEMORY, PODS, _STORAGE} or written.startswith("hugepages-"):
+        return ""
+    for prefix in _QUOTA_PREFIXES:
+        if written.startswith(prefix):
+            rest = written.removeprefix(prefix)
+            return meant_resource(rest) or rest
+    if "/" in written or not written:
+        return ""
+    return _OTHER_NAMES.get(plain(written)) or nearest(written, (CPU, MEMORY, PODS, _STORAGE), 0.8)
