@@ -233,6 +233,7 @@ class TimerKind(StrEnum):
     INQUIRY = "unanswered question"
     TAKE_OVER = "back-off of a failed take-over"
     NODE_DEMAND = "end of a wait for new nodes"
+    REFRESH = "next step of refreshed texts"
     REFUSED = "end of what a resource manager refused"
 
 

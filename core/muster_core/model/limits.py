@@ -130,6 +130,13 @@ DEMAND_QUEUES: Final = 256
 #: Karpenter give up on a new node after 15 minutes.
 NODE_DEMAND_NS: Final = 900_000_000_000
 
+#: Reported texts that are out of date: time between two steps, between two texts for the same requests, and average
+#: number of messages. Each message is a write to the API server at most, so nodes that come and go cost at most this
+#: number of writes per second, however many pods wait.
+REFRESH_STEP_NS: Final = 1_000_000_000
+REFRESH_NS: Final = 5_000_000_000
+REFRESHES_PER_S: Final = 20
+
 #: Seconds without a completed iteration of the loop, while there is work, after which the liveness probe fails. One
 #: iteration takes tens of milliseconds; a recovery of 150,000 pods consists of many.
 LONGEST_STALL_S: Final = 30

@@ -36,6 +36,7 @@ from muster_core.queues.quota import QuotaBound
 from muster_core.scheduling import repair, requeue
 from muster_core.state.applications import Application, Ask, lacking
 from muster_core.state.node_demand import Demand, NodeDemand, demand_key
+from muster_core.state.reported_texts import ALL_MEMBERS, ReportedText, TextKey, is_alike
 from muster_core.state.request_classes import AskClass
 from muster_core.state.scheduler_state import Failure, Partition
 from muster_core.state.snapshot import Unplaced
@@ -69,14 +70,18 @@ def report_unschedulable(partition: Partition, app: Application, unplaced: list[
     as well.
     """
     demands: dict[Demand, None] = {}
+    chosen: dict[TextKey, UnschedulableReason] = {}
     for entry in unplaced:
         why = _reason(app, entry)
+        first = chosen.setdefault(_text_key(app, entry.kind), why)
+        why = first if first.kind is why.kind else why
         if entry.room is not None:
             then = requeue.held_by_nodes(partition, app, entry.kind) if entry.room else None
             partition.unschedulable_classes.put(entry.kind, entry.room, entry.why, then)
         if entry.kind in app.waiting:
             app.refuse(entry.kind, why, partition.node_demand.now_ns)
         asks = _unreported(app, entry.kind, why.kind)
+        note_text(partition, app, entry.kind, why)
         if not asks:
             continue
         fits_again = asks[-1].reported_kind in _QUOTAS and why.kind not in _QUOTAS
@@ -106,6 +111,55 @@ def _reason(app: Application, entry: Unplaced) -> UnschedulableReason:
     if not app.gang.lost or entry.about or entry.why.kind in _QUOTAS:
         return entry.reported_reason
     return replace(entry, about=repair.below_minimum(app, entry.kind.group)).reported_reason
+
+
+# -- one text at a time -----------------------------------------------------------
+
+
+def _text_key(app: Application, kind: AskClass) -> TextKey:
+    """Returns what shares one text with the class: in an Auto or Direct gang that reserves, all members."""
+    return ALL_MEMBERS if kind.placeholder and app.is_reserving and app.spec.uses_virtual_placeholders else kind
+
+
+def classes_of_text(app: Application, key: TextKey) -> list[AskClass]:
+    """Returns the waiting classes that share a text."""
+    if isinstance(key, AskClass):
+        return [key] if key in app.waiting else []
+    return [kind for kind in app.waiting if _text_key(app, kind) == key]
+
+
+def note_text(partition: Partition, app: Application, kind: AskClass, why: UnschedulableReason) -> None:
+    """Records the reason of a waiting class. If the reported one is out of date, the new one is sent by `refresh`."""
+    if kind not in app.waiting:
+        return
+    key = _text_key(app, kind)
+    known = app.texts.get(key)
+    if known is None or known.why.kind is not why.kind:
+        app.texts[key] = ReportedText(why, partition.node_demand.now_ns)
+        return
+    known.newer = None if is_alike(known.why, why) else why
+    if known.newer is not None:
+        partition.texts.stale[app.id, key] = None
+
+
+def report_again(partition: Partition, app: Application, asks: Sequence[Ask], why: UnschedulableReason) -> int:
+    """Sends the present reason for requests that were reported with an older one. Returns the number of messages."""
+    state, text = SCHEDULING_STATES[why.kind], why.text()
+    by_key: dict[AllocationKey, list[Ask]] = {}
+    for ask in asks:
+        by_key.setdefault(ask.spec.report_key, []).append(ask)
+    sent = 0
+    for key, same in by_key.items():  # the virtual placeholders of a task group share one report
+        reported = [ask for ask in same if not partition.node_demand.is_refused(app, ask)]
+        is_reserved = any(ask.reported_kind is ReasonKind.RESERVED for ask in same)
+        if not reported or (is_reserved and same[0].spec.is_virtual):
+            continue
+        if is_reserved or any(ask.reported_kind is why.kind for ask in reported):
+            partition.outbox.state(SchedulingStateChanged(partition.rm, app.id, key, state, text, why.kind))
+            sent += 1
+        if is_reserved:
+            report_reservation(partition, app, reported[0])
+    return sent
 
 
 def _note_gang(partition: Partition, app: Application, kind: AskClass, reason: ReasonKind) -> None:
@@ -152,6 +206,9 @@ def _send(  # long: the fields of a report
     fits_again: bool,
 ) -> None:
     """Sends the reason for these requests of a class, newest first. `fits_again`: they waited for quota before."""
+    known = app.texts.get(_text_key(app, kind)) if app.is_reserving else None
+    if known is not None and known.newer is why:
+        why = known.why  # all members get the newer text together
     text, state = why.text(), SCHEDULING_STATES[why.kind]
     _record(partition, asks, why.kind, text, fits_again=fits_again)
     for one in _shown(app, kind, asks):

@@ -65,6 +65,7 @@ from muster_core.scheduling import (
     nodes,
     preemption,
     records,
+    refresh,
     repair,
     reporting,
     requeue,
@@ -584,6 +585,8 @@ def cycle(
                 failures.partition_failed(partition, error, now_ns)
             if partition.node_demand.is_due or partition.node_demand.needs_timer:
                 result.more |= reporting.admit_demand(partition, now_ns)
+            if partition.texts.is_any(partition.nodes.facts_epoch):
+                result.more |= refresh.step(partition, now_ns)
             result.more |= partition.scheduling.resume()
     result.effects = scheduler_state.outbox.drain()
     return result

@@ -23,6 +23,7 @@ from muster_core.scheduling import (
     lifecycle,
     preemption,
     records,
+    refresh,
     reporting,
     reservations,
     slots,
@@ -108,6 +109,8 @@ def on_timer(partition: Partition, timer: Timer, now_ns: int) -> None:
             on_reservation_delay(partition, timer, now_ns)
         case TimerKind.NODE_DEMAND:
             reporting.on_demand_timer(partition, timer, now_ns)
+        case TimerKind.REFRESH:
+            refresh.on_timer(partition, timer)
         case TimerKind.RESERVED:
             reservations.expire(partition, timer, now_ns)
         case TimerKind.PREEMPTION:

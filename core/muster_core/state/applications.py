@@ -15,6 +15,7 @@ from muster_core.model.resources import NOTHING, Resources
 from muster_core.model.specs import ApplicationSpec, AskSpec
 from muster_core.model.states import ApplicationState
 from muster_core.state.queues import LazySum, PriorityCounts, Queue
+from muster_core.state.reported_texts import ReportedText, TextKey
 from muster_core.state.request_classes import AskClass, class_of
 from muster_core.state.reservations import GangKey
 
@@ -249,6 +250,8 @@ class Application:  # long: every write to an application goes through here
     earlier_refusals: dict[AskClass, dict[ReasonKind, tuple[int, int, UnschedulableReason]]] = field(
         default_factory=dict
     )
+    #: What was reported for waiting requests (`scheduling.refresh`).
+    texts: dict[TextKey, ReportedText] = field(default_factory=dict)
     #: Waiting requests, by class, that need a report although newer requests of their class have it: they lost their
     #: node reservation, or were added before others.
     to_report: dict[AskClass, dict[AllocationKey, None]] = field(default_factory=dict)
@@ -487,6 +490,9 @@ class Application:  # long: every write to an application goes through here
                 self.refusals.pop(ask.kind, None)
                 self.earlier_refusals.pop(ask.kind, None)
                 self.to_report.pop(ask.kind, None)
+                self.texts.pop(ask.kind, None)
+                if not self.waiting:
+                    self.texts.clear()
 
 
 def _discard(by_group: dict[_Group, dict[_Name, None]], group: _Group, name: _Name) -> None:

@@ -29,6 +29,7 @@ from muster_core.state.applications import Allocation, Application
 from muster_core.state.node_demand import NodeDemand
 from muster_core.state.nodes import NodeTable
 from muster_core.state.queues import QueueTree, new_tree
+from muster_core.state.reported_texts import ReportedTexts
 from muster_core.state.request_classes import UnschedulableClasses
 from muster_core.state.reservations import Contention, PendingCallbacks, Preemptions, Reservations
 from muster_core.state.scheduling_queue import LeafQueue, SchedulingQueue, UnschedulableApplications
@@ -200,6 +201,8 @@ class Partition:
     scheduling: SchedulingQueue = field(init=False)
     #: Requests that are reported as waiting for nodes.
     node_demand: NodeDemand = field(init=False)
+    #: Reported texts that are out of date.
+    texts: ReportedTexts = field(default_factory=ReportedTexts)
     #: Time of the last search for a node to empty.
     searched_ns: int = 0
     #: Number of consecutive failed cycles, and the end of the backoff; 0 = no backoff.

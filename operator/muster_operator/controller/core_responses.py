@@ -213,10 +213,9 @@ def _handle(ledger: Ledger, out: Outcome, response: CoreResponse, now: float) ->
 
 def _states(ledger: Ledger, out: Outcome, response: SchedulingStates, now: float) -> None:
     """Handles states of pods, and of task groups that the core reserves for without placeholder pods."""
+    reporting.pod_states_changed(ledger, out, response.changes, now)
     for change in response.changes:
-        if change.key in ledger.tasks:
-            reporting.state_changed(ledger, out, change, now)
-        elif change.kind == keys.REASON_TIMED_OUT:
+        if change.key not in ledger.tasks and change.kind == keys.REASON_TIMED_OUT:
             absent_members.slots_timed_out(ledger, out, change)
     reporting.states_changed(ledger, out, (one for one in response.changes if one.key not in ledger.tasks), now)
     if ledger.settings.provisioning_class:

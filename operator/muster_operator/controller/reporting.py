@@ -60,17 +60,37 @@ _WAITING_STATES: Final = frozenset({TaskState.SCHEDULING, TaskState.PENDING})
 _FREE_WRITES: Final = 3
 _LONGEST_WRITE_PAUSE_S: Final = 300.0
 
+#: Seconds after a restart in which a condition with the same reason is not written again. All pods get their first
+#: report then, and most of them differ from the condition in amounts only.
+_FIRST_PAUSE_S: Final = 60.0
 
-def state_changed(ledger: Ledger, out: Outcome, change: SchedulingStateChanged, now: float) -> None:
-    """The core reported why a request waits, or that it does not wait any more."""
+
+def pod_states_changed(ledger: Ledger, out: Outcome, changes: Iterable[SchedulingStateChanged], now: float) -> None:
+    """The core reported why requests of pods wait, or that they do not wait any more.
+
+    The conditions are written after all changes, because a request can have two: a reason and a reserved node. If the
+    reason of a gang's placeholder changes, the condition of the originator, which contains it, changes with it.
+    """
+    changed = {task.uid: task for change in changes if (task := _record_reason(ledger, change)) is not None}
+    for task in changed.values():
+        update_pod_condition(ledger, out, task, now)
+    for app_id in dict.fromkeys(task.app for task in changed.values() if task.pod.membership.placeholder):
+        app = ledger.applications.get(app_id)
+        is_shown = app is not None and app.state is AppState.RESERVING and app.shortage is not None
+        if app is not None and is_shown and not _is_reserving_in_core(app):
+            _note_blocked_placeholder(app)
+            _write_gang_conditions(ledger, out, app, now, all_members=False)
+
+
+def _record_reason(ledger: Ledger, change: SchedulingStateChanged) -> Task | None:
     task = ledger.tasks.get(change.key)
     if task is None or task.state is not TaskState.SCHEDULING:
-        return
+        return None
     task.shortage = (
         _reserved(task.shortage, change) if change.state is SchedulingState.RESERVED else shortage_of(change)
     )
     task.reason_kind = change.kind
-    update_pod_condition(ledger, out, task, now)
+    return task
 
 
 def shortage_of(change: SchedulingStateChanged) -> Condition | None:
@@ -112,11 +132,9 @@ def update_pod_condition(ledger: Ledger, out: Outcome, task: Task, now: float) -
     if is_renominated:
         pass  # without a pause: an autoscaler could add a node that is not needed, or ignore the pod
     elif current is not None and current.reason == wanted.reason:
-        due = max(
-            due,
-            (since if task.reported_condition is None else task.reported_at)
-            + _pause(task, settings.condition_refresh_s),
-        )
+        is_earlier = task.reported_condition is None  # written before a restart
+        pause = _FIRST_PAUSE_S if is_earlier else _pause(task, settings.condition_refresh_s)
+        due = max(due, (since if is_earlier else task.reported_at) + pause)
     elif task.writes >= _FREE_WRITES:
         due = max(due, task.reported_at + _pause(task, settings.condition_delay_s))
     if now >= due:
@@ -177,9 +195,7 @@ def check_progress(ledger: Ledger, out: Outcome, app_id: AppId, now: float) -> N
     if app is None or app.state is not AppState.RESERVING or state.is_namespace_terminating(ledger, app.namespace):
         return
     if app.gang is not None and app.gang.placement is not Placement.DIRECT and not app.shortages:
-        blocked = _blocked_placeholder(app)
-        app.shortage = blocked.shortage if blocked is not None else app.impossible
-        app.shortage_kind = blocked.reason_kind if blocked is not None else ""
+        _note_blocked_placeholder(app)
     reached = count_placeholders(app)
     bound = reached[1]
     if reached == app.reached:
@@ -200,6 +216,12 @@ def count_placeholders(app: Application) -> tuple[int, int]:
     """Number of placeholders that were seen, and number that are bound."""
     seen = sum(slot.state is SlotState.SEEN for slot in app.slots.values())
     return seen, len(app.slots) - len(app.open_slots)
+
+
+def _note_blocked_placeholder(app: Application) -> None:
+    blocked = _blocked_placeholder(app)
+    app.shortage = blocked.shortage if blocked is not None else app.impossible
+    app.shortage_kind = blocked.reason_kind if blocked is not None else ""
 
 
 def _blocked_placeholder(app: Application) -> Task | None:

@@ -72,7 +72,7 @@ class Settings:
     condition_delay_s: float = 2.0
     """Seconds until a waiting pod gets a condition. A shorter time would cost a write per pod."""
 
-    condition_refresh_s: float = 60.0
+    condition_refresh_s: float = 5.0
     """Minimum seconds between writes of a condition with the same reason. A new reason is written immediately."""
 
     delete_retry_s: float = 5.0

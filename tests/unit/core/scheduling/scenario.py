@@ -157,9 +157,12 @@ class Scenario:
         assert all(partition.void_decisions == 0 for partition in self.scheduler_state.partitions.values())
 
 
+_INTERNAL = (TimerKind.RESERVATION, TimerKind.PREEMPTION, TimerKind.REFRESH)
+
+
 def _is_looking_again(effect: Effect) -> bool:
-    """Whether the effect is an internal timer of a leaf queue."""
-    return isinstance(effect, TimerSet) and effect.timer.kind in (TimerKind.RESERVATION, TimerKind.PREEMPTION)
+    """Whether the effect is an internal timer of a leaf queue or of reported texts."""
+    return isinstance(effect, TimerSet) and effect.timer.kind in _INTERNAL
 
 
 def placed(effects: list[Effect]) -> dict[str, str]:

@@ -95,6 +95,7 @@ def test_the_node_of_the_victims_is_reported_until_the_preemption_is_cancelled()
 
 def test_a_reported_node_of_victims_that_is_drained_is_not_reported_any_more() -> None:
     scenario, _ = preempting()
+    scenario.add_full_node()
     assert nominations(scenario.node("n0", NodeAction.DRAIN)) == {"x": None}
     assert [one.count for one in outstanding(scenario.partition)] == [1]
 

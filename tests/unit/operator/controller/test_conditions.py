@@ -359,3 +359,42 @@ def test_a_rejected_node_is_reported_on_the_node() -> None:
     name = next(iter(driver.ledger.nodes))
     out = driver.receive(NodeResponse(rejected={name: "absurd"}))
     assert events(out) == [("n1", "NodeRejected", "NodeRejected")]
+
+
+def test_another_number_of_nodes_is_written_after_five_seconds_at_the_earliest() -> None:
+    driver = live()
+    waiting(driver)
+    driver.wait(5)
+    state(driver, FAILED)
+    more = "0/2 nodes are available: 2 Insufficient cpu."
+    assert not state(driver, FAILED, more)
+    assert not driver.wait(4.9)
+    assert orders(driver.wait(0.2)) == unschedulable(more)
+
+
+def test_nodes_that_come_and_go_cost_a_pod_few_writes() -> None:
+    driver = live()
+    waiting(driver)
+    driver.wait(5)
+    written = 0
+    for second in range(3600):
+        nodes = second // 5 % 2 + 1
+        out = state(driver, FAILED, f"0/{nodes} nodes are available: {nodes} Insufficient cpu.")
+        written += len(orders(out)) + len(orders(driver.wait(1)))
+    assert written <= 20
+
+
+def test_a_reason_and_a_reserved_node_that_are_sent_together_are_one_write() -> None:
+    driver = live()
+    waiting(driver)
+    driver.wait(5)
+    state(driver, FAILED)
+    driver.wait(60)
+    more = "0/2 nodes are available: 2 Insufficient cpu."
+    changes = (
+        SchedulingStateChanged(APP, PodUid("uid-w0"), FAILED, more),
+        SchedulingStateChanged(APP, PodUid("uid-w0"), SchedulingState.RESERVED, "node n1 is reserved for the pod"),
+    )
+    [written] = orders(driver.receive(SchedulingStates(changes)))
+    assert isinstance(written, SetCondition)
+    assert (more in written.message, "node n1 is reserved" in written.message) == (True, True)

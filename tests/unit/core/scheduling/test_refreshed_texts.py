@@ -1,0 +1,137 @@
+"""Reported reasons follow the nodes: one number of nodes in all texts, without a storm of messages."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from muster_core.model.effects import Effect, SchedulingStateChanged
+from muster_core.model.events import ApplicationAdded, AskAdded, NodeAction
+from muster_core.model.limits import REFRESHES_PER_S
+from tests.unit.builders import a_configuration, a_queue, an_application, an_ask
+from tests.unit.core.scheduling import auto, direct
+from tests.unit.core.scheduling.scenario import Scenario, waits
+
+QUEUES = a_configuration(a_queue("a"), a_queue("b"))
+FULL = "0/{0} nodes are available: {0} Insufficient cpu."
+
+
+class Unchecked(Scenario):
+    """A scenario with so many pods that its invariants are not checked after each event."""
+
+    def _check(self) -> None:
+        pass
+
+
+def crowded(pods: int, classes: int = 1, nodes: int = 3) -> Scenario:
+    """Full nodes and waiting pods, which fit on no node."""
+    scenario = Scenario(QUEUES) if pods < 1000 else Unchecked(QUEUES)
+    for index in range(nodes):
+        scenario.add_full_node(f"n{index}")
+    scenario.send(ApplicationAdded(an_application()))
+    scenario.send(*(AskAdded(an_ask(f"x{index}", vcore=1000 + index % classes)) for index in range(pods)))
+    return scenario
+
+
+def texts(scenario: Scenario, seconds: float) -> dict[str, str]:
+    return {key: reason for key, (_, reason) in waits(scenario.wait(seconds)).items()}
+
+
+def test_the_number_of_nodes_follows_when_a_full_node_is_added() -> None:
+    scenario = crowded(1)
+    added = scenario.add_full_node("n3")
+    assert {**waits(added), **waits(scenario.wait(10))}["x0"] == ("FAILED", FULL.format(4))
+    assert next(iter(scenario.app().refusals.values())).text() == FULL.format(4), "for explain and REST, too"
+
+
+def test_the_number_of_nodes_follows_when_a_node_is_removed() -> None:
+    scenario = crowded(1)
+    scenario.wait(10)
+    removed = scenario.node("n0", NodeAction.DECOMMISSION)
+    assert {**waits(removed), **waits(scenario.wait(10))}["x0"] == ("FAILED", FULL.format(2))
+
+
+def test_a_reason_follows_when_a_node_is_cordoned() -> None:
+    scenario = crowded(1)
+    scenario.wait(10)
+    cordoned = scenario.node("n0", NodeAction.DRAIN)
+    expected = "0/3 nodes are available: 1 node(s) were unschedulable, 2 Insufficient cpu."
+    assert {**waits(cordoned), **waits(scenario.wait(10))}["x0"] == ("FAILED", expected)
+
+
+def test_nothing_is_sent_again_while_nodes_and_reasons_stay() -> None:
+    scenario = crowded(5, classes=5)
+    scenario.wait(10)
+    scenario.ask(an_ask("other"))
+    assert texts(scenario, 60) == {}
+
+
+def test_a_pod_with_a_reserved_node_keeps_it_in_the_new_text() -> None:
+    scenario = Scenario(QUEUES, nodes=1)
+    scenario.send(ApplicationAdded(an_application("busy", queue="root.b")), ApplicationAdded(an_application()))
+    scenario.ask(*(an_ask(f"b{index}", app="busy") for index in range(4)))
+    scenario.ask(an_ask("x0"))
+    scenario.wait(10)
+    [reservation] = scenario.partition.reservations.by_ask.values()
+    effects = [*scenario.add_full_node("n9"), *scenario.wait(10)]
+    mine = [(str(one.state), one.reason) for one in effects if isinstance(one, SchedulingStateChanged)]
+    assert mine[-2][0] == "FAILED"
+    assert mine[-1] == ("RESERVED", f"node {reservation.node} is reserved for the pod until enough resources are free")
+
+
+@pytest.mark.parametrize("classes", [1, 2_000])
+def test_flapping_nodes_cost_a_bounded_number_of_messages_with_10000_waiting_pods(classes: int) -> None:
+    scenario = crowded(10_000, classes)
+    scenario.wait(30)
+    per_second: Counter[int] = Counter()
+    per_pod: Counter[str] = Counter()
+    for second in range(120):
+        effects: list[Effect] = []
+        if second % 2:
+            effects += scenario.node("flap", NodeAction.DECOMMISSION)
+        else:
+            effects += scenario.add_full_node("flap")
+        effects += scenario.wait(1)
+        sent = [one.key for one in effects if isinstance(one, SchedulingStateChanged)]
+        per_second[second] += len(sent)
+        per_pod.update(sent)
+    assert sum(per_second.values()) <= 121 * REFRESHES_PER_S
+    assert max(per_second.values()) <= 3 * REFRESHES_PER_S
+    assert max(per_pod.values()) <= 120 / 5 + 1
+    assert sum(per_second.values()) > 10 * REFRESHES_PER_S, "the texts do follow"
+
+
+def test_all_pods_get_the_last_text_when_the_nodes_stay() -> None:
+    scenario = crowded(300, classes=3)
+    scenario.wait(10)
+    shown = {f"x{index}": FULL.format(3) for index in range(300)}
+    for number in range(3, 8):
+        shown |= {key: reason for key, (_, reason) in waits(scenario.add_full_node(f"n{number}")).items()}
+        shown |= texts(scenario, 2)
+    shown |= texts(scenario, 60)
+    assert set(shown.values()) == {FULL.format(8)}
+
+
+# -- gangs -----------------------------------------------------------------------------
+
+
+def test_members_and_placeholders_of_a_gang_never_have_different_texts() -> None:
+    scenario = Scenario(auto.CONFIGURATION)
+    scenario.add_node("free", vcore=2000)
+    scenario.add_full_node("n1")
+    shown = {key: reason for key, (_, reason) in waits(scenario.send(*direct.with_members(auto.a_gang(3)))).items()}
+    assert shown["app/workers"].startswith("2 of 3 members")
+    for effects in (
+        scenario.ask(replace(auto.pod("p0"), tags={"kubernetes.io/label/role": "worker"})),
+        scenario.wait(1),
+        scenario.add_full_node("n2"),
+        scenario.wait(3),
+        scenario.ask(replace(auto.pod("p1"), tags={"kubernetes.io/label/role": "worker"})),
+        scenario.wait(10),
+    ):
+        shown |= {key: reason for key, (_, reason) in waits(effects).items()}
+        assert len(set(shown.values())) == 1, shown
+    assert shown.keys() == {"app/workers", "p0", "p1"}
+    assert "0/3 nodes" in shown["p1"]
