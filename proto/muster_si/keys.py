@@ -155,6 +155,9 @@ APP_TAG_RENEWAL: Final = "muster/namespace-changed"
 #: With APP_TAG_RENEWAL: why the resource manager gives up the gang. The core then fails
 #: an application that still reserves, as after a timeout of a Hard gang.
 APP_TAG_GIVEN_UP: Final = "muster/gang-given-up"
+#: With APP_TAG_RENEWAL: why a gang that still reserves waits for members that nothing creates; empty = all exist now.
+#: The core then starts the timeout of the gang, also if the gang holds nothing.
+APP_TAG_MEMBERS_MISSING: Final = "muster/gang-members-missing"
 
 #: Why the task groups that the user wrote are ignored: the application is no gang. Shown to users.
 APP_TAG_GANG_PROBLEM: Final = "muster/gang-problem"

@@ -224,10 +224,13 @@ class ApplicationSpec:
     namespace: str = ""
     #: ID that users see, if it differs from `id`. Not unique.
     shown_as: str = ""
-    #: Update of an existing application with the present quota of its namespace. Only `quota` and `given_up` are read.
+    #: Update of an existing application with the present quota of its namespace. Only `quota`, `given_up`
+    #: and `members_missing` are read.
     is_renewal: bool = False
     #: Why the resource manager gives up the gang; empty = it does not.
     given_up: str = ""
+    #: Why the gang waits for members that nothing creates; empty = all exist, None = not reported.
+    members_missing: str | None = None
 
     @property
     def name(self) -> str:

@@ -238,8 +238,8 @@ def _entry(why: UnschedulableReason, at_ns: int, times: int) -> schemas.LogEntry
 
 def _reason_of_gang(app: Application) -> str:
     """Returns why the reservation of a gang is incomplete."""
-    if app.gang.impossible:
-        return app.gang.impossible
+    if never := app.gang.impossible or app.gang.members_missing:
+        return never
     if not app.placeholder_asks:
         return messages.members_not_requested()
     return next((why.text() for kind, why in app.refusals.items() if kind.placeholder), messages.not_evaluated())

@@ -228,6 +228,8 @@ def _add_application(partition: Partition, spec: ApplicationSpec, now_ns: int) -
             if spec.given_up and known.is_reserving:
                 known.gang.given_up = True
                 gangs.fail(partition, known, now_ns, spec.given_up)
+            elif spec.members_missing is not None:
+                gangs.note_missing_members(partition, known, spec.members_missing, now_ns)
     elif partition.is_closing:
         _reject_application(partition, spec, now_ns, messages.partition_closing(partition.id))
     elif known is not None:

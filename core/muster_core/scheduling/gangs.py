@@ -282,8 +282,7 @@ def note_impossible(partition: Partition, app: Application, why: str, now_ns: in
         return
     gang.impossible = why
     if not why:
-        if gang.is_early:
-            _stop_timer(app)
+        _stop_early_timer(app)
         return
     partition.note(Notice.APPLICATION, app.id, message=why)
     if app.state not in _EARLY:
@@ -295,6 +294,32 @@ def note_impossible(partition: Partition, app: Application, why: str, now_ns: in
     ledger.clear_quota_reservation(partition, app)
     if not gang.timer:
         start_timer(partition, app, now_ns, is_early=True)
+
+
+def note_missing_members(partition: Partition, app: Application, why: str, now_ns: int) -> None:
+    """Updates why a gang waits for members that nothing creates, as its resource manager reports; empty = it does not.
+
+    The reason is reported once. The placeholder timer runs then, also if the gang holds nothing, unless a wait timeout
+    is set. See docs/internals/semantics.md, rule 10.
+    """
+    gang = app.gang
+    if why == gang.members_missing or not app.is_reserving or app.state not in _EARLY:
+        return
+    gang.members_missing = why
+    if not why:
+        _stop_early_timer(app)
+        return
+    partition.note(Notice.APPLICATION, app.id, message=why)
+    if not gang.timer and not lifecycle.wait_timeout_ns(partition, app):
+        was_paused = gang.is_paused
+        start_timer(partition, app, now_ns, is_early=True)
+        gang.is_paused = was_paused
+
+
+def _stop_early_timer(app: Application) -> None:
+    """Stops a timer that ran before anything was reserved, unless the gang can never be complete."""
+    if app.gang.is_early and not app.gang.impossible and not app.gang.members_missing:
+        _stop_timer(app)
 
 
 def _stop_timer(app: Application) -> None:
@@ -393,7 +418,7 @@ def time_out(partition: Partition, app: Application, now_ns: int) -> None:
     The outcome depends on the application state (docs/internals/semantics.md, rule 8).
     """
     if app.state in _EARLY:
-        why = app.gang.impossible or messages.gang_timed_out()
+        why = app.gang.impossible or app.gang.members_missing or messages.gang_timed_out()
         give_up(partition, app, now_ns, why)
     elif app.state in (ApplicationState.RUNNING, ApplicationState.COMPLETING):
         release_placeholders(partition, app, "unused placeholder", now_ns)
@@ -434,8 +459,7 @@ def release_unneeded(partition: Partition, app: Application) -> None:
 
 def asks_again(app: Application) -> None:
     """Stops the timer of a gang without requests (`await_first_ask`), because a request arrived."""
-    if app.gang.is_early and not app.gang.impossible:
-        _stop_timer(app)
+    _stop_early_timer(app)
 
 
 def await_first_ask(partition: Partition, app: Application, now_ns: int) -> None:

@@ -87,7 +87,8 @@ def _size(app: Application) -> int:
     parts = len(app.state_log) + sum(1 + len(names) for names in amounts)
     return (
         limits.ENDED_APPLICATION_BYTES
-        + sum(map(len, (*texts, app.rejected_message, app.gang.impossible))) * _BYTES_PER_CHARACTER
+        + sum(map(len, (*texts, app.rejected_message, app.gang.impossible, app.gang.members_missing)))
+        * _BYTES_PER_CHARACTER
         + parts * limits.ENDED_APPLICATION_PART_BYTES
     )
 
@@ -238,9 +239,14 @@ def set_timer(
 
 def set_wait_timer(partition: Partition, app: Application, since_ns: int) -> None:
     """Starts the optional timer of a gang that holds nothing, counted from `since_ns`."""
-    wait_ns = app.spec.wait_timeout_ns or partition.timing.wait_timeout_ns
+    wait_ns = wait_timeout_ns(partition, app)
     if wait_ns:
         set_timer(partition, app, TimerKind.WAIT, app.sequence, since_ns + wait_ns)
+
+
+def wait_timeout_ns(partition: Partition, app: Application) -> int:
+    """Returns how long a gang may wait without any reservation; 0 = unlimited."""
+    return app.spec.wait_timeout_ns or partition.timing.wait_timeout_ns
 
 
 def placeholder_timeout_ns(partition: Partition, app: Application) -> int:

@@ -173,7 +173,7 @@ def _wait(partition: Partition, app: Application, now_ns: int) -> None:
     if app.gang.is_paused or app.gang.lost_to or app.id in partition.contention.open:
         lifecycle.set_wait_timer(partition, app, now_ns)
     else:
-        gangs.give_up(partition, app, now_ns, messages.gang_wait_timed_out())
+        gangs.give_up(partition, app, now_ns, app.gang.members_missing or messages.gang_wait_timed_out())
 
 
 def _complete(partition: Partition, app: Application, now_ns: int) -> None:

@@ -160,6 +160,7 @@ class ApplicationDecoder:
             shown_as=values.bounded(tags.get(keys.APP_TAG_APPLICATION_ID, ""), keys.APP_TAG_APPLICATION_ID),
             is_renewal=tags.get(keys.APP_TAG_RENEWAL) == "true",
             given_up=tags.get(keys.APP_TAG_GIVEN_UP, ""),
+            members_missing=tags.get(keys.APP_TAG_MEMBERS_MISSING),
         )
         if ask and new.gangSchedulingStyle not in _STYLES:
             intake.answers.append(_style_warning(self._rm, new))

@@ -139,12 +139,15 @@ class Gang:
     since_ns: int = 0
     #: Time that it ran before it was paused.
     elapsed_ns: int = 0
-    #: It runs although nothing is reserved yet: the gang is impossible, or it has no requests any more.
+    #: It runs although nothing is reserved yet: the gang is impossible, waits for members that nothing creates, or has
+    #: no requests any more.
     is_early: bool = False
     #: It is paused, because a takeover or preemption removed all reservations of the gang.
     is_paused: bool = False
     #: Why the maximums and limits can never hold the gang; empty = they may.
     impossible: str = ""
+    #: Why it waits for members that nothing creates, as its resource manager reports; empty = it does not.
+    members_missing: str = ""
 
     @property
     def rank(self) -> GangKey | None:

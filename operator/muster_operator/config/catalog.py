@@ -266,7 +266,8 @@ TIMEOUTS: Final = (
     _at_once(
         keys.EXTRA_WAIT_TIMEOUT,
         "0s",
-        "how long a gang can wait for its reservation before its style (`Soft` or `Hard`) applies; `0s` = no limit",
+        "how long a gang can wait for its reservation before its style (`Soft` or `Hard`) applies; `0s` = no limit, "
+        "except for a gang that waits for members that nothing creates: it ends after its placeholder timeout",
     ),
     _at_once(
         keys.EXTRA_STARVATION_AGE,

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
-from muster_operator.controller import placeholders, reporting, state, tasks
+from muster_operator.controller import missing_members, placeholders, reporting, state, tasks
 from muster_operator.controller.state import (
     Application,
     Deadline,
@@ -69,7 +69,8 @@ def begin(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
 
 
 def changed(ledger: Ledger, app: Application, now: float) -> None:
-    """A member appeared or ended: compares members and slots after the quiet period."""
+    """A member appeared or ended, or the gang began to wait: compares members and slots after the quiet period."""
+    missing_members.changed(ledger, app, now)
     gang = gang_of(ledger, app)
     if gang is None or all(_is_used(app, group) for group in gang.groups):
         return

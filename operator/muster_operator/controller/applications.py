@@ -77,8 +77,9 @@ def create(
     member = pod.membership
     found = None if run is not None and run.is_over else _gang(ledger, out, pod)
     gang = found if isinstance(found, GangDefinition) else None
+    succeeded = runs.succeeded(ledger, member.app, (pod,) if run is None else run.members)
     if gang is not None:
-        gang = runs.without(gang, runs.succeeded(ledger, member.app, (pod,) if run is None else run.members))
+        gang = runs.without(gang, succeeded)
     if member.user_problem and pod.node is None:
         reporting.post(out, pod.ref, messages.ignored(member.user_problem))
     app = Application(
@@ -94,6 +95,7 @@ def create(
         namespace_uid=runs.namespace_uid(ledger, pod.ref.namespace),
         asks_early=not (is_again or pod.node or (gang and gang.size)),
         gang_problem=found.message if isinstance(found, GangProblem) else "",
+        succeeded=succeeded,
     )
     ledger.add_application(app, is_over=run is not None and run.is_over)
     if gang is not None and gang.uses_virtual_placeholders and not can_announce(ledger, app, gang):
@@ -198,6 +200,7 @@ def attach(ledger: Ledger, app: Application, pod: Pod) -> Task:
         app.members[task.uid] = task
         app.arrivals += 1
         if not tasks.is_unverified(pod):
+            app.groups_seen.add(pod.membership.task_group)
             heappush(app.ages, (pod.created_s, app.arrivals, task.uid))
         if len(app.ages) > 2 * len(app.members) + _GONE:  # long-lived applications can have many short-lived pods
             app.ages = sorted(age for age in app.ages if age[2] in app.members)
@@ -290,6 +293,7 @@ def proceed(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
         absent_members.begin(ledger, out, app, now)
         return
     step(app, AppEvent.RESERVE)
+    absent_members.changed(ledger, app, now)
     reporting.watch_progress(ledger, app, now)
     if app.gang.uses_virtual_placeholders:
         submit_waiting(ledger, out, app, now)

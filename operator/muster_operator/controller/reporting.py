@@ -339,6 +339,15 @@ def cannot_fit(ledger: Ledger, out: Outcome, app: Application, message: str, now
         update_pod_condition(ledger, out, task, now)
 
 
+def members_missing(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
+    """The gang waits for members that nothing creates, or for no such members any more. Writes it without a delay."""
+    task = app.members.get(app.originator.ref.uid)
+    if task is not None:
+        since = now - max(ledger.settings.condition_delay_s, ledger.settings.condition_refresh_s)
+        task.waits_since, task.reported_at, task.writes = since, since, 0
+    _write_gang_conditions(ledger, out, app, now, all_members=False)
+
+
 def _impossible_condition(app: Application, message: str) -> Condition:
     """The condition of the originator. An autoscaler must not add a node for it and for its placeholder."""
     return Condition(messages.UNSCHEDULABLE if _is_reserving_in_core(app) else messages.SKIPPED, message)
@@ -393,8 +402,13 @@ def _full_direct_condition(app: Application) -> Condition:
     shortage = app.shortage
     if app.impossible is not None and shortage is not None and shortage.reason == messages.UNSCHEDULABLE:
         return app.impossible
-    reason, message = (shortage.reason, shortage.message) if shortage else (messages.SKIPPED, "")
-    return Condition(reason, messages.gang_waits(app.name, message))
+    reason = shortage.reason if shortage else messages.SKIPPED
+    return Condition(reason, messages.gang_waits(app.name, _why(app)))
+
+
+def _why(app: Application) -> str:
+    """The members that are missing, and what the gang waits for."""
+    return "; ".join(filter(None, (app.members_missing, app.shortage.message if app.shortage else "")))
 
 
 def _short_direct_condition(app: Application) -> Condition:
@@ -434,7 +448,7 @@ def _originator_condition(app: Application) -> Condition:
     if app.impossible is not None and shortage is not None and shortage.reason == messages.UNSCHEDULABLE:
         return _impossible_condition(app, app.impossible.message)
     bound = len(app.slots) - len(app.open_slots)
-    message = messages.originator_waits(app.name, bound, app.wanted, shortage.message if shortage else "")
+    message = messages.originator_waits(app.name, bound, app.wanted, _why(app))
     return Condition(messages.SKIPPED, message)
 
 

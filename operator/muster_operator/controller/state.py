@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections import defaultdict, deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
@@ -311,6 +312,13 @@ class Application:
     pod_failures: int = 0
     #: When created placeholders that were not seen are created again; the time of the last timer.
     creations_checked_at: float = 0.0
+    #: For `missing_members`: when a member last appeared or ended, and when that is checked; the task groups that have
+    #: had a member; the succeeded members that the gang does not wait for, by task group; what was reported.
+    changed_at: float = 0.0
+    missing_due: float = 0.0
+    groups_seen: set[str] = field(default_factory=set)
+    succeeded: Mapping[str, int] = field(default_factory=dict)
+    members_missing: str = ""
     #: Pods that hold a member's slot, by task group (see `recount`).
     member_counts: dict[str, int] = field(default_factory=dict)
     core_has_begun: bool = False
@@ -421,14 +429,15 @@ class TimerKind(Enum):
     PLACE = "a slot that is reserved for the replacement of a rejected pod"
     VOLUMES = "the claims of a pod with a chosen node"
     MEMBERS = "the members of an Auto gang that are still absent"
+    MISSING = "the members of a waiting gang that nothing creates"
 
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
     """A timer.
 
-    ``subject``: UID of a pod; application ID for CREATIONS, GANG, MEMBERS, NAMESPACE and REJECTED; allocation key for
-    PLACE.
+    ``subject``: UID of a pod; application ID for CREATIONS, GANG, MEMBERS, MISSING, NAMESPACE and REJECTED; allocation
+    key for PLACE.
     """
 
     due: float

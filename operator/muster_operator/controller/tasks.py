@@ -257,6 +257,12 @@ def given_up_spec(ledger: Ledger, app: Application, why: str) -> ApplicationSpec
     return replace(spec, tags={**spec.tags, keys.APP_TAG_GIVEN_UP: why[: limits.REASON_CHARACTERS]})
 
 
+def missing_members_spec(ledger: Ledger, app: Application, why: str) -> ApplicationSpec:
+    """Like `renewal_spec`. The core starts the timeout of the gang, or stops it if the text is empty."""
+    spec = renewal_spec(ledger, app)
+    return replace(spec, tags={**spec.tags, keys.APP_TAG_MEMBERS_MISSING: why[: limits.REASON_CHARACTERS]})
+
+
 def wait_for_volumes(ledger: Ledger, task: Task, volume_wait: VolumeWait) -> None:
     """Registers the pod for changes of these claims and volumes."""
     task.volume_wait = volume_wait

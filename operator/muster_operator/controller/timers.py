@@ -7,6 +7,7 @@ from typing import Final
 from muster_operator.controller import (
     absent_members,
     applications,
+    missing_members,
     placeholders,
     provisioning,
     rejections,
@@ -37,30 +38,41 @@ def on_timers(ledger: Ledger, now: float) -> Outcome:
 
 
 def _on_timer(ledger: Ledger, out: Outcome, deadline: Deadline, now: float) -> None:
+    uid = PodUid(deadline.subject)
     match deadline.kind:
         case TimerKind.WAITING:
-            _check_waiting(ledger, out, PodUid(deadline.subject), now)
+            _check_waiting(ledger, out, uid, now)
         case TimerKind.WRITE:
-            rejections.retry_writes(ledger, out, PodUid(deadline.subject))
+            rejections.retry_writes(ledger, out, uid)
         case TimerKind.DELETION:
-            _check_deletion(ledger, out, PodUid(deadline.subject), now)
+            _check_deletion(ledger, out, uid, now)
         case TimerKind.AVOIDANCE:
-            _end_avoidance(ledger, out, PodUid(deadline.subject))
-        case TimerKind.CREATIONS:
-            _check_creations(ledger, out, AppId(deadline.subject), now)
-        case TimerKind.GANG:
-            reporting.check_progress(ledger, out, AppId(deadline.subject), now)
-            provisioning.check(ledger, out, AppId(deadline.subject))
-        case TimerKind.NAMESPACE:
-            applications.namespace_timed_out(ledger, out, AppId(deadline.subject), now)
-        case TimerKind.REJECTED:
-            applications.submit_again(ledger, out, AppId(deadline.subject), now)
+            _end_avoidance(ledger, out, uid)
         case TimerKind.PLACE:
-            rejections.give_up(ledger, out, PodUid(deadline.subject), now)
+            rejections.give_up(ledger, out, uid, now)
         case TimerKind.VOLUMES:
-            volume_binding.too_late(ledger, out, PodUid(deadline.subject), now)
+            volume_binding.too_late(ledger, out, uid, now)
+        case _:
+            _on_application_timer(ledger, out, deadline.kind, AppId(deadline.subject), now)
+
+
+def _on_application_timer(ledger: Ledger, out: Outcome, kind: TimerKind, app_id: AppId, now: float) -> None:
+    match kind:
+        case TimerKind.CREATIONS:
+            _check_creations(ledger, out, app_id, now)
+        case TimerKind.GANG:
+            reporting.check_progress(ledger, out, app_id, now)
+            provisioning.check(ledger, out, app_id)
+        case TimerKind.NAMESPACE:
+            applications.namespace_timed_out(ledger, out, app_id, now)
+        case TimerKind.REJECTED:
+            applications.submit_again(ledger, out, app_id, now)
         case TimerKind.MEMBERS:
-            absent_members.on_timer(ledger, out, AppId(deadline.subject), now)
+            absent_members.on_timer(ledger, out, app_id, now)
+        case TimerKind.MISSING:
+            missing_members.on_timer(ledger, out, app_id, now)
+        case _:
+            return
 
 
 def _check_waiting(ledger: Ledger, out: Outcome, uid: PodUid, now: float) -> None:

@@ -359,6 +359,19 @@ def placeholder_not_seen(placeholder: str, tries: int) -> str:
     return f"placeholder {placeholder} was created {tries} times but never appeared in the watch"
 
 
+def members_missing(group: str, minimum: int, present: int, succeeded: int, unchanged_s: int) -> str:
+    """A waiting gang has fewer members than its minimum, and its controller creates no more.
+
+    Create the missing members, or lower `minMember`.
+    """
+    ended = f", {succeeded} succeeded" if succeeded else ""
+    verb = "exists" if present == 1 else "exist"
+    return (
+        f"waiting for {minimum} members of task group {group}: {present} {verb}{ended}, and no other one was created "
+        f"for {unchanged_s} s. Create the others, or lower minMember; otherwise the gang ends with its timeout"
+    )
+
+
 # -- why Muster deletes a pod: in the event `DeleteUnconfirmed`, and in the log ---------------------------------------
 
 

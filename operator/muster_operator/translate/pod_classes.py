@@ -25,13 +25,12 @@ from muster_operator.model.signing import SIGNATURE_CHARACTERS
 from muster_operator.translate.known_names import may_have_problems
 from muster_operator.translate.pods import (
     ORDINAL_CHARACTERS,
-    deletion_requested_s,
     deletion_tags,
     is_preemption,
     read_pod,
     traceparent,
 )
-from muster_operator.translate.values import epoch_ms, text_bytes
+from muster_operator.translate.values import deletion_requested_s, epoch_ms, text_bytes
 from muster_si import keys
 
 RawField = Raw | UnsetType

@@ -43,6 +43,8 @@ from muster_operator.translate.values import (
     TranslationCache,
     amounts,
     canonical_name,
+    controller,
+    deletion_requested_s,
     digest,
     epoch_ms,
     integer,
@@ -349,18 +351,6 @@ def gang_source(annotations: dict[str, str]) -> GangSource:
     if known is None:
         known = _SOURCES[key] = GangSource(groups, parameters)
     return known
-
-
-def _controller(metadata: Raw) -> str:
-    """The UID of the pod's controller; empty = it has none."""
-    owners = objects(metadata.get("ownerReferences"))
-    return next((text(owner.get("uid")) for owner in owners if owner.get("controller") is True), "")
-
-
-def deletion_requested_s(stamp: object, grace_s: int | None) -> int:
-    """When the deletion of a pod was requested, epoch seconds; 0 = not. Its time stamp includes the grace period."""
-    at_ms = epoch_ms(stamp) if stamp else None
-    return 0 if at_ms is None else max(at_ms // 1000 - (grace_s or 0), 0)
 
 
 def _owner(metadata: Raw) -> PodUid | None:
@@ -687,7 +677,7 @@ def _own(raw: Raw, ref: PodRef, settings: Settings) -> Pod:
         ordinal=ordinal[:ORDINAL_CHARACTERS],
         binding=signature(annotations, names.ANNOTATION_BINDING_SIGNATURE),
         traceparent=traceparent(annotations.get(names.ANNOTATION_TRACEPARENT, "")),
-        controller=_controller(metadata),
+        controller=controller(metadata),
         deleted_s=deletion_requested_s(
             metadata.get("deletionTimestamp"), integer(metadata.get("deletionGracePeriodSeconds"))
         ),

@@ -26,6 +26,7 @@ from muster_operator.translate.values import (
     NANO,
     Raw,
     canonical,
+    controller,
     integer,
     items,
     mapping,
@@ -388,7 +389,7 @@ def read_claim(raw: Raw) -> Claim | None:
         "phase": _optional(mapping(raw.get("status")).get("phase")),
         "selectedNode": annotations.get(SELECTED_NODE),
         "deleting": is_deleting,
-        "owner": _controller(metadata),
+        "owner": controller(metadata) or None,
     }
     return Claim(
         ref=ref,
@@ -405,11 +406,6 @@ def version_of(raw: Raw) -> int:
     """The resource version of an object, 0 if it is not a number."""
     found = text(mapping(raw.get("metadata")).get("resourceVersion"))
     return int(found) if found.isascii() and found.isdecimal() and len(found) <= limits.VERSION_DIGITS else 0
-
-
-def _controller(metadata: Raw) -> str | None:
-    owners = objects(metadata.get("ownerReferences"))
-    return next((text(owner.get("uid")) for owner in owners if owner.get("controller") is True), None)
 
 
 def read_storage_class(raw: Raw) -> ClusterObject | None:

@@ -64,6 +64,18 @@ def integer(value: Any, default: int = 0) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) else default
 
 
+def controller(metadata: Raw) -> str:
+    """The UID of the object's controller; empty = it has none."""
+    owners = objects(metadata.get("ownerReferences"))
+    return next((text(owner.get("uid")) for owner in owners if owner.get("controller") is True), "")
+
+
+def deletion_requested_s(stamp: object, grace_s: int | None) -> int:
+    """When the deletion of a pod was requested, epoch seconds; 0 = not. Its time stamp includes the grace period."""
+    at_ms = epoch_ms(stamp) if stamp else None
+    return 0 if at_ms is None else max(at_ms // 1000 - (grace_s or 0), 0)
+
+
 def is_true(value: Any) -> bool:
     """Whether the text means true, in the spellings that Go's strconv.ParseBool accepts."""
     return isinstance(value, str) and value in _TRUE
