@@ -73,6 +73,9 @@ CUT_SHORT: Final = "the search for victims continues"
 _MOST_NODES: Final = 24
 _LEAST_NODES: Final = 4
 
+#: Nodes where one attempt selects victims for all its requests together, beyond these.
+_MOST_SOLVED: Final = 128
+
 #: The subset of them where victims are needed for filters and not only for resources.
 _MOST_CLEARED: Final = 4
 
@@ -192,6 +195,10 @@ class _VictimSearch:
     freed_some: bool = False
     #: A bound left out nodes that may have victims.
     is_cut_short: bool = False
+    #: Rows where this plan selected victims for a request.
+    used: set[int] = field(default_factory=set)
+    #: Nodes where victims may still be selected for requests that found none on the best nodes.
+    solves: int = _MOST_SOLVED
     #: Allocations that may still be read.
     left: int = ALLOCATIONS_PER_PREEMPTION
     #: By class: the rows whose filters allow it or may after preemption, and the useful ones, the best first.
@@ -206,11 +213,15 @@ class _VictimSearch:
         allowed = node_search.allowed(self.snapshot, shape)
         solutions: list[_Solution] = []
         tried = to_clear = 0
-        for row in self._useful_rows(ask.kind, shape, allowed):
-            if tried == at_most or (not allowed[row] and to_clear == _MOST_CLEARED):
+        useful = self._useful_rows(ask.kind, shape, allowed)
+        # Where this plan placed a member already, there is seldom enough left for another one.
+        for row in sorted(useful, key=self.used.__contains__):
+            is_enough = tried >= at_most and (solutions or not self.solves)
+            if is_enough or (not allowed[row] and to_clear == _MOST_CLEARED):
                 self.is_cut_short = self.is_cut_short or not solutions
                 continue
             tried += 1
+            self.solves = max(self.solves - 1, 0)
             to_clear += not allowed[row]
             solution = self._solve(row, shape)
             if solution is not None:
@@ -222,6 +233,7 @@ class _VictimSearch:
         best = min(solutions, key=lambda solution: solution.key)
         for victim in best.victims:
             self._choose(victim)
+        self.used.add(best.row)
         node_search.charge(self.snapshot, shape, best.row)
         return self.snapshot.nodes.rows.at(best.row)
 

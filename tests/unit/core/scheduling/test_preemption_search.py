@@ -8,13 +8,13 @@ from heapq import heappop
 
 import pytest
 
-from muster_core.model.events import NodeAdded, TimerFired
+from muster_core.model.events import ApplicationAdded, AskAdded, NodeAdded, TimerFired
 from muster_core.model.ids import AllocationKey, NodeId
 from muster_core.model.resources import Limit
-from muster_core.model.specs import AskSpec, NodeSpec
+from muster_core.model.specs import AskSpec, GangPlacement, NodeSpec
 from muster_core.preemption import planning
 from muster_core.preemption.candidates import CandidatePool, Eligible
-from tests.unit.builders import PARTITION, SECOND, a_queue, an_ask, resources
+from tests.unit.builders import PARTITION, SECOND, a_queue, an_application, an_ask, resources
 from tests.unit.core.scheduling.preemption_scenario import pods, run, run_until_idle, victims, with_preemption
 from tests.unit.core.scheduling.scenario import Scenario
 
@@ -130,3 +130,13 @@ def test_quota_is_freed_by_a_rare_pod_among_any_number_of_younger_pods() -> None
     run(scenario, "root.shared.b", *pods("young", 500))
     run(scenario, "root.shared.a", gpu_pod("x"))
     assert run_until_idle(scenario) == ["g1"]
+
+
+def test_a_gang_of_whole_nodes_preempts_on_a_node_of_its_own_for_each_member() -> None:
+    """The nodes that the first members get must not use up the nodes that are tried for the last ones."""
+    scenario = Scenario(with_preemption(a_queue("a", guaranteed=32_000), a_queue("b")), nodes=16)
+    run(scenario, "root.b", *(an_ask(f"v{index}") for index in range(64)))
+    gang = an_application("g", gang=8, each=resources(vcore=4000, pods=1), placement=GangPlacement.AUTO)
+    members = (AskAdded(an_ask(f"g{index}", app="g", vcore=4000, group="workers")) for index in range(8))
+    gone = victims(scenario.send(ApplicationAdded(gang), *members) + scenario.wait(60))
+    assert len(gone) == 32
