@@ -200,7 +200,7 @@ def explain(app: Json, queue: Json | None, waiting: Sequence[Json], pod: str = "
         pod=pod,
         status=_status_of_unknown_pod(app) if is_unknown else _status(app, bound, pending),
         bound=len(bound),
-        pending=1 if is_unknown else _pending_count(pending),
+        pending=1 if is_unknown else pending_count(pending),
         reasons=_for_unsatisfiable(app, _grouped(blocked)),
         preemption=_preemption_attempts(pending),
         ahead=list(waiting[:position]) if blocked else [],
@@ -209,7 +209,7 @@ def explain(app: Json, queue: Json | None, waiting: Sequence[Json], pod: str = "
     )
 
 
-def _pending_count(pending: list[Json]) -> int:
+def pending_count(pending: list[Json]) -> int:
     """Number of pending pods. A member of an incomplete gang and the placeholder of its slot are one."""
     counts: Counter[tuple[str, bool]] = Counter()
     for item in pending:

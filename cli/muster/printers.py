@@ -169,7 +169,7 @@ def _app_cells(app: Json, now_ns: int) -> tuple[str, ...]:
         app["user"],
         str(len(pods)),
         str(len(app["allocations"]) - len(pods)),
-        str(sum(ask["pendingCount"] for ask in app["requests"])),
+        str(pending.pending_count(app["requests"])),
         amount(CPU, used.get(CPU, 0)),
         amount(MEMORY, used.get(MEMORY, 0)),
         age(app["submissionTime"], now_ns),

@@ -77,7 +77,7 @@ def count(found: Census, partitions: Iterable[Partition]) -> Iterator[None]:
             if number % _APPLICATIONS_PER_SLICE == 0:
                 yield
             _count(found, app)
-            found.asks += len(app.asks)
+            found.asks += app.pending_count
             found.allocations += len(app.allocations)
             if app.spec.placeholder_ask and not app.removed:
                 found.phases[phase(app)] += 1

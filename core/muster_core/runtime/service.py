@@ -621,7 +621,7 @@ def _partition(found: Partition) -> muster_pb2.PartitionState:
         nodes=len(found.nodes),
         applications=len(apps),
         allocations=sum(len(app.allocations) for app in apps),
-        waitingAsks=sum(len(app.asks) for app in apps),
+        waitingAsks=sum(app.pending_count for app in apps),
         capacity=resource(found.nodes.capacity_total),
         allocated=resource(root.allocated),
         pending=resource(root.pending),

@@ -28,7 +28,7 @@ from muster_core.model.resources import NOTHING
 from muster_core.model.specs import AllocationSpec, ApplicationSpec, AskSpec, GangStyle, Member
 from muster_core.model.states import ApplicationEvent, ApplicationState
 from muster_core.scheduling import ledger, lifecycle, requeue, selectors, victims
-from muster_core.state.applications import Allocation, Application, Ask, lacking
+from muster_core.state.applications import Allocation, Application, Ask, count_slots, lacking
 from muster_core.state.request_classes import AskClass, class_of
 from muster_core.state.scheduler_state import Partition, ResponseBuilder
 
@@ -103,6 +103,7 @@ def add_slots(partition: Partition, app: Application, kind: AskClass, make: Call
     known = next((app.asks[key] for key in app.waiting.get(kind, ()) if app.asks[key].spec.is_virtual), None)
     if known is not None and (app.id, known.spec.key) not in partition.reservations.by_ask:
         known.left += count
+        count_slots(app, known.spec, count)
         app.has_multiple = True
         app.gang.groups[kind.group].count += count
         partition.node_demand.rise(app, known, count)
@@ -135,6 +136,7 @@ def remove_slots(partition: Partition, app: Application, kind: AskClass, count: 
 def _lower(partition: Partition, app: Application, asked: Ask, count: int) -> None:
     """Requests `count` fewer allocations."""
     asked.left -= count
+    count_slots(app, asked.spec, -count)
     partition.node_demand.lower(app, asked)
     ledger.count_pending(partition, app, asked.spec.resources, -count)
 

@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import TypeVar
 
 from muster_core.model.constraints import NAMESPACE, Read, Tags
-from muster_core.model.ids import ApplicationId, NodeId, QueuePath, Termination, child_path, queue_name
+from muster_core.model.ids import ApplicationId, NodeId, QueuePath, TaskGroup, Termination, child_path, queue_name
 from muster_core.model.resources import NOTHING, Resources
 from muster_core.model.specs import AllocationSpec, AskSpec, PodProperties, Volumes
 from muster_core.model.states import ApplicationState, QueueState
@@ -341,7 +341,7 @@ def _application(partition: Partition, app: Application) -> Iterator[str]:
         ("allocated", real, app.allocated),
         ("placeholders", held, app.gang.allocated),
         ("reserved", live, app.gang.reserved),
-        ("pending", pending, app.pending),
+        ("pending", dict((Resources(pending) - _counted_twice(app)).items()), app.pending),
     ):
         if Resources(found) != kept:
             yield f"application {app.id}: {name} is recorded as {kept}, counted as {Resources(found)}"
@@ -356,6 +356,37 @@ def _application(partition: Partition, app: Application) -> Iterator[str]:
     )
     if not counts:
         yield f"application {app.id}: its counts of asks and allocations are off"
+
+
+def _counted_twice(app: Application) -> Resources:
+    """What the requests of members and the slots that they can take have in common."""
+    slots: dict[TaskGroup, list[Resources]] = {}
+    members: dict[TaskGroup, list[Resources]] = {}
+    for ask in app.asks.values():
+        spec, kind = ask.spec, ask.kind
+        if spec.placeholder:
+            slots.setdefault(spec.group, []).extend([spec.resources] * ask.left)
+        elif app.spec.is_gang and not kind.as_usual and ask.replacement is None:
+            members.setdefault(spec.group, []).append(spec.resources)
+    for one in app.allocations.values():
+        if one.spec.placeholder and one.releasing is None:
+            slots.setdefault(one.spec.group, []).append(one.spec.resources)
+    total = NOTHING
+    for group in slots.keys() & members.keys():
+        left = slots[group]
+        others = []
+        for size in members[group]:
+            if size in left:
+                left.remove(size)
+                total += size
+            else:
+                others.append(size)
+        if left and others:
+            slot_sum, member_sum = (sum(sizes, NOTHING) for sizes in (left, others))
+            parts = member_sum.items()
+            common = {name: min(slot_sum[name] // len(left), part // len(others)) for name, part in parts}
+            total += Resources(common).times(min(len(left), len(others)))
+    return total
 
 
 def _links(app: Application) -> Iterator[str]:
@@ -404,7 +435,7 @@ def _queue_sums(partition: Partition) -> Iterator[str]:
     requested_quota: dict[QueuePath, Resources] = {}
     for app in partition.applications.values():
         used = sum((a.spec.resources for a in app.allocations.values()), NOTHING)
-        asked = sum((a.spec.resources.times(a.left) for a in app.asks.values()), NOTHING)
+        asked = sum((a.spec.resources.times(a.left) for a in app.asks.values()), NOTHING) - _counted_twice(app)
         for queue in app.queue.path_up:
             allocated[queue.path] = allocated.get(queue.path, NOTHING) + used
             pending[queue.path] = pending.get(queue.path, NOTHING) + asked

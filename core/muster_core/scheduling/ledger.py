@@ -20,7 +20,7 @@ from muster_core.model.states import ApplicationState
 from muster_core.model.storage import NO_CHOICE, Choice
 from muster_core.scheduling import records, repair, requeue, selectors
 from muster_core.state import ordering
-from muster_core.state.applications import Allocation, Application, Ask, GroupCount, resize_sums
+from muster_core.state.applications import Allocation, Application, Ask, GroupCount, count_slots, resize_sums
 from muster_core.state.queues import Queue
 from muster_core.state.request_classes import pod_on_node_of
 from muster_core.state.reservations import AskId, NodeReservation, RunningPreemption
@@ -233,6 +233,8 @@ def count_made(partition: Partition, app: Application, ask: Ask) -> None:
     """
     ask.made += 1
     ask.left -= 1
+    if ask.spec.placeholder:
+        count_slots(app, ask.spec, -1)
     if ask.left == 0:
         partition.node_demand.leave(app, ask, placed=True)
         app.remove_ask(ask)  # its allocation has the same labels, so no selector changes

@@ -1,9 +1,14 @@
-"""An application with its requests, allocations and gang."""
+"""An application with its requests, allocations and gang.
+
+Differs: pending amounts count a member of a gang and the placeholder request that it can take once, and do not count
+what a placeholder already reserves for a waiting member; YuniKorn counts all requests.
+"""
 
 from __future__ import annotations
 
 import sys
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
@@ -67,6 +72,50 @@ class LostMembers:
 
 
 @dataclass(slots=True, eq=False)
+class SlotCount:
+    """Slots of a task group (pending and live placeholders) and its waiting members, for the pending amount.
+
+    A member and the slot that it can take are one request. Of their two amounts, the part that both have counts once:
+    as pending for the slot if the slot is pending, and not at all if the slot is allocated.
+    """
+
+    #: Number of slots and of members by their resources.
+    slots: dict[Resources, int] = field(default_factory=dict)
+    members: dict[Resources, int] = field(default_factory=dict)
+    #: What the pending amounts of application and queues leave out at present.
+    counted_twice: Resources = NOTHING
+
+    def twice(self) -> Resources:
+        """Returns what would count twice now. Members take slots of their size first, then others."""
+        total, slots, members = NOTHING, dict(self.slots), dict(self.members)
+        for size, count in self.members.items():
+            alike = min(count, slots.get(size, 0))
+            if alike:
+                total = total.plus(size, alike)
+                slots[size] -= alike
+                members[size] -= alike
+        of_slots, of_members = _average(slots), _average(members)
+        pairs = min(sum(slots.values()), sum(members.values()))
+        common = {name: min(amount, of_slots[name]) for name, amount in of_members.items()}
+        return total.plus(Resources(common), pairs) if pairs else total
+
+
+def _average(counts: Mapping[Resources, int]) -> Resources:
+    """Average of these sizes, rounded down."""
+    number = sum(counts.values())
+    total = sum((size.times(count) for size, count in counts.items()), NOTHING)
+    return Resources({name: amount // number for name, amount in total.items()}) if number else NOTHING
+
+
+def _change(counts: dict[Resources, int], size: Resources, times: int) -> None:
+    count = counts.get(size, 0) + times
+    if count:
+        counts[size] = count
+    else:
+        counts.pop(size, None)
+
+
+@dataclass(slots=True, eq=False)
 class Gang:
     """Reservation of a gang and its progress.
 
@@ -101,6 +150,9 @@ class Gang:
     #: A gang with virtual placeholders is not planned before this time, unless a request of a member has arrived.
     planned_from_ns: int = 0
     groups: dict[TaskGroup, GroupCount] = field(default_factory=dict)
+    #: Slots and waiting members by task group, and the groups where they changed since the pending amounts were read.
+    slot_counts: dict[TaskGroup, SlotCount] = field(default_factory=dict)
+    unsettled: dict[TaskGroup, None] = field(default_factory=dict)
     over: bool = False
     #: All members had a node, or a slot on one, at the same time.
     was_complete: bool = False
@@ -268,7 +320,7 @@ class Application:  # long: every write to an application goes through here
     allocated: Resources = NOTHING
     #: Maximum of `allocated` per resource (REST: maxUsedResource).
     peak: Resources = NOTHING
-    #: Total of waiting and parked requests; read it as `pending`.
+    #: Total of waiting and parked requests, without what counts twice (`SlotCount`); read it as `pending`.
     waits: LazySum = field(default_factory=LazySum)
     #: Class of the newest request. The next request usually has the same class.
     newest: AskClass | None = None
@@ -324,8 +376,30 @@ class Application:  # long: every write to an application goes through here
 
     @property
     def pending(self) -> Resources:
-        """Total of waiting and parked requests."""
+        """Total of waiting and parked requests. A member and the slot that it can take are one request."""
+        self.settle_pending()
         return self.waits.value
+
+    def settle_pending(self) -> None:
+        """Updates the pending amounts of the application and its queues after slots or waiting members changed."""
+        for group in self.gang.unsettled:
+            found = self.gang.slot_counts[group]
+            twice = found.twice()
+            if twice != found.counted_twice:
+                change, found.counted_twice = found.counted_twice - twice, twice
+                self.waits.add(change, 1)
+                for queue in self.queue.path_up:
+                    queue.waits.add(change, 1)
+        self.gang.unsettled.clear()
+
+    @property
+    def pending_count(self) -> int:
+        """Number of missing allocations. A member and a pending slot that it can take are one."""
+        asked = sum(ask.left for ask in self.asks.values()) if self.has_multiple else len(self.asks)
+        for group, count in self.gang.slot_counts.items():
+            pending_slots = sum(count.slots.values()) - len(self.gang.live.get(group, ()))
+            asked -= min(sum(count.members.values()), pending_slots)
+        return asked
 
     @property
     def is_reserving(self) -> bool:
@@ -346,6 +420,7 @@ class Application:  # long: every write to an application goes through here
             self.gang.asked_virtual.setdefault(spec.group, {})[spec.key] = None
         if spec.placeholder:
             self.placeholder_asks += 1
+            count_slots(self, spec, ask.left)
         else:
             self.real_asks += 1
             self.had_real = True
@@ -360,6 +435,7 @@ class Application:  # long: every write to an application goes through here
             _discard(self.gang.asked_virtual, spec.group, spec.key)
         if spec.placeholder:
             self.placeholder_asks -= 1
+            count_slots(self, spec, -ask.left)
         else:
             self.real_asks -= 1
 
@@ -398,6 +474,7 @@ class Application:  # long: every write to an application goes through here
         if not spec.is_virtual:
             self.ids[spec.key] = (*self.ids.get(spec.key, ()), allocation.id)
         if spec.placeholder:
+            count_slots(self, spec, 1)
             self.gang.live.setdefault(spec.group, {})[allocation.id] = None
             if spec.is_virtual:
                 self.gang.live_virtual.setdefault(spec.group, {})[allocation.id] = None
@@ -468,6 +545,7 @@ class Application:  # long: every write to an application goes through here
         self.refusals[kind] = why
 
     def _no_longer_live(self, allocation: Allocation) -> None:
+        count_slots(self, allocation.spec, -1)
         _discard(self.gang.live, allocation.spec.group, allocation.id)
         if allocation.spec.is_virtual:
             _discard(self.gang.live_virtual, allocation.spec.group, allocation.id)
@@ -481,6 +559,7 @@ class Application:  # long: every write to an application goes through here
         keys = self.waiting.get(ask.kind)
         if keys is not None and ask.spec.key in keys:
             del keys[ask.spec.key]
+            _count_member(self, ask, -1)
             if self.to_report:
                 self.to_report.get(ask.kind, {}).pop(ask.spec.key, None)
             if keys:  # its oldest request may be another one now
@@ -519,7 +598,32 @@ def _let_wait(app: Application, ask: Ask) -> bool:
         if ask.kind in app.refusals:
             app.to_report.setdefault(ask.kind, {})[ask.spec.key] = None
     keys[ask.spec.key] = None
+    _count_member(app, ask, 1)
     return is_first
+
+
+def count_slots(app: Application, spec: AskSpec, times: int) -> None:
+    """Counts pending or live placeholders of a task group. A negative `times` subtracts."""
+    found = app.gang.slot_counts.get(spec.group) or app.gang.slot_counts.setdefault(spec.group, SlotCount())
+    _change(found.slots, spec.resources, times)
+    if found.members:
+        _unsettle(app, spec.group)
+
+
+def _count_member(app: Application, ask: Ask, times: int) -> None:
+    """Counts a waiting member of a task group, unless it is scheduled individually."""
+    kind = ask.kind
+    if not kind.group or kind.placeholder or kind.as_usual or not app.spec.is_gang:
+        return
+    found = app.gang.slot_counts.get(kind.group) or app.gang.slot_counts.setdefault(kind.group, SlotCount())
+    _change(found.members, ask.spec.resources, times)
+    _unsettle(app, kind.group)
+
+
+def _unsettle(app: Application, group: TaskGroup) -> None:
+    """Has the pending amounts corrected when they are read, because a correction per member costs too much."""
+    app.gang.unsettled[group] = None
+    app.queue.path_up[-1].unsettled[app] = None
 
 
 def _is_older_than_last_class(app: Application, ask: Ask) -> bool:
@@ -554,6 +658,10 @@ def resize_sums(app: Application, allocation: Allocation, old: Resources) -> Non
     app.gang.allocated += more
     if allocation.releasing is None:
         app.gang.reserved += more
+        found = app.gang.slot_counts[allocation.spec.group]
+        _change(found.slots, old, -1)
+        _change(found.slots, allocation.spec.resources, 1)
+        _unsettle(app, allocation.spec.group)
 
 
 def lacking(app: Application) -> Resources:

@@ -32,7 +32,7 @@ def queue_key(partition: OrderingContext, queue: Queue) -> SortKey:
     if (
         memo.key
         and memo.allocated is queue.allocated
-        and memo.pending is queue.waits.value
+        and memo.pending is queue.pending
         and memo.shown == queue.shown
         and memo.total is total
         and memo.of is total

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from muster_core.model.config import (
     DEFAULT_POLICIES,
@@ -76,6 +77,13 @@ class PriorityCounts:
         return max(self._counts) if self._counts else None
 
 
+class Unsettled(Protocol):
+    """An application whose contribution to the pending amounts of its queues is corrected before they are read."""
+
+    def settle_pending(self) -> None:
+        """Updates the pending amounts of its queues."""
+
+
 @dataclass(slots=True, eq=False)
 class Shares:
     """Cached results of state/ordering.py, with the values that they were computed from."""
@@ -128,6 +136,8 @@ class Queue:
     allocated: Resources = NOTHING
     #: Total of waiting requests; read it as `pending`.
     waits: LazySum = field(default_factory=LazySum)
+    #: For root: applications whose gangs changed since the pending amounts were read.
+    unsettled: dict[Unsettled, None] = field(default_factory=dict)
     #: Over quota, tolerated: allocated amount above the maximum, because existing allocations were reported or the
     #: maximum was lowered. No decision increases it.
     tolerated: Resources = NOTHING
@@ -174,7 +184,12 @@ class Queue:
 
     @property
     def pending(self) -> Resources:
-        """Total of waiting requests."""
+        """Total of waiting requests. A member of a gang and the slot that it can take are one request."""
+        unsettled = self.path_up[-1].unsettled
+        if unsettled:
+            for one in unsettled:
+                one.settle_pending()
+            unsettled.clear()
         return self.waits.value
 
     @property

@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from muster_core.model.events import ApplicationAdded
+from muster_core.model.specs import GangPlacement
 from tests.unit.builders import an_ask
 from tests.unit.cli.conftest import NO_CLUSTER, Served, an_application, rows, run
 
@@ -60,6 +61,15 @@ def test_applications_show_their_allocations_and_pending_requests(served: Served
     assert table["gang"][1:8] == ["root.a", "Running", "kim", "1", "2", "1", "1"]
     assert table["waits"][1:7] == ["root.b", "Accepted", "lee@example.org", "0", "0", "1"]
     assert "3 Insufficient cpu" in served.run("apps", "-o", "wide").stdout
+
+
+def test_a_waiting_gang_has_as_many_pending_pods_as_members(served: Served) -> None:
+    gang = an_application("big", gang=13, queue="root.b")
+    served.scenario.send(ApplicationAdded(replace(gang, gang_placement=GangPlacement.AUTO)))
+    served.scenario.ask(*(an_ask(f"big-r{index}", app="big", group="workers") for index in range(13)))
+    table = {row[0]: row for row in rows(served.run("apps"))}
+    assert table["big"][4:7] == ["0", "0", "13"]
+    assert "pods 14" in served.run("queues", "root.b").stdout, "with the pod of another application"
 
 
 @pytest.mark.parametrize(
