@@ -58,9 +58,7 @@ def _findings(check: str, found: dict[str, list[str]], no_problem: str) -> Itera
         if check == NAMES:
             yield warning(check, f"{where}: {text}", "correct the name; for pods, create them again")
         else:
-            yield problem(
-                check, f"no gang for {where}: {text}", "correct the annotation and create the pods again"
-            )
+            yield problem(check, f"no gang for {where}: {text}", "correct the annotation and create the pods again")
     if len(found) > _REPORTED:
         yield warning(check, f"{len(found) - _REPORTED} further problems", "correct the others first")
     if not found:

@@ -120,12 +120,13 @@ def queued_behind_takeover(gang: str) -> str:
     return f"queued behind gang {gang}, which took over reservations of this gang"
 
 
-def cannot_use_reservation(count: int, members: int, group: str) -> str:
+def cannot_use_reservation(count: int, members: int, group: str, difference: str) -> str:
     """All members of the gang have reservations, and some of their pods do not fit there or elsewhere.
 
     No member starts. Give the task group the resources and constraints of its pods, or free resources elsewhere.
     """
-    return f"{count} of {members} members of task group {group} cannot use their reservations"
+    found = f"{count} of {members} members of task group {group} cannot use their reservations"
+    return f"{found} ({difference})" if difference else found
 
 
 def nodes_reserved_for_gang(nodes: int, minutes: int) -> str:
@@ -172,12 +173,30 @@ def gang_exceeds_cluster(missing: int, members: int, group: str, domain: str, re
     )
 
 
-def larger_than_placeholder() -> str:
+def larger_than_placeholder(difference: str) -> str:
     """The pod requests more than its task group reserves for a member, so it cannot use its placeholder.
 
     Raise `minResource` of the task group to the requests of the pod, including injected containers.
     """
-    return "the pod requests more than its placeholder reserves: it is scheduled without the reservation"
+    return (
+        f"the pod requests more than its placeholder reserves: it is scheduled without the reservation ({difference})"
+    )
+
+
+def cannot_use_placeholder(node: str, difference: str) -> str:
+    """The pod has constraints that its task group leaves out, and cannot run on the node of its placeholder.
+
+    Write the constraints of the pod in its task group. Host ports and volumes cannot be written there.
+    """
+    return f"the pod cannot use its reservation on node {node} ({difference})"
+
+
+def gang_without_members(count: int, then: str) -> str:
+    """Members of a complete gang could not use their reservations, and still wait at the placeholder timeout.
+
+    The events of these members name what differs from their task group, and what to write there.
+    """
+    return f"the placeholder timeout expired while {count} of its members cannot use their reservations: {then}"
 
 
 def placeholder_not_released(placeholder: str) -> str:

@@ -20,7 +20,7 @@ from muster_core.model.decisions import PlaceholderRelease, PlaceholderReplaceme
 from muster_core.model.ids import AllocationId, AllocationKey, TaskGroup
 from muster_core.model.resources import NOTHING
 from muster_core.model.specs import PodOnNode, PodProperties
-from muster_core.placement import node_search
+from muster_core.placement import differences, node_search
 from muster_core.placement.node_search import stateful_filters
 from muster_core.placement.volumes import binding
 from muster_core.queues import quota
@@ -41,9 +41,6 @@ from muster_core.state.snapshot import (
 
 #: Placeholders that are evaluated for one request whose filters depend on other pods.
 _MOST_TRIED: Final = 64
-
-#: Reported when a placeholder is released without being replaced by its pod.
-TOO_LARGE: Final = messages.larger_than_placeholder()
 
 
 def plan_replacements(partition: Partition, app: Application, at_most: int) -> AllocationPlan:
@@ -125,7 +122,10 @@ def _left_behind(
             kind = next(kind for kind in kinds if kind.group == group)
             if refused is None or refused.kind.group != group:
                 refused = Unplaced(kind, node_search.unschedulable_reason(search.snapshot, shape_of(kind)))
-            return Unplaced(kind, refused.why, about=messages.cannot_use_reservation(count, total[group], group))
+            first = app.asks[next(iter(app.waiting[refused.kind]))].spec
+            live = (app.allocations[identity] for identity in app.gang.live[group])
+            found = next(filter(None, (differences.between(app, first, one) for one in islice(live, _MOST_TRIED))), "")
+            return Unplaced(kind, refused.why, about=messages.cannot_use_reservation(count, total[group], group, found))
     return None
 
 
@@ -226,9 +226,7 @@ def _plan_class(
             placeholder = candidates.elsewhere.popleft()
         elif candidates.smaller:
             placeholder = candidates.smaller.popleft()
-            search.allocation_plan.decisions.append(
-                PlaceholderRelease(partition.id, app.id, key, placeholder.id, TOO_LARGE)
-            )
+            search.allocation_plan.decisions.append(_release_of(partition, app, key, placeholder))
         else:
             return
         search.taken.add(placeholder.id)
@@ -318,7 +316,7 @@ def _plan_constrained_elsewhere(
         if not candidates.smaller:
             return False
         evicted = candidates.smaller[0]
-        search.allocation_plan.decisions.append(PlaceholderRelease(partition.id, app.id, key, evicted.id, TOO_LARGE))
+        search.allocation_plan.decisions.append(_release_of(partition, app, key, evicted))
         search.taken.add(evicted.id)
         return True
     row, pod_on_node = _seen(partition, placeholder)
@@ -326,9 +324,9 @@ def _plan_constrained_elsewhere(
     spots = node_search.place(snapshot, shape, 1, partition.config.node_sort)
     if not spots:
         # Not cached for the class, because the result may differ once another placeholder is removed.
-        search.allocation_plan.unplaced.append(
-            Unplaced(app.asks[key].kind, node_search.unschedulable_reason(snapshot, shape))
-        )
+        about = differences.other_constraints(app, app.asks[key].spec, placeholder)
+        why = node_search.unschedulable_reason(snapshot, shape)
+        search.allocation_plan.unplaced.append(Unplaced(app.asks[key].kind, why, about=about))
         search.allocation_plan.blocking_reasons.append(MembersDoNotFit(app.id))
         snapshot.enter(row, pod_on_node, 1)
         return False
@@ -340,6 +338,14 @@ def _plan_constrained_elsewhere(
     search.allocation_plan.decisions.append(replacement)
     search.taken.add(placeholder.id)
     return True
+
+
+def _release_of(
+    partition: Partition, app: Application, key: AllocationKey, placeholder: Allocation
+) -> PlaceholderRelease:
+    """Releases a placeholder that is too small for the pod."""
+    why = differences.too_large(app.asks[key].spec, placeholder.spec.resources)
+    return PlaceholderRelease(partition.id, app.id, key, placeholder.id, why)
 
 
 def _hand_over(partition: Partition, placeholder: Allocation, shape: RequestShape, snapshot: Snapshot) -> None:
@@ -394,13 +400,14 @@ def _plan_elsewhere(
     if unschedulable_class is not None and not unschedulable_class.room:
         search.allocation_plan.blocking_reasons.append(NoNodeFits(kind, 1))
         if has_unreported(app, kind):
-            search.allocation_plan.unplaced.append(Unplaced(kind, unschedulable_class.why))
+            about = differences.other_constraints(app, app.asks[key].spec, placeholder)
+            search.allocation_plan.unplaced.append(Unplaced(kind, unschedulable_class.why, about=about))
         return False
     spots = node_search.place(search.snapshot, shape, 1, partition.config.node_sort)
     if not spots:
-        search.allocation_plan.unplaced.append(
-            Unplaced(kind, node_search.unschedulable_reason(search.snapshot, shape), room=0)
-        )
+        about = differences.other_constraints(app, app.asks[key].spec, placeholder)
+        why = node_search.unschedulable_reason(search.snapshot, shape)
+        search.allocation_plan.unplaced.append(Unplaced(kind, why, room=0, about=about))
         search.allocation_plan.blocking_reasons.append(NoNodeFits(kind, 1))
         return False
     replacement = PlaceholderReplacement(partition.id, app.id, key, placeholder.id, spots[0][0], same_node=False)

@@ -12,7 +12,7 @@ from muster_core.model.ids import AllocationId, AllocationKey, NodeId, Terminati
 from muster_core.model.records import Change, Detail, Notice
 from muster_core.model.specs import AllocationSpec, AskSpec
 from muster_core.model.states import ApplicationState
-from muster_core.placement.replacement import TOO_LARGE
+from muster_core.placement import differences
 from muster_core.scheduling import (
     commit,
     failures,
@@ -183,7 +183,9 @@ def end_allocation(
             return
         ledger.unlink(partition, app, ask.spec.key)
         ledger.wait_again(partition, app, ask, as_usual=True)
-        partition.note(Notice.REQUEST, ask.spec.key, reference=app.id, message=TOO_LARGE)
+        why = differences.too_large(ask.spec, allocation.spec.resources)
+        app.gang.without_reservation[ask.spec.key] = why
+        partition.note(Notice.REQUEST, ask.spec.key, reference=app.id, message=why)
     was = allocation.releasing
     slot_ends = slots.end_given_up_replacement(partition, app, allocation) or node_removed or is_smaller
     may_keep_slot = was in (None, Termination.PLACEHOLDER_REPLACED) and not slot_ends

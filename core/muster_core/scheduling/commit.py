@@ -390,6 +390,8 @@ def _release_placeholder(partition: Partition, app: Application, decision: Place
     if ask is None or ask.replacement is not None or placeholder is None or placeholder.releasing is not None:
         raise BrokenDecision("eviction", "the ask or its placeholder is not free any more")
     answer = partition.outbox.answer(partition.rm)
+    app.gang.too_small.add(placeholder.id)
     victims.release_on_timeout(partition, app, [placeholder], decision.message, now_ns, answer)
+    app.gang.without_reservation[ask.spec.key] = decision.message
     ledger.wait_again(partition, app, ask, as_usual=True)
     partition.note(Notice.REQUEST, ask.spec.key, reference=app.id, message=decision.message)

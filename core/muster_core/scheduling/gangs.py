@@ -8,6 +8,7 @@ A Direct gang has no placeholder pods. Virtual placeholders, which the core crea
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
@@ -423,12 +424,39 @@ def time_out(partition: Partition, app: Application, now_ns: int) -> None:
         why = app.gang.impossible or app.gang.members_missing or messages.gang_timed_out()
         give_up(partition, app, now_ns, why)
     elif app.state in (ApplicationState.RUNNING, ApplicationState.COMPLETING):
+        if missing := _members_without_reservation(app):
+            is_hard = app.spec.style is GangStyle.HARD
+            then = "the application fails" if is_hard else "pods are scheduled one by one"
+            why = messages.gang_without_members(missing, then)
+            if is_hard:
+                fail(partition, app, now_ns, why)
+                return
+            partition.note(Notice.APPLICATION, app.id, message=why)
         release_placeholders(partition, app, "unused placeholder", now_ns)
         report_slots_over(partition, app)
         if not app.spec.is_gang:
             _stop_timer(app)  # the next placeholder starts it again
         if not app.gang.allocated:  # real pods never came (docs/internals/semantics.md, rule 13)
             lifecycle.complete_if_done(partition, app, now_ns)
+
+
+def _members_without_reservation(app: Application) -> int:
+    """Returns how many members of a gang that was complete wait because they cannot use their reservations.
+
+    0 if as many members as the gang needs have got a node (docs/internals/semantics.md, rule 15).
+    """
+    if app.is_reserving or not app.spec.is_gang:
+        return 0
+    waiting = Counter(app.asks[key].spec.group for key in app.gang.without_reservation)
+    for kind, keys in app.waiting.items():
+        if app.has_placeholder(kind):
+            waiting[kind.group] += len(keys)
+    placed = Counter(one.spec.group for one in app.allocations.values() if not one.spec.placeholder)
+    missing = 0
+    for group, count in waiting.items():
+        if (of_group := app.gang.groups.get(group)) is not None:
+            missing += min(count, max(of_group.count - max(of_group.replaced, placed[group]), 0))
+    return missing
 
 
 def lost_placeholder(partition: Partition, app: Application, was: Termination | None, now_ns: int) -> None:

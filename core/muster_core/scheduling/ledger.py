@@ -351,10 +351,12 @@ def drop(
 ) -> None:
     """Removes one allocation from application, queues, user and node.
 
-    A placeholder that is not replaced counts as timed out in REST (placeholderData), whatever ended it.
+    A placeholder that is not replaced counts as timed out in REST (placeholderData), whatever ended it. One that was
+    too small for its member does not, because the member is scheduled without it.
     """
     if allocation.spec.placeholder and not replaced:
-        app.gang.groups[allocation.spec.group].timed_out += 1
+        app.gang.groups[allocation.spec.group].timed_out += allocation.id not in app.gang.too_small
+        app.gang.too_small.discard(allocation.id)
     _leave_place(partition, app, allocation, now_ns, node_removed=node_removed)
     charge(partition, app, allocation.spec.resources, -1)
     partition.nodes.give_back(allocation.node, allocation.spec.resources)

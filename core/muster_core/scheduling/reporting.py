@@ -106,11 +106,15 @@ def report_unschedulable(partition: Partition, app: Application, unplaced: list[
 def _reason(app: Application, entry: Unplaced) -> UnschedulableReason:
     """Returns the reason to report. A gang that has lost members says so first, because it may do nothing until then.
 
-    Texts about quotas begin with the quota, as in YuniKorn.
+    A member that cannot use its reservation says why. Texts about quotas begin with the quota, as in YuniKorn.
     """
-    if not app.gang.lost or entry.about or entry.why.kind in _QUOTAS:
-        return entry.reported_reason
-    return replace(entry, about=repair.below_minimum(app, entry.kind.group)).reported_reason
+    about = entry.about
+    if entry.why.kind not in _QUOTAS and not about and app.gang.without_reservation:
+        different = (app.gang.without_reservation.get(key) for key in app.waiting.get(entry.kind, ()))
+        about = next(filter(None, different), "")
+    if entry.why.kind not in _QUOTAS and not about and app.gang.lost:
+        about = repair.below_minimum(app, entry.kind.group)
+    return replace(entry, about=about).reported_reason if about else entry.reported_reason
 
 
 # -- one text at a time -----------------------------------------------------------

@@ -153,6 +153,9 @@ class Gang:
     #: Slots and waiting members by task group, and the groups where they changed since the pending amounts were read.
     slot_counts: dict[TaskGroup, SlotCount] = field(default_factory=dict)
     unsettled: dict[TaskGroup, None] = field(default_factory=dict)
+    #: Waiting members that were larger than their placeholder, with the reason; such placeholders that still end.
+    without_reservation: dict[AllocationKey, str] = field(default_factory=dict)
+    too_small: set[AllocationId] = field(default_factory=set)
     over: bool = False
     #: All members had a node, or a slot on one, at the same time.
     was_complete: bool = False
@@ -438,6 +441,7 @@ class Application:  # long: every write to an application goes through here
             count_slots(self, spec, -ask.left)
         else:
             self.real_asks -= 1
+            self.gang.without_reservation.pop(spec.key, None)
 
     def report_again(self, ask: Ask) -> None:
         """Has the reason of a waiting request reported at the next attempt."""

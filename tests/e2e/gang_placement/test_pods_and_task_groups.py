@@ -29,7 +29,7 @@ def without_memory(pod: Json) -> Json:
     return pod
 
 
-@pytest.mark.parametrize("placement", ["Reserve"])
+@pytest.mark.parametrize("placement", ["Reserve", "Auto", "Direct"])
 async def test_members_with_defaults_of_a_limit_range_start_together_or_not_at_all(
     placement: str, open_scenario: OpenScenario
 ) -> None:
@@ -69,3 +69,34 @@ async def test_placeholders_have_what_all_members_request_and_an_event_says_what
     [left] = await scenario.pods(placeholders=True)
     assert left["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "1500m"
     assert left["spec"]["nodeSelector"] == {"disk": "fast"}
+
+
+@pytest.mark.parametrize("placement", ["Reserve", "Auto"])
+async def test_a_hard_gang_fails_at_the_timeout_if_a_late_member_is_larger_than_its_reservation(
+    placement: str, open_scenario: OpenScenario
+) -> None:
+    """Until then the waiting pod says which resource differs, with both amounts, and what to write."""
+    scenario = await open_scenario([FakeNode("node-0", cpu="3")])
+    gang = a_gang("train", [Group("workers", 3)], style="Hard", timeout_s=15, placement=placement)
+    large = gang.pop()
+    large["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "2"
+    await scenario.create(gang)
+
+    async def two_run() -> bool:
+        return len(await scenario.bound()) == 2
+
+    await scenario.eventually("two members run", two_run)
+    await scenario.create([large])
+    texts = ("requested cpu 2, reserved 1", "raise minResource of task group workers to cpu: 2")
+    await wait_for_event(scenario, "train-workers-2", *texts)
+    await wait_for_reason(scenario, "train-workers-2", "Unschedulable", *texts, "Insufficient cpu")
+
+    async def has_failed() -> bool:
+        pods = await scenario.pods()
+        waiting = [pod for pod in pods if pod["metadata"]["name"] == "train-workers-2"]
+        return [pod["status"]["phase"] for pod in waiting] == ["Failed"] and not [
+            pod for pod in pods if pod["status"]["phase"] == "Running"
+        ]
+
+    await scenario.eventually("the gang has failed", has_failed)
+    await wait_for_event(scenario, "train-workers-0", "1 of its members cannot use their reservations")

@@ -1,4 +1,4 @@
-"""Annotations as user reports have them: null in maps, and keys that resemble known ones (round 3, reports 01 and 02)."""
+"""Annotations as user reports have them: null in maps, and keys that resemble known ones (reports 01, 02)."""
 
 from __future__ import annotations
 
