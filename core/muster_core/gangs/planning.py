@@ -314,11 +314,26 @@ def _refuse(
     is_of_class = answer.alone and not _has_reserved_nodes(partition, app)
     allocation_plan.blocking_reasons.append(NoNodeFits(kind, counts[kind]) if is_of_class else MembersDoNotFit(app.id))
     room = answer.count - answer.missing
-    where = within(answer.domain) or ("" if answer.alone else messages.TOGETHER)
-    details = about(app, kind, room, where)
+    details = about(app, kind, *_fitting(partition, app, counts, answer))
     for index, other in enumerate(kinds):
         known = room if answer.alone and index == answer.demand else None
         allocation_plan.unplaced.append(Unplaced(other, answer.why, known, details))
+
+
+def _fitting(partition: Partition, app: Application, counts: dict[AskClass, int], answer: Shortage) -> tuple[int, str]:
+    """Returns how many waiting members of the task group that does not fit would fit, and where.
+
+    Pods, placeholders and absent members are different classes of one task group, and are counted together.
+    """
+    kind = list(counts)[answer.demand]
+    group = [one for one in counts if one.group == kind.group]
+    if answer.domain or len(group) == 1:
+        where = within(answer.domain) or ("" if answer.alone else messages.TOGETHER)
+        return answer.count - answer.missing, where
+    snapshot, sort = snapshot_for(partition, app), partition.config.node_sort
+    found = (spot for one in group for spot in node_search.place(snapshot, shape_of(one), counts[one], sort))
+    fitting, total = sum(count for _, count in found), sum(counts[one] for one in group)
+    return (fitting, "") if fitting < total else (total - answer.missing, messages.TOGETHER)
 
 
 def _whole(  # long: the requests by class and by member, and those still to come

@@ -7,8 +7,10 @@ from dataclasses import replace
 
 import pytest
 
+from muster_core.model.constraints import Constraints, Toleration
 from muster_core.model.effects import Effect, SchedulingStateChanged
 from muster_core.model.events import ApplicationAdded, AskAdded, NodeAction
+from muster_core.model.ids import TaskGroup
 from muster_core.model.limits import REFRESHES_PER_S
 from tests.unit.builders import a_configuration, a_queue, an_application, an_ask
 from tests.unit.core.scheduling import auto, direct
@@ -121,17 +123,32 @@ def test_members_and_placeholders_of_a_gang_never_have_different_texts() -> None
     scenario = Scenario(auto.CONFIGURATION)
     scenario.add_node("free", vcore=2000)
     scenario.add_full_node("n1")
+    other = Constraints(tolerations=(Toleration(key="tenant"),))  # another class than that of absent members
     shown = {key: reason for key, (_, reason) in waits(scenario.send(*direct.with_members(auto.a_gang(3)))).items()}
     assert shown["app/workers"].startswith("2 of 3 members")
     for effects in (
-        scenario.ask(replace(auto.pod("p0"), tags={"kubernetes.io/label/role": "worker"})),
+        scenario.ask(replace(auto.pod("p0"), constraints=other)),
         scenario.wait(1),
         scenario.add_full_node("n2"),
         scenario.wait(3),
-        scenario.ask(replace(auto.pod("p1"), tags={"kubernetes.io/label/role": "worker"})),
+        scenario.ask(replace(auto.pod("p1"), constraints=other)),
         scenario.wait(10),
     ):
         shown |= {key: reason for key, (_, reason) in waits(effects).items()}
         assert len(set(shown.values())) == 1, shown
+        assert shown["app/workers"].startswith("2 of 3 members of task group workers fit: 0/"), "they do"
     assert shown.keys() == {"app/workers", "p0", "p1"}
     assert "0/3 nodes" in shown["p1"]
+
+
+def test_a_task_group_that_fits_only_without_the_others_says_so() -> None:
+    scenario = Scenario(auto.CONFIGURATION)
+    scenario.add_node("free", vcore=3000)
+    scenario.add_full_node("n1")
+    gang = auto.a_gang(2).spec
+    groups = (*gang.members, replace(gang.members[0], group=TaskGroup("servers"), count=2))
+    effects = scenario.send(ApplicationAdded(replace(gang, members=groups)), AskAdded(direct.member("r0")))
+    found = {reason for _, reason in waits(effects).values()}
+    assert len(found) == 1
+    assert "1 of 2 members" in next(iter(found))
+    assert "fit together with the others" in next(iter(found))
