@@ -99,4 +99,5 @@ async def test_a_hard_gang_fails_at_the_timeout_if_a_late_member_is_larger_than_
         ]
 
     await scenario.eventually("the gang has failed", has_failed)
-    await wait_for_event(scenario, "train-workers-0", "1 of its members cannot use their reservations")
+    failed = await scenario.api.get("pods", "train-workers-2", scenario.namespace)
+    assert "1 of its members cannot use their reservations" in failed["status"]["message"]
