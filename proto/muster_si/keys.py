@@ -146,8 +146,8 @@ APP_TAG_GANG_WAIT_TIMEOUT: Final = "muster/gang-wait-timeout-ms"
 #: would not fit even on empty nodes, with member and resource (docs/internals/semantics.md,
 #: 10). A Direct or Auto gang is reserved by it and rejected without it.
 APP_TAG_MEMBERS: Final = "muster/members"
-#: The application ID as written by users, if the ID of the message is qualified (`<namespace>/<id>`, `@<group>/<id>`):
-#: REST, metrics and events use it. Absent = the ID of the message.
+#: The application ID as written by users, if the ID of the message is qualified (`<namespace>/<id>`, `@<group>/<id>`,
+#: or `<namespace>#<number>/<id>` for a further run): REST, metrics and events use it. Absent = the ID of the message.
 APP_TAG_APPLICATION_ID: Final = "muster/application-id"
 #: "true": the application exists already. The message only updates the quota tags of
 #: its namespace, and has no answer.

@@ -240,7 +240,7 @@ class ApplicationTracer:
         if app is None or app.state is not AppState.SUBMITTED:
             return
         pod, now_ns = app.originator, self._now_ns()
-        ids = trace_ids(app_id, pod.ref.uid)
+        ids = trace_ids(app.common_id, pod.ref.uid)
         if not self._is_sampled(ids[0]):
             return
         created_ns = pod.created_s * 1_000_000_000 + self._ledger.clock_ahead_ms * 1_000_000

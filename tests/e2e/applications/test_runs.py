@@ -9,7 +9,6 @@ import pytest
 
 from devcluster.api import Json
 from devcluster.nodes import FakeNode
-from tests.e2e.applications.test_last_pod import completed
 from tests.e2e.applications.test_namespaces import create_namespace, delete_namespace
 from tests.e2e.conditions import scheduled
 from tests.e2e.conftest import OpenScenario
@@ -97,17 +96,15 @@ async def test_a_job_that_is_resumed_within_the_completing_timeout_is_a_gang_aga
     await scenario.occupy("node-0", "2")
     await suspend(scenario, "train", is_suspended=False)
     await wait_for_waiting(scenario, "train", 4)
+    runs = await get_json(scenario, f"partition/default/queue/root.{scenario.namespace}/applications")
+    assert {(run["applicationID"], run["applicationState"]) for run in runs} == {
+        ("train", "Completing"),
+        ("train", "Accepted"),
+    }
     app = await get_json(scenario, f"partition/default/application/train?namespace={scenario.namespace}")
     assert app["applicationState"] == "Accepted"
     await free(scenario)
     await wait_for_bound(scenario, "train", 4)
-
-    async def earlier_run_is_completed() -> bool:
-        return "train" in await completed(scenario)
-
-    await scenario.eventually("the earlier run is readable", earlier_run_is_completed, 60)
-    app = await get_json(scenario, f"partition/default/application/train?namespace={scenario.namespace}")
-    assert app["applicationState"] == "Running"
 
 
 @pytest.mark.parametrize("victims", [[], ["operator"], ["core"]], ids=["none", "operator", "core"])
@@ -150,6 +147,32 @@ async def test_a_retry_after_the_other_members_have_succeeded_needs_one_node(
     await wait_for_bound(scenario, "indexed", 1)
     assert await scenario.pods(placeholders=True) == []
     assert sum(write.what == "create pods" for write in scenario.writes(of_operator=True)) in {0, 4}
+
+
+@pytest.mark.parametrize("mode", ["Reserve", "Direct"])
+async def test_pods_that_replace_those_of_a_failed_gang_are_a_gang_that_runs_when_nodes_are_added(
+    mode: str, open_scenario: OpenScenario
+) -> None:
+    """A ReplicaSet replaces each failed pod at once, also while the core still fails the others."""
+    scenario = await open_scenario([FakeNode("node-0", cpu="1")], DEFAULT)
+    policy = "gangSchedulingStyle=Hard placeholderTimeoutInSeconds=4 gangWaitTimeoutInSeconds=4"
+    template = a_job("rs", mode, 3, parameters=policy)["spec"]["template"]
+    template["spec"]["restartPolicy"] = "Always"
+    selector = {"matchLabels": {"applicationId": "rs"}}
+    spec = {"replicas": 3, "selector": selector, "template": template}
+    await scenario.create([{"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "rs"}, "spec": spec}])
+
+    async def failed_twice() -> bool:
+        return [pod["status"].get("phase") for pod in await scenario.pods()].count("Failed") >= 6
+
+    await scenario.eventually("two gangs have failed", failed_twice)
+    assert await scenario.bound() == []
+    await scenario.cluster.add_nodes([FakeNode("node-1", cpu="1"), FakeNode("node-2", cpu="1")])
+
+    async def all_run() -> bool:
+        return len(await scenario.bound()) == 3
+
+    await scenario.eventually("the gang runs", all_run)
 
 
 async def test_a_gang_in_a_namespace_that_was_created_again_is_a_new_one(open_scenario: OpenScenario) -> None:
