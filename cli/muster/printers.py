@@ -111,6 +111,8 @@ def queues(root: Json, wide: bool, now_ns: int) -> Table:  # noqa: FBT001  # the
         running = (
             f"{queue['runningApps']}/{queue['maxRunningApps']}" if queue["maxRunningApps"] else queue["runningApps"]
         )
+        if wide and queue["maxRunningApps"]:
+            running += _set_by(queue, "maxapplications")
         cells = (
             queue["queuename"],
             queue["status"],
@@ -128,7 +130,7 @@ def _queue_details(queue: Json) -> tuple[str, ...]:
         amounts(queue["guaranteedResource"]),
         amounts(queue["headroom"]),
         amounts(queue["reservedQuota"]),
-        queue["sortingPolicy"] if queue["isLeaf"] else "fair",
+        f"{queue['sortingPolicy']}{_set_by(queue, 'application.sort.policy')}" if queue["isLeaf"] else "fair",
         _priority(queue["currentPriority"]),
         _preemption(queue),
     )
@@ -140,8 +142,14 @@ def _priority(value: int) -> str:
 
 def _preemption(queue: Json) -> str:
     if not queue["preemptionEnabled"]:
-        return "off"
-    return "fence" if queue["isPreemptionFence"] else "on"
+        return f"off{_set_by(queue, 'preemption.policy')}"
+    return f"fence{_set_by(queue, 'preemption.policy')}" if queue["isPreemptionFence"] else "on"
+
+
+def _set_by(queue: Json, name: str) -> str:
+    """Where an inherited or templated value is set; empty = by the queue itself."""
+    origin = (queue.get("origins") or {}).get(name)
+    return f" ({origin})" if origin else ""
 
 
 # --- applications ----------------------------------------------------------------------------------------------------
@@ -436,8 +444,8 @@ def in_order(names: Iterable[str]) -> list[str]:
 
 
 def label(resource: str) -> str:
-    """The name of a resource in manifests."""
-    return "cpu" if resource == CPU else resource
+    """The name of a resource in manifests. A resource that queues.yaml calls cpu is not the CPU of pods."""
+    return {CPU: "cpu", "cpu": '"cpu" (not vcore)'}.get(resource, resource)
 
 
 def part(resource: str, used: Mapping[str, int], total: Mapping[str, int]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
@@ -12,9 +12,13 @@ import yaml
 from muster_core.model import messages
 from muster_core.model.errors import ConfigurationError, shown
 from muster_si.keys import CPU
+from muster_si.near_names import meant_resource, nearest
 
 #: Maximum number of reported errors, and of reported warnings. Users validate again after correcting them.
 MOST: Final = 100
+
+#: Names of a file that are compared with known ones.
+MOST_COMPARED: Final = 10_000
 _LONGEST: Final = 500
 
 
@@ -25,6 +29,24 @@ class Findings:
         self._lines: list[str] = []
         self._count = 0
         self._errors: list[ConfigurationError] = []
+        self._left = MOST_COMPARED
+        self._removed: tuple[str, ...] = ()
+
+    def resources(self, names: Iterable[str] | None, path: str) -> None:
+        """Adds a warning for each resource that no pod requests under this name."""
+        for name in names or ():
+            if self._may_compare() and (meant := meant_resource(name)):
+                advice = f"use {CPU} for CPU" if meant == CPU else f"did you mean {meant}?"
+                self.odd(below(path, name), f"has no effect; {advice}")
+
+    def meant(self, name: str, known: Iterable[str]) -> str:
+        """Returns the known name that an unknown one resembles; empty if none does."""
+        return nearest(name, known) if self._may_compare() else ""
+
+    def _may_compare(self) -> bool:
+        """Whether another name may be compared with known ones: the work for a hostile file is bounded."""
+        self._left -= 1
+        return self._left >= 0
 
     def odd(self, path: str, what: str) -> None:
         """Adds a warning: the value at `path` has no effect, or one that the user may not expect."""
@@ -34,8 +56,13 @@ class Findings:
 
     def wrong(self, error: ConfigurationError) -> None:
         """Adds an error: the configuration is rejected. Parsing continues, to find further errors."""
-        if len(self._errors) < MOST:
+        is_consequence = any(removed.startswith(error.path) for removed in self._removed)
+        if len(self._errors) < MOST and not is_consequence:
             self._errors.append(error)
+
+    def hide_consequences(self) -> None:
+        """Ignores further errors that the removal of the values with errors may cause, at their paths and above."""
+        self._removed = tuple(error.path for error in self._errors)
 
     @contextmanager
     def collecting(self) -> Iterator[None]:

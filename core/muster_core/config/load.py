@@ -53,13 +53,13 @@ def partitions(form: FileForm, notes: Findings, extra: Mapping[str, str]) -> tup
 def _partition(form: PartitionForm, path: str, notes: Findings, extra: Mapping[str, str]) -> PartitionConfig:
     flags = form.preemption
     tree = root(form.queues, form.limits, path, notes)
-    # Rules refer to queues, so they are checked only if the queues have no errors.
-    forms = () if notes.errors() else form.placementrules
+    # Rules refer to queues, which are compared only if the queues have no errors.
+    known_tree = None if notes.errors() else tree
     return PartitionConfig(
         name=form.name.lower() or DEFAULT_PARTITION,
         root=tree,
-        rules=rules(forms, below(path, "placementrules"), tree, notes),
-        node_sort=_node_sort(form.nodesortpolicy, below(path, "nodesortpolicy"), extra),
+        rules=rules(form.placementrules, below(path, "placementrules"), known_tree, notes),
+        node_sort=_node_sort(form.nodesortpolicy, notes, below(path, "nodesortpolicy"), extra),
         preemption=flags.enabled is not False,
         quota_preemption=flags.quotapreemptionenabled is True,
         resolver=_resolver(form.usergroupresolver.type, below(path, "usergroupresolver.type"), extra),
@@ -89,7 +89,8 @@ def _allows(extra: Mapping[str, str], key: str) -> bool:
     return extra.get(key, "").lower() == "true"
 
 
-def _node_sort(form: NodeSortForm, path: str, extra: Mapping[str, str]) -> NodeSort:
+def _node_sort(form: NodeSortForm, notes: Findings, path: str, extra: Mapping[str, str]) -> NodeSort:
+    notes.resources(form.resourceweights, below(path, "resourceweights"))
     order = _ORDERS.get(form.type.lower())
     if order is None:
         raise ConfigurationError(

@@ -14,12 +14,13 @@ from typing import Any, Final
 from muster_core.config import quotas
 from muster_core.config.document import Findings, amounts, as_written, below
 from muster_core.config.quotas import UNBOUND, Ceilings, LimitBound, is_group, is_user, limits
-from muster_core.config.schema import FilterForm, LimitForm, QueueForm, RuleForm, TemplateForm
+from muster_core.config.schema import INSTEAD_OF_PROPERTY, FilterForm, LimitForm, QueueForm, RuleForm, TemplateForm
 from muster_core.config.settings import duration_ns
 from muster_core.model.config import (
     ALLOW_ALL,
     DEFAULT_POLICIES,
     DENY_ALL,
+    SORT,
     AccessList,
     ApplicationOrder,
     ChildTemplate,
@@ -34,6 +35,8 @@ from muster_core.model.config import (
 from muster_core.model.errors import ConfigurationError
 from muster_core.model.ids import ROOT
 from muster_core.model.resources import Limit, Resources
+from muster_si.keys import APP_TAG_NAMESPACE, APP_TAG_PARENT_QUEUE
+from muster_si.near_names import plain
 
 _EVERYBODY: Final = "*"
 _MOST_FIELDS: Final = 2
@@ -73,7 +76,6 @@ def _names(text: str, form: re.Pattern[str], path: str, notes: Findings) -> froz
     return frozenset(found)
 
 
-_SORT: Final = "application.sort.policy"
 _PRIORITY: Final = "priority.policy"
 _OFFSET: Final = "priority.offset"
 _PREEMPTION: Final = "preemption.policy"
@@ -115,7 +117,7 @@ def _span(least: int) -> Callable[[str], object]:
 
 #: Per property: the field of QueuePolicies, its parser, and the end of the warning about an invalid value.
 _READERS: Final[Mapping[str, tuple[str, Callable[[str], object], str]]] = {
-    _SORT: ("order", _one_of(_ORDERS), "not fifo or fair"),
+    SORT: ("order", _one_of(_ORDERS), "not fifo or fair"),
     "application.sort.priority": (
         "sorts_by_priority",
         _one_of({"enabled": True, "disabled": False}),
@@ -173,7 +175,10 @@ def check(properties: Mapping[str, str], path: str, notes: Findings) -> None:
     """Adds warnings about unknown properties and invalid values."""
     for key, text in properties.items():
         if key not in _READERS:
-            notes.odd(below(path, key), "is not a known property and has no effect")
+            instead = INSTEAD_OF_PROPERTY.get(plain(key))
+            meant = "" if instead else notes.meant(key, _READERS)
+            advice = f"; write {instead} of the queue" if instead else f"; did you mean {meant}?" if meant else ""
+            notes.odd(below(path, key), f"is not a known property and has no effect{advice}")
         elif _value(key, text) is None:
             notes.odd(below(path, key), f"{text[:80]!r} is {_READERS[key][2]}; the default is used")
 
@@ -201,6 +206,8 @@ def _value(key: str, text: str) -> object:
 
 def template(form: TemplateForm, path: str, notes: Findings) -> ChildTemplate | None:
     """Returns the template; None = it is empty, so the inherited one applies. Raises ConfigurationError."""
+    for what, names in (("max", form.resources.max), ("guaranteed", form.resources.guaranteed)):
+        notes.resources(names, below(path, f"resources.{what}"))
     most = Limit(amounts(form.resources.max, below(path, "resources.max")))
     guaranteed = Resources(amounts(form.resources.guaranteed, below(path, "resources.guaranteed")))
     if not (most or guaranteed or form.maxapplications or form.properties):
@@ -240,6 +247,9 @@ class ParentQueue:
     ceilings: Ceilings = field(default_factory=Ceilings)
     properties: Mapping[str, str] = field(default_factory=dict)
     template: ChildTemplate | None = None
+    path: str = ""
+    #: By property: the queue that sets it.
+    origins: Mapping[str, str] = field(default_factory=dict)
 
 
 def root(forms: Sequence[QueueForm], limit_forms: Sequence[LimitForm], path: str, notes: Findings) -> QueueConfig:
@@ -250,7 +260,7 @@ def root(forms: Sequence[QueueForm], limit_forms: Sequence[LimitForm], path: str
     spot = below(path, "queues")
     if len(forms) != 1 or forms[0].name.lower() != ROOT:
         found, ceilings = limits(limit_forms, below(path, "limits"), UNBOUND, Ceilings(), notes)
-        children = _children(forms, spot, ParentQueue(ceilings=ceilings), notes)
+        children = _children(forms, spot, ParentQueue(ceilings=ceilings, path=ROOT), notes)
         return QueueConfig(ROOT, parent=True, children=children, limits=found)
     form, spot = forms[0], below(spot, 0)
     _check_root(form, limit_forms, path, spot)
@@ -315,11 +325,15 @@ def _queue(form: QueueForm, path: str, above: ParentQueue, notes: Findings) -> Q
     own_max, guaranteed = quotas.resources(form, path, above.bound.max, notes)
     most = quotas.applications(form, path, above.bound.max_applications, notes)
     found, ceilings = limits(form.limits, below(path, "limits"), LimitBound(own_max, most), above.ceilings, notes)
+    own_path = f"{above.path}.{name}" if above.path else name
+    passed = inherited(above.properties)
     here = ParentQueue(
+        path=own_path,
+        origins={key: above.origins.get(key, above.path) for key in passed} | dict.fromkeys(form.properties, own_path),
         bound=above.bound.narrowed(LimitBound(own_max, most)),
         ceilings=ceilings,
-        properties=inherited(above.properties) | form.properties,
-        template=_template(form, path, notes, above) or above.template,
+        properties=passed | form.properties,
+        template=_template(form, path, notes, above, own_path) or above.template,
     )
     children = _children(form.queues, below(path, "queues"), here, notes)
     quotas.check_children(children, guaranteed, here.bound.max, below(path, "queues"))
@@ -332,6 +346,7 @@ def _queue(form: QueueForm, path: str, above: ParentQueue, notes: Findings) -> Q
         guaranteed=guaranteed,
         max_applications=most,
         properties=here.properties,
+        origins=here.origins,
         policies=policies(here.properties),
         submit_acl=access(form.submitacl, below(path, "submitacl"), notes),
         admin_acl=access(form.adminacl, below(path, "adminacl"), notes),
@@ -340,13 +355,14 @@ def _queue(form: QueueForm, path: str, above: ParentQueue, notes: Findings) -> Q
     )
 
 
-def _template(form: QueueForm, path: str, notes: Findings, above: ParentQueue) -> ChildTemplate | None:
+def _template(form: QueueForm, path: str, notes: Findings, above: ParentQueue, own_path: str) -> ChildTemplate | None:
     if form.childtemplate is None:
         return None
     spot = below(path, "childtemplate")
     if not (form.queues or form.parent or above.is_root):
         notes.odd(spot, "has no effect on a leaf")
-    return template(form.childtemplate, spot, notes)
+    found = template(form.childtemplate, spot, notes)
+    return None if found is None else replace(found, origin=own_path)
 
 
 _TYPES: Final = {"": True, "allow": True, "deny": False}
@@ -397,18 +413,25 @@ def _only(entry: str, is_name: Callable[[str], bool], kind: str, path: str) -> t
 
 
 _NAMES: Final = ("provided", "user", "fixed", "tag")
+
+#: Tags of applications that can name a queue.
+_TAGS: Final = (APP_TAG_NAMESPACE, APP_TAG_PARENT_QUEUE)
 _FIXED: Final = "fixed"
 _QUALIFIED: Final = f"{ROOT}."
 
 
-def rules(forms: Sequence[RuleForm], path: str, root: QueueConfig, notes: Findings) -> tuple[PlacementRule, ...]:
-    """Returns the rules in their order. Errors are added to `notes`."""
+def rules(forms: Sequence[RuleForm], path: str, root: QueueConfig | None, notes: Findings) -> tuple[PlacementRule, ...]:
+    """Returns the rules in their order. Errors are added to `notes`.
+
+    `root`: None if the queues have errors, so that the queues that rules name are not checked.
+    """
     found = []
     for index, form in enumerate(forms):
         spot = below(path, index)
         with notes.collecting():
             rule = _rule(form, spot, notes)
-            _check_fixed_part(rule, spot, root)
+            if root is not None:
+                _check_fixed_part(rule, spot, root)
             found.append(rule)
     return tuple(found)
 
@@ -420,6 +443,12 @@ def _rule(form: RuleForm, path: str, notes: Findings) -> PlacementRule:
             below(path, "name"), form.name, "is not a placement rule", f"choose one of {', '.join(_NAMES)}"
         )
     value = _rule_value(name, form.value, below(path, "value"))
+    if name == "tag" and value not in _TAGS:
+        meant = notes.meant(value, _TAGS)
+        advice = f"; did you mean {meant}?" if meant else f"; the tags are {', '.join(_TAGS)}"
+        if value == "queue":
+            advice = "; the rule provided reads the queue that a pod names"
+        notes.odd(below(path, "value"), f"{value[:80]!r} is not a tag of applications of Kubernetes{advice}")
     parent = None if form.parent is None else _rule(form.parent, below(path, "parent"), notes)
     if name == _FIXED and parent is not None and value.startswith(_QUALIFIED):
         raise ConfigurationError(

@@ -13,10 +13,6 @@ from muster_core.config.schema import LimitForm, QueueForm
 from muster_core.model.config import QueueConfig, QuotaLimit
 from muster_core.model.errors import ConfigurationError
 from muster_core.model.resources import NOTHING, UNLIMITED, Limit, Resources
-from muster_si.keys import CPU
-
-#: Kubernetes name of the resource that queues.yaml calls vcore.
-_MISTAKEN = "cpu"
 
 
 def resources(form: QueueForm, path: str, above: Limit, notes: Findings) -> tuple[Limit, Resources]:
@@ -24,8 +20,8 @@ def resources(form: QueueForm, path: str, above: Limit, notes: Findings) -> tupl
     spot = below(path, "resources")
     own_max = Limit(amounts(form.resources.max, below(spot, "max")))
     guaranteed = Resources(amounts(form.resources.guaranteed, below(spot, "guaranteed")))
-    if own_max.get(_MISTAKEN) is not None:
-        notes.odd(below(below(spot, "max"), _MISTAKEN), f"has no effect; use {CPU} for CPU")
+    notes.resources(form.resources.max, below(spot, "max"))
+    notes.resources(form.resources.guaranteed, below(spot, "guaranteed"))
     for name, bound in own_max.items():
         over = above.get(name)
         if over is not None and bound > over:
@@ -138,6 +134,7 @@ def limits(
     for index, form in enumerate(forms):
         spot = below(path, index)
         with notes.collecting():
+            notes.resources(form.maxresources, below(spot, "maxresources"))
             limit = _limit(form, spot)
             _check_within(form, LimitBound(limit.max, limit.max_applications), queue, "maximum of the queue", spot)
             users.add(form, form.users, spot)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Annotated, ClassVar, NamedTuple, get_args
+from typing import Annotated, ClassVar, Final, NamedTuple, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from muster_core.config.document import TOP, Data, Findings, below
 from muster_core.model.errors import ConfigurationError
+from muster_si.near_names import plain
 
 _TRUE = frozenset({"true", "True", "TRUE", "yes", "Yes", "YES", "on", "On", "ON"})
 _FALSE = frozenset({"false", "False", "FALSE", "no", "No", "NO", "off", "Off", "OFF"})
@@ -222,6 +223,28 @@ class FileForm(Form):
     checksum: Annotated[str, Meaning("checksum of the text without this line; `validate-conf` verifies it")] = ""
 
 
+#: By letters and digits: the key of a queue that users write as a property.
+INSTEAD_OF_PROPERTY: Final = {
+    "max": "resources.max",
+    "maxresource": "resources.max",
+    "maxresources": "resources.max",
+    "capacity": "resources.max",
+    "quota": "resources.max",
+    "min": "resources.guaranteed",
+    "guaranteed": "resources.guaranteed",
+    "guaranteedresource": "resources.guaranteed",
+    "guaranteedresources": "resources.guaranteed",
+    "resources": "resources",
+    "maxapplications": "maxapplications",
+    "maxapps": "maxapplications",
+    "parent": "parent: true",
+    "submitacl": "submitacl",
+    "adminacl": "adminacl",
+}
+
+#: Keys of old releases of YuniKorn and of other schedulers, and what they are called here.
+_OTHER_KEYS: Final = {"users": "limits", "groups": "limits", "acl": "submitacl", "subQueues": "queues"}
+
 #: Rule and fix for the errors of pydantic.
 _WORDS = {
     "missing": ("is required", "add it"),
@@ -232,26 +255,56 @@ _WORDS = {
 
 
 def check(data: Data, notes: Findings) -> FileForm | None:
-    """Validates the data. None = it has errors, which are added to `notes`."""
+    """Validates the data. Errors are added to `notes`. None = the rest cannot be checked.
+
+    Invalid values are removed from the data, so that the errors of the rest are found in the same run.
+    """
     try:
         return FileForm.model_validate(data)
     except ValidationError as error:
-        # Missing keys are reported last, because often the key exists with a spelling error.
-        for found in sorted(error.errors(include_url=False), key=lambda one: one["type"] == "missing"):
-            notes.wrong(_error_of(found))
+        found = error.errors(include_url=False)
+    # Missing keys are reported last, because often the key exists with a spelling error.
+    for one in sorted(found, key=lambda one: one["type"] == "missing"):
+        notes.wrong(_error_of(one, notes))
+    if not all(_is_removed(data, one) for one in found):
+        return None
+    notes.hide_consequences()
+    try:
+        return FileForm.model_validate(data)
+    except ValidationError:
         return None
 
 
-def _error_of(finding: ErrorDetails) -> ConfigurationError:
+def _is_removed(data: Data, finding: ErrorDetails) -> bool:
+    """Removes an invalid value from the data. Returns False if it is not a key of a mapping that may be absent."""
+    *above, key = finding["loc"] or ("",)
+    for step in above:
+        if (isinstance(data, dict) and isinstance(step, str)) or (isinstance(data, list) and isinstance(step, int)):
+            data = data[step]  # type: ignore[index]  # the kinds are checked
+        else:
+            return False
+    if not isinstance(data, dict) or finding["type"] == "missing":
+        return False
+    data.pop(str(key), None)
+    return True
+
+
+def _error_of(finding: ErrorDetails, notes: Findings) -> ConfigurationError:
     kind, place, found = finding["type"], finding["loc"], finding["input"]
     path = ""
     for step in place:
         path = below(path, step)
     if kind == "extra_forbidden":
-        known = ", ".join(_form_of(place[:-1]).model_fields)
-        return ConfigurationError(path, str(place[-1]), "is not a known key", f"known here: {known}")
+        known = _form_of(place[:-1]).model_fields
+        other = _OTHER_KEYS.get(str(place[-1]), "")
+        meant = other if other in known else notes.meant(str(place[-1]), known)
+        fix = f"did you mean {meant}? Known here" if meant else "known here"
+        return ConfigurationError(path, str(place[-1]), "is not a known key", f"{fix}: {', '.join(known)}")
     context = finding.get("ctx", {})
     rule, fix = _WORDS.get(kind, (str(context.get("rule", finding["msg"])), str(context.get("fix", "correct it"))))
+    if kind == "string_type" and len(place) > 1 and place[-2] == "properties":
+        instead = INSTEAD_OF_PROPERTY.get(plain(str(place[-1])))
+        fix = f"remove it, and write {instead} of the queue" if instead else fix
     value = found if isinstance(found, str) and kind != "missing" else None
     return ConfigurationError(path or TOP, value, rule, fix)
 

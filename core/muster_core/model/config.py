@@ -78,6 +78,9 @@ class QueuePolicies:
 
 DEFAULT_POLICIES: Final = QueuePolicies()
 
+#: Property with the order of a queue's applications.
+SORT: Final = "application.sort.policy"
+
 #: Maximum length of an expression in characters.
 MOST_CHARACTERS: Final = 1024
 
@@ -169,6 +172,8 @@ class ChildTemplate:
     max_applications: int = 0
     properties: Mapping[str, str] = field(default_factory=lambda: _EMPTY)
     policies: QueuePolicies = DEFAULT_POLICIES
+    #: Path of the queue that has the template.
+    origin: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +189,8 @@ class QueueConfig:
     max_applications: int = 0
     #: Effective properties including the inherited ones; `policies` are their values.
     properties: Mapping[str, str] = field(default_factory=lambda: _EMPTY)
+    #: By property, and `maxapplications`: where the value is set.
+    origins: Mapping[str, str] = field(default_factory=lambda: _EMPTY)
     policies: QueuePolicies = DEFAULT_POLICIES
     submit_acl: AccessList = DENY_ALL
     admin_acl: AccessList = DENY_ALL

@@ -30,7 +30,7 @@ def quantity(resource: str, amount: int) -> str:
 
 def resource_name(resource: str) -> str:
     """The name that Kubernetes uses."""
-    return "cpu" if resource == keys.CPU else resource
+    return {keys.CPU: "cpu", "cpu": '"cpu" (not vcore)'}.get(resource, resource)
 
 
 # Both begin with YuniKorn's complete messages, for which users and tools search.
@@ -88,19 +88,21 @@ def _gang_requests(resource: str, requested: int) -> str:
     return f"the gang requests {resource_name(resource)} {quantity(resource, requested)} in total (placeholderAsk)"
 
 
-def gang_in_fair_queue(queue: str) -> str:
+def gang_in_fair_queue(queue: str, origin: str) -> str:
     """Gangs need a leaf queue that sorts its applications by age.
 
     Set `application.sort.policy: fifo`, or use another queue.
     """
-    return f"queue {queue} sorts its applications by fair share: a gang needs a leaf with application.sort.policy fifo"
+    order = f"fair share (set by {origin})" if origin else "fair share"
+    return f"queue {queue} sorts its applications by {order}: a gang needs a leaf with application.sort.policy fifo"
 
 
-def too_many_applications(subject: str, running: int, most: int) -> str:
+def too_many_applications(subject: str, running: int, most: int, origin: str) -> str:
     """The maximum number of applications of a queue, user or group runs.
 
     Wait until an application ends, or raise `maxapplications`.
     """
+    subject += f" (set by {origin})" if origin else ""
     return f"{subject} is running {running} of at most {most} application{'' if most == 1 else 's'}"
 
 
@@ -368,12 +370,11 @@ def preemption_on_node_without_help() -> str:
     return "No fit on required node, preemption does not help"
 
 
-def not_placed(results: str) -> str:
+def not_placed(results: str, fix: str) -> str:
     """No placement rule gives the application a queue. The message has the result of each rule.
 
-    Name a queue that exists, or change the rules.
+    Do what the message suggests: it depends on the results.
     """
-    fix = "name a leaf queue that queues.yaml has and that you may submit to, or let a rule create it (create: true)"
     return f"{NOT_PLACED} ({results}); {fix}"
 
 

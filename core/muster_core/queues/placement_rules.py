@@ -14,6 +14,7 @@ from muster_core.model.specs import ApplicationSpec
 from muster_core.model.states import QueueState
 from muster_core.state.queues import Queue, QueueTree
 from muster_core.state.users import ANYONE
+from muster_si import keys
 
 
 def may_submit(queue: Queue, user: str, groups: Sequence[str] | None) -> bool | None:
@@ -76,7 +77,12 @@ class GroupsNeeded:
 
 @dataclass(frozen=True, slots=True)
 class _NoMatch:
+    """Why a rule selects no queue. `fix`: what helps."""
+
     why: str
+    fix: str = (
+        "name a leaf queue that queues.yaml has and that you may submit to, or let a rule create it (create: true)"
+    )
 
 
 def choose_queue(
@@ -87,20 +93,21 @@ def choose_queue(
     Returns `GroupsNeeded` while a rule or an access list depends on unknown groups. A forced application always gets a
     queue; if no rule selects one, it is the recovery queue.
     """
-    whys = []
+    failures: list[tuple[str, _NoMatch]] = []
     for rule in rules or _IMPLICIT:
         answer = _ask(tree, rule, application)
         if isinstance(answer, Chosen | GroupsNeeded):
             return answer
-        whys.append(f"{rule.name}: {answer.why}")
+        failures.append((rule.name, answer))
     if application.forced:
         return recovery_queue(tree)
     if tree.get(_FALLBACK) is not None:
         fallback = _usable(tree, _FALLBACK, application, create=False)
         if isinstance(fallback, Chosen | GroupsNeeded):
             return fallback
-        whys.append(f"fallback: {fallback.why}")
-    return messages.not_placed("; ".join(whys))
+        failures.append(("fallback", fallback))
+    fixes = dict.fromkeys(failure.fix for _, failure in failures)
+    return messages.not_placed("; ".join(f"{name}: {failure.why}" for name, failure in failures), "; or ".join(fixes))
 
 
 def recovery_queue(tree: QueueTree) -> Chosen:
@@ -139,11 +146,14 @@ def _path(tree: QueueTree, rule: PlacementRule, application: ApplicationSpec) ->
     if is_admitted is None:
         return GroupsNeeded(f"the filter of placement rule {rule.name} names groups")
     if not is_admitted:
-        return _NoMatch(f"its filter excludes user {application.user}")
+        return _NoMatch(
+            f"its filter excludes user {application.user}", f"change the filter of placement rule {rule.name}"
+        )
     read, absent = _RULES[rule.name]
     name = read(rule, application).strip().lower()
     if not name:
-        return _NoMatch(absent)
+        fix = _TAG_FIXES.get(rule.value) if rule.name == "tag" else None
+        return _NoMatch(absent, fix) if fix else _NoMatch(absent)
     if name == ROOT or name.startswith(_QUALIFIED):
         path = name
     else:
@@ -187,6 +197,13 @@ _RULES: Final[dict[str, tuple[Callable[[PlacementRule, ApplicationSpec], str], s
 }
 
 
+#: How an application gets a tag, and what to use instead of one that it never has.
+_TAG_FIXES: Final = {
+    keys.APP_TAG_PARENT_QUEUE: "annotate the namespace with yunikorn.apache.org/parentqueue",
+    "queue": "use the placement rule provided, which reads the queue that a pod names",
+}
+
+
 def _parent_path(
     tree: QueueTree, rule: PlacementRule, application: ApplicationSpec
 ) -> QueuePath | GroupsNeeded | _NoMatch:
@@ -194,12 +211,15 @@ def _parent_path(
     if isinstance(path, GroupsNeeded):
         return path
     if isinstance(path, _NoMatch):
-        return _NoMatch(f"its parent rule {rule.name}: {path.why}")
+        return _NoMatch(f"its parent rule {rule.name}: {path.why}", path.fix)
     queue = tree.get(path)
     if queue is None and not rule.create:
-        return _NoMatch(f"its parent {path} does not exist and the parent rule may not create it")
+        return _NoMatch(
+            f"its parent {path} does not exist and the parent rule may not create it",
+            f"add queue {path} to queues.yaml, or write create: true in the parent rule",
+        )
     if queue is not None and queue.is_leaf:
-        return _NoMatch(f"its parent {path} is a leaf")
+        return _NoMatch(f"its parent {path} is a leaf", f"write parent: true at queue {path} in queues.yaml")
     return path
 
 
@@ -215,12 +235,17 @@ def _usable(
         queue = tree.get(parent_path(missing[-1]))
     blocking_reason = _closed_to_children(queue, path) if missing else _closed(queue)
     if blocking_reason:
-        return _NoMatch(blocking_reason)
+        is_below_leaf = bool(missing) and queue.is_leaf
+        fix = f"write parent: true at queue {queue.path} in queues.yaml" if is_below_leaf else "name another leaf queue"
+        return _NoMatch(blocking_reason, fix)
     is_allowed = may_submit(queue, application.user, _known_groups(application))
     if is_allowed is None:
         return GroupsNeeded(f"an access list of queue {path} or of a parent queue names groups")
     if not is_allowed:
-        return _NoMatch(f"user {application.user} may not submit to queue {path}")
+        return _NoMatch(
+            f"user {application.user} may not submit to queue {path}",
+            "add the user to submitacl of the queue or of a parent queue, or name another queue",
+        )
     return Chosen(path, tuple(reversed(missing)))
 
 

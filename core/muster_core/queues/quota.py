@@ -139,14 +139,16 @@ def left_of(bound: QuotaBound, app: Application, back: Resources) -> Limit:
 ConfiguredBound = tuple[QueuePath, Limit]
 
 
-def gang_blocking_reason(spec: ApplicationSpec, order: ApplicationOrder, path: Iterable[ConfiguredBound]) -> str:
+def gang_blocking_reason(
+    spec: ApplicationSpec, order: ApplicationOrder, path: Iterable[ConfiguredBound], ordered_by: str = ""
+) -> str:
     """Returns why a leaf with this order and these maximums, from the leaf to root, can never hold the gang.
 
-    Empty = the gang may fit.
+    Empty = the gang may fit. `ordered_by`: what sets the order, if it is not the leaf itself.
     """
     bounds = tuple(path)
     if order is ApplicationOrder.FAIR:
-        return messages.gang_in_fair_queue(bounds[0][0])
+        return messages.gang_in_fair_queue(bounds[0][0], ordered_by)
     return _over_quota(spec.placeholder_ask, bounds)
 
 
@@ -203,7 +205,10 @@ def start_refusal(partition: Partition, app: Application) -> StartRefusal | None
             subject, detail = f"queue {holder.path}", Detail.APP_CANNOTRUN_QUEUE
         else:
             subject, detail = f"{holder.kind} {holder.name} in queue {holder.path}", Detail.APP_CANNOTRUN_QUOTA
-        why = UnschedulableReason(ReasonKind.APPLICATIONS, messages.too_many_applications(subject, taken, most))
+        queue = partition.queues.get(holder.path) if holder.kind is LimitSubjectKind.QUEUE else None
+        origin = "" if queue is None else queue.set_elsewhere("maxapplications")
+        text = messages.too_many_applications(subject, taken, most, origin)
+        why = UnschedulableReason(ReasonKind.APPLICATIONS, text)
         return StartRefusal(MaxApplicationsReached(holder), why, detail)
     return None
 

@@ -257,6 +257,9 @@ class QueueInfo(Shape):
     isLeaf: bool
     isManaged: bool
     properties: Texts
+    origins: Texts = Field(
+        default={}, description="where inherited properties, and `maxapplications` of a template, are set"
+    )
     parent: str
     template: TemplateInfo | None = None
     childNames: list[str]

@@ -273,6 +273,7 @@ def queue(item: Queue, partition: Partition) -> schemas.QueueInfo:
         isLeaf=item.is_leaf,
         isManaged=item.managed,
         properties=dict(item.properties),
+        origins={key: origin for key in item.origins if (origin := item.set_elsewhere(key))},
         parent=item.parent.path if item.parent else "",
         template=None if item.template is None or item.is_leaf else _template(item.template),
         childNames=[child.path for child in item.children.values()],

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from muster_core.model import limits, messages
-from muster_core.model.config import QueueConfig
+from muster_core.model.config import SORT, QueueConfig
 from muster_core.model.constraints import Tags
 from muster_core.model.effects import (
     AllocationResponse,
@@ -405,11 +405,13 @@ def _gang_refusal(partition: Partition, spec: ApplicationSpec, path: QueuePath, 
         return refused
     if on_demand is not None:
         above = configured_bounds(queues.nearest(partition.queues, path))
-        return gang_blocking_reason(spec, on_demand.policies.order, [(path, on_demand.max), *above])
+        return gang_blocking_reason(
+            spec, on_demand.policies.order, [(path, on_demand.max), *above], on_demand.origins.get(SORT, "")
+        )
     leaf = partition.queues.by_path[path]
     most = queues.maximum(leaf, spec.quota)
     above = configured_bounds(leaf.parent) if leaf.parent is not None else ()
-    return gang_blocking_reason(spec, leaf.policies.order, [(path, most), *above])
+    return gang_blocking_reason(spec, leaf.policies.order, [(path, most), *above], leaf.set_elsewhere(SORT))
 
 
 def _reject_application(partition: Partition, spec: ApplicationSpec, now_ns: int, reason: str) -> None:

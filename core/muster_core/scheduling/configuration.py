@@ -175,7 +175,7 @@ def _set(partition: Partition, queue: Queue, config: QueueConfig) -> None:
     queue.managed = True
     if queue.policies.preemption_delay_ns != config.policies.preemption_delay_ns:
         queue.preemption_timer = queue.preemption_at_ns = 0  # the new delay sets it again
-    queue.policies, queue.properties = config.policies, config.properties
+    queue.policies, queue.properties, queue.origins = config.policies, config.properties, config.origins
     queue.max_applications = config.max_applications
     queue.limits, queue.template = config.limits, config.template
     queue.submit_acl, queue.admin_acl = config.submit_acl, config.admin_acl

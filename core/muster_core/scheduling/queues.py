@@ -28,6 +28,7 @@ from muster_core.state.queues import Queue, QueueTree
 from muster_core.state.scheduler_state import Partition
 
 _NO_QUOTA: Final = NamespaceQuota()
+_BY_NAMESPACE: Final = "the annotation namespace.maxApps"
 
 
 # -- dynamic queues -------------------------------------------------------------
@@ -48,7 +49,10 @@ def leaf_on_demand(tree: QueueTree, path: QueuePath, quota: NamespaceQuota) -> Q
             max_applications=template.max_applications,
             properties=template.properties,
             policies=template.policies,
+            origins=dict.fromkeys(("maxapplications", *template.properties), f"childtemplate of {template.origin}"),
         )
+    if quota.max_applications is not None:
+        leaf = replace(leaf, origins={**leaf.origins, "maxapplications": _BY_NAMESPACE})
     return replace(
         leaf,
         max=leaf.max if quota.max is None else quota.max,
@@ -86,6 +90,8 @@ def apply_quota(partition: Partition, leaf: Queue, quota: NamespaceQuota) -> boo
     count = leaf.max_applications if quota.max_applications is None else quota.max_applications
     if (most, least, count) == (leaf.max, leaf.guaranteed, leaf.max_applications):
         return False
+    if count != leaf.max_applications:
+        leaf.origins = {**leaf.origins, "maxapplications": _BY_NAMESPACE}
     leaf.max_applications = count
     set_amounts(partition, leaf, most, least)
     reporting.bounds_changed(partition, map(partition.applications.__getitem__, leaf.applications))

@@ -115,6 +115,8 @@ class Queue:
     #: 0 = unlimited.
     max_applications: int = 0
     properties: Mapping[str, str] = field(default_factory=dict)
+    #: By property, and `maxapplications`: the queue, template or annotation that sets it.
+    origins: Mapping[str, str] = field(default_factory=dict)
     submit_acl: AccessList = DENY_ALL
     admin_acl: AccessList = DENY_ALL
     limits: tuple[QuotaLimit, ...] = ()
@@ -181,6 +183,11 @@ class Queue:
         """Stores the ancestors, because every request and decision walks up to root."""
         self.above = self.parent.path_up if self.parent is not None else ()
         self.path_up = (self, *self.above)
+
+    def set_elsewhere(self, name: str) -> str:
+        """Where a property, or `maxapplications`, is set; empty = by the queue itself, or not at all."""
+        origin = self.origins.get(name, "")
+        return "" if origin == self.path else origin
 
     @property
     def pending(self) -> Resources:
@@ -264,6 +271,7 @@ def _make(path: QueuePath, parent: Queue | None, config: QueueConfig, *, managed
         policies=config.policies,
         max_applications=config.max_applications,
         properties=config.properties,
+        origins=config.origins,
         submit_acl=config.submit_acl,
         admin_acl=config.admin_acl,
         limits=config.limits,

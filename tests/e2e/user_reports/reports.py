@@ -10,7 +10,8 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -114,7 +115,17 @@ async def data(scenario: Scenario, *arguments: str) -> Any:
     return found["items"] if isinstance(found, dict) and found.get("kind") == "List" else found
 
 
-async def configure(scenario: Scenario, entries: Mapping[str, str]) -> None:
-    """Write ``muster-configs``, as an administrator does on the demo's cluster."""
-    found: Json = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": CONFIGURATION}, "data": dict(entries)}
-    await scenario.api.create(found, NAMESPACE)
+@asynccontextmanager
+async def queues_file(scenario: Scenario, text: str, queue: str) -> AsyncIterator[None]:
+    """Write ``queues.yaml`` into ``muster-configs``, as an administrator does, and wait until it has the queue."""
+    found: Json = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": CONFIGURATION}}
+    await scenario.api.create({**found, "data": {"queues.yaml": text}}, NAMESPACE)
+    try:
+
+        async def is_applied() -> bool:
+            return (await muster(scenario, "queues", queue))[0] == 0
+
+        await scenario.eventually(f"{queue} exists", is_applied)
+        yield
+    finally:
+        await scenario.api.delete("configmaps", CONFIGURATION, NAMESPACE)

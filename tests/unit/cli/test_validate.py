@@ -49,9 +49,10 @@ def test_every_finding_has_a_line_with_file_path_value_rule_and_fix(tmp_path: Pa
     assert result.stdout.splitlines() == expected
 
 
-def test_all_schema_errors_are_reported_together(tmp_path: Path) -> None:
+def test_all_errors_of_the_schema_and_of_the_rules_are_reported_together(tmp_path: Path) -> None:
     lines = run(tmp_path / "q.yaml", BAD).stdout.splitlines()
-    assert [line.split(" ")[1] for line in lines] == [f"partitions[0].queues[1].{key}:" for key in ("parent", "colour")]
+    found = [line.split(" ")[1] for line in lines]
+    assert found == [f"partitions[0].queues{place}:" for place in ("[1].parent", "[1].colour", "[0].name")]
 
 
 def test_standard_input_is_read_for_a_dash() -> None:

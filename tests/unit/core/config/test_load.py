@@ -138,9 +138,9 @@ partitions:
 
 
 def test_a_maximum_of_zero_forbids_and_zero_applications_mean_unlimited_with_a_warning() -> None:
-    loaded = load("partitions: [{queues: [{name: a, maxapplications: 0, resources: {max: {gpu: 0}}}]}]", {})
+    loaded = load("partitions: [{queues: [{name: a, maxapplications: 0, resources: {max: {licence: 0}}}]}]", {})
     queue = child(loaded.configuration.partitions[0].root, "a")
-    assert (queue.max, queue.max_applications) == (Limit({"gpu": 0}), 0)
+    assert (queue.max, queue.max_applications) == (Limit({"licence": 0}), 0)
     assert loaded.warnings == ("partitions[0].queues[0].maxapplications: 0 means unlimited",)
 
 

@@ -138,3 +138,11 @@ def test_an_invalid_value_is_reported_and_the_default_is_used(key: str, text: st
 def test_an_offset_has_32_bits(text: str, offset: int) -> None:
     root = queues(f"- {{name: a, properties: {{priority.offset: '{text}'}}}}")
     assert child(root, "a").policies.priority_offset == offset
+
+
+def test_a_queue_knows_which_queue_sets_each_inherited_property() -> None:
+    own = "- {name: a, properties: {priority.policy: fence}, queues: [{name: b, properties: {preemption.delay: 1m}}]}"
+    text = "- name: root\n  properties: {application.sort.policy: fair}\n  queues:\n    " + own
+    found = child(queues(text), "a.b")
+    assert found.origins == {"application.sort.policy": "root", "preemption.delay": "root.a.b"}
+    assert found.properties.keys() == found.origins.keys()

@@ -11,6 +11,7 @@ FIRST = ChildTemplate(
     max_applications=3,
     properties={"application.sort.policy": "fair"},
     policies=QueuePolicies(ApplicationOrder.FAIR),
+    origin="root",
 )
 
 TREE = """
@@ -35,7 +36,7 @@ TREE = """
 def test_the_nearest_template_applies_and_a_closer_one_replaces_it_completely() -> None:
     root = queues(TREE)
     found = [child(root, name).template for name in ("parent", "notemplate", "notemplate.deep", "empty")]
-    assert found == [ChildTemplate(max=Limit({"memory": 10**9})), FIRST, FIRST, FIRST]
+    assert found == [ChildTemplate(max=Limit({"memory": 10**9}), origin="root.parent"), FIRST, FIRST, FIRST]
     assert root.template == FIRST
 
 
