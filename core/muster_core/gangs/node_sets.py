@@ -9,6 +9,7 @@ rule 11).
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -24,6 +25,7 @@ from muster_core.state.applications import Application
 from muster_core.state.columns import IntColumn
 from muster_core.state.ordering import classes
 from muster_core.state.request_classes import pod_on_node_of
+from muster_core.state.reservations import PlaceId
 from muster_core.state.scheduler_state import Partition
 from muster_core.state.snapshot import Snapshot, shape_of, wanted
 
@@ -46,6 +48,20 @@ def choose(partition: Partition, app: Application, now_ns: int) -> dict[NodeId, 
                     amounts[node] = amounts.get(node, NOTHING).plus(shape.resources, count)
             return amounts
     return None
+
+
+def others_on(partition: Partition, app: Application, nodes: Iterable[NodeId]) -> frozenset[PlaceId]:
+    """Returns the pods on these nodes that are of another queue or user. Only they show that waiting helps.
+
+    The gang's user could end pods of its own to keep the set.
+    """
+    apps = partition.applications
+    return frozenset(
+        name
+        for node in nodes
+        for name in partition.placed.get(node, ())
+        if (apps[name[0]].queue, apps[name[0]].spec.user) != (app.queue, app.spec.user)
+    )
 
 
 def _expected(partition: Partition, app: Application, stays_since_ns: int) -> Snapshot:

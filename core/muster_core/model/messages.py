@@ -131,6 +131,15 @@ def cannot_use_reservation(count: int, members: int, group: str, difference: str
     return f"{found} ({difference})" if difference else found
 
 
+def nodes_not_freed_for_gang(nodes: int) -> str:
+    """No pod on the nodes that were reserved for a starving gang ended within `gang.starvationAge`.
+
+    The nodes are free for other pods again, and the gang gets another set after a pause. End pods on nodes that it can
+    use, add nodes, or give its queue a guarantee.
+    """
+    return f"the {nodes} nodes reserved for the gang are released: no pod there has ended meanwhile"
+
+
 def nodes_reserved_for_gang(nodes: int, minutes: int) -> str:
     """The gang has waited longer than `gang.starvationAge` for free nodes.
 

@@ -233,11 +233,16 @@ class OpenTakeOver:
 
 @dataclass(frozen=True, slots=True)
 class NodeSet:
-    """Nodes that are reserved for a starving gang until all its members fit: node → resources."""
+    """Nodes that are reserved for a starving gang until all its members fit: node → resources.
+
+    `others`: pods of others there at `since_ns`, when the set was chosen, or when some of them had ended last.
+    """
 
     application: ApplicationId
     nodes: dict[NodeId, Resources]
+    chosen_ns: int
     since_ns: int
+    others: frozenset[PlaceId]
 
 
 @dataclass(slots=True, eq=False)

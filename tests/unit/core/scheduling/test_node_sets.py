@@ -88,19 +88,19 @@ class Stream:
 
 
 @pytest.mark.parametrize("placement", BOTH)
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("longest_s", [300, 3600])
 def test_a_gang_of_whole_nodes_starts_next_to_an_endless_stream_of_small_pods(
-    placement: GangPlacement, seed: int
+    placement: GangPlacement, longest_s: int
 ) -> None:
     scenario = Scenario(CONFIGURATION, nodes=6, vcore=4000)
-    stream = Stream(scenario, longest_s=300, seed=seed)
+    stream = Stream(scenario, longest_s, seed=1)
     stream.note(scenario.send(*stream.more(40)))
     submit(scenario, a_gang(3, 4000, placement))
     begun_ns = scenario.now_ns
     while "Running" not in states(stream.next(), "gang"):
-        assert scenario.now_ns < begun_ns + (STARVES_S + 2 * 300) * SECOND, "the gang starves"
+        assert scenario.now_ns < begun_ns + (STARVES_S + 2 * longest_s) * SECOND, "the gang starves"
     used = stream.core_seconds / (24 * (scenario.now_ns - begun_ns) / SECOND)
-    assert used > 0.75, "few resources are idle while the gang waits"
+    assert used > 0.7, "few resources are idle while the gang waits"
 
 
 def starving(nodes: int = 3, used: int = 1000) -> Scenario:
@@ -190,3 +190,28 @@ def test_a_gang_that_can_never_fit_gets_no_set() -> None:
     submit(scenario, a_gang(3, 4000))
     scenario.wait(2 * STARVES_S)
     assert reserved(scenario) == {}, "the pod of another scheduler stays"
+
+
+def test_a_set_on_which_no_pod_ends_is_released_and_chosen_again_after_a_growing_pause() -> None:
+    """Otherwise a gang that waits for services would keep free resources from all others for ever."""
+    scenario = starving()
+    scenario.wait(STARVES_S + 30)
+    assert len(reserved(scenario)) == 2
+    effects = scenario.wait(STARVES_S)
+    assert reserved(scenario) == {}
+    assert any("are released: no pod there has ended" in notice for notice in notices(effects))
+    assert len(placed(scenario.ask(*(an_ask(f"later{index}", app="b") for index in range(9))))) == 9
+    held_s = sum(bool(scenario.wait(60) is None or reserved(scenario)) * 60 for _ in range(8 * 60))
+    assert 0 < held_s <= 3600, "of eight hours"
+
+
+def test_pods_of_the_same_user_and_queue_that_end_do_not_keep_the_set() -> None:
+    scenario = starving()
+    scenario.send(ApplicationAdded(an_application("own", queue="root.a")))
+    scenario.wait(STARVES_S + 30)
+    scenario.ask(*(an_ask(f"own{index}", app="own") for index in range(3)))
+    scenario.wait(STARVES_S / 2)
+    for index in range(3):
+        scenario.release(f"own{index}", "own")
+    scenario.wait(STARVES_S / 2)
+    assert reserved(scenario) == {}
