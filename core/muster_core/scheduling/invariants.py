@@ -20,7 +20,7 @@ from muster_core.model.storage import AVAILABLE, VolumeHandle
 from muster_core.queues import quota
 from muster_core.scheduling import gang_invariants, selectors
 from muster_core.state import ordering
-from muster_core.state.applications import Application
+from muster_core.state.applications import Application, SlotCount
 from muster_core.state.node_demand import Demand, demand_key
 from muster_core.state.reservations import NodeReservation, RunningPreemption
 from muster_core.state.scheduler_state import Partition, SchedulerState
@@ -360,33 +360,18 @@ def _application(partition: Partition, app: Application) -> Iterator[str]:
 
 def _counted_twice(app: Application) -> Resources:
     """What the requests of members and the slots that they can take have in common."""
-    slots: dict[TaskGroup, list[Resources]] = {}
-    members: dict[TaskGroup, list[Resources]] = {}
+    counts: dict[TaskGroup, SlotCount] = {}
     for ask in app.asks.values():
-        spec, kind = ask.spec, ask.kind
+        spec, count = ask.spec, counts.setdefault(ask.spec.group, SlotCount())
         if spec.placeholder:
-            slots.setdefault(spec.group, []).extend([spec.resources] * ask.left)
-        elif app.spec.is_gang and not kind.as_usual and ask.replacement is None:
-            members.setdefault(spec.group, []).append(spec.resources)
+            count.slots[spec.resources] = count.slots.get(spec.resources, 0) + ask.left
+        elif spec.group and app.spec.is_gang and not ask.kind.as_usual and ask.replacement is None:
+            count.members[spec.resources] = count.members.get(spec.resources, 0) + 1
     for one in app.allocations.values():
         if one.spec.placeholder and one.releasing is None:
-            slots.setdefault(one.spec.group, []).append(one.spec.resources)
-    total = NOTHING
-    for group in slots.keys() & members.keys():
-        left = slots[group]
-        others = []
-        for size in members[group]:
-            if size in left:
-                left.remove(size)
-                total += size
-            else:
-                others.append(size)
-        if left and others:
-            slot_sum, member_sum = (sum(sizes, NOTHING) for sizes in (left, others))
-            parts = member_sum.items()
-            common = {name: min(slot_sum[name] // len(left), part // len(others)) for name, part in parts}
-            total += Resources(common).times(min(len(left), len(others)))
-    return total
+            slots = counts.setdefault(one.spec.group, SlotCount()).slots
+            slots[one.spec.resources] = slots.get(one.spec.resources, 0) + 1
+    return sum((count.twice() for count in counts.values()), NOTHING)
 
 
 def _links(app: Application) -> Iterator[str]:
