@@ -596,6 +596,7 @@ def _end_earlier_run(ledger: Ledger, out: Outcome, app: Application, now: float)
         kill(ledger, out, app, now)
     else:
         placeholders.kill_all(ledger, out, app, now, problems.application_ended())
+        rejections.release_slots(ledger, out, app)
 
 
 def _is_idle(app: Application) -> bool:

@@ -22,7 +22,7 @@ from muster_operator.controller.state import (
     set_timer,
 )
 from muster_operator.controller.tasks import ask_of
-from muster_operator.model import limits, messages
+from muster_operator.model import limits, messages, problems
 from muster_operator.model.commands import (
     CommandFailed,
     CommandSucceeded,
@@ -169,6 +169,13 @@ def rejection_over(ledger: Ledger, app: Application) -> None:
     """Removes the kept slots of an application that the core has removed."""
     for key in [key for of_group in ledger.places_of.get(app.id, {}).values() for key in of_group]:
         slot_taken(ledger, key)
+
+
+def release_slots(ledger: Ledger, out: Outcome, app: Application) -> None:
+    """Releases the kept slots of an application whose next run has begun, although some of its pods still terminate."""
+    for key in [key for of_group in ledger.places_of.get(app.id, {}).values() for key in of_group]:
+        slot_taken(ledger, key)
+        out.requests.append(AllocationReleased(app.id, key, message=problems.application_ended()))
 
 
 def give_up(ledger: Ledger, out: Outcome, key: PodUid, now: float) -> None:

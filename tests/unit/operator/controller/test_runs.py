@@ -363,3 +363,15 @@ def test_reported_pods_of_an_earlier_run_are_not_reported_again() -> None:
     driver.see(leaving(on(member("w1")), 1))
     out = driver.see(member("w2", minute=1))
     assert [item for item in out.requests if isinstance(item, AllocationReported)] == []
+
+
+def test_a_slot_that_the_earlier_run_kept_for_a_replacement_is_released_when_the_next_run_begins() -> None:
+    driver = running("Reserve")
+    rejected = on(member("w0", "Reserve"))
+    rejected["status"] |= {"phase": "Failed", "reason": "OutOfcpu", "message": "not enough cpu"}
+    driver.see(rejected)
+    [key] = driver.ledger.places
+    driver.see(leaving(on(member("w1", "Reserve")), 1))
+    out = driver.see(member("w2", "Reserve", minute=1))
+    assert [item.key for item in out.requests if isinstance(item, AllocationReleased)] == [key]
+    assert (driver.ledger.places, submitted(out)) == ({}, [NEXT])
