@@ -444,6 +444,8 @@ def _members_without_reservation(app: Application) -> int:
     """Returns how many members of a gang that was complete wait because they cannot use their reservations.
 
     0 if as many members as the gang needs have got a node (docs/internals/semantics.md, rule 15).
+
+    Differs: at the placeholder timeout such a Hard gang fails; YuniKorn runs it without these members.
     """
     if app.is_reserving or not app.spec.is_gang:
         return 0

@@ -3,6 +3,9 @@
 A pod can request more than its task group says, for example because of a LimitRange, an injected container or a
 RuntimeClass, and it can have constraints that the task group leaves out. A placeholder that is smaller, or on a node
 that no member can use, reserves nothing that a member can take.
+
+Differs: placeholders request the maximum of their task group and its present pods and have the node constraints that
+all these pods have; YuniKorn creates them from the task group only.
 """
 
 from __future__ import annotations
