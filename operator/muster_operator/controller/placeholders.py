@@ -214,6 +214,14 @@ def _is_too_small(app: Application, task: Task) -> bool:
     )
 
 
+def pair_existing(app: Application) -> None:
+    """Pairs existing placeholders with members after a restart, in the order of creation, those with a node first."""
+    found = app.placeholders.values() if app.present else ()
+    for task in sorted(found, key=lambda task: (task.node is None, len(task.pod.ordinal), task.pod.ordinal)):
+        if (present := app.present.get(task.pod.membership.task_group)) is not None:
+            present.pair(task.uid, app.members)
+
+
 def submit(ledger: Ledger, out: Outcome, app: Application, task: Task, now: float) -> None:
     """Requests a node for a placeholder, or replaces the placeholder because it is too small for its member."""
     if _is_too_small(app, task):

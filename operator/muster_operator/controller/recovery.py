@@ -22,6 +22,7 @@ from muster_operator.controller import (
     applications,
     cluster_events,
     mismatches,
+    placeholders,
     rejections,
     reporting,
     runs,
@@ -91,6 +92,7 @@ def begin(ledger: Ledger, now: float) -> Iterator[Outcome]:
         for pod in run.placeholders:
             _isolated(ledger, out, pod, now, partial(_rejoin_placeholder, app_id=run.id))
         if (app := ledger.applications.get(run.id)) is not None:
+            placeholders.pair_existing(app)
             _submit(ledger, out, app, now)
         done += len(run.members) + len(run.placeholders)
         if done >= SLICE:
@@ -189,6 +191,8 @@ def _rejoin(ledger: Ledger, out: Outcome, pod: Pod, now: float, *, run: runs.Run
         app = applications.create(ledger, out, pod, is_again=True, run=run)
     app.created_s = min(app.created_s, pod.created_s)
     task = applications.attach(ledger, app, pod)
+    if app.gang is not None and app.gang.placement is Placement.RESERVE:
+        placeholders.member_seen(ledger, out, app, app.gang, pod, now)
     mismatches.report_mismatches(ledger, out, app, task)
 
 
