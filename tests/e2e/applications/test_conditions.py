@@ -87,7 +87,7 @@ async def test_waiting_pods_report_the_reason_and_only_missing_nodes_are_unsched
 async def test_a_gang_waiting_for_nodes_reports_progress_once_without_further_writes(
     open_scenario: OpenScenario,
 ) -> None:
-    """Five writes per member, and one more for each pod that reports why it waits."""
+    """Five writes per member, one more for each pod that reports why it waits, and two for the reserved node."""
     members = 3
     scenario = await open_scenario([FakeNode("node-0", cpu="3"), FakeNode("node-1", cpu="100", taints=[TAINT])])
     await scenario.create([a_pod("busy", labels={"applicationId": "busy"})])
@@ -116,6 +116,9 @@ async def test_a_gang_waiting_for_nodes_reports_progress_once_without_further_wr
     await scenario.eventually(
         "every member and the placeholder without a node report why they wait", all_have_reported, 20
     )
+    [waiting] = await with_reason(scenario, "Unschedulable")
+    for pod, reason in ((waiting, "Unschedulable"), ("gang-workers-0", "SchedulingSkipped")):
+        await wait_for_reason(scenario, pod, reason, node_reason, "node node-0 is reserved for the pod")
     before = len(scenario.writes(of_operator=True))
     await scenario.create(
         [a_pod("behind", cpu="64")]
@@ -143,6 +146,7 @@ async def test_a_gang_waiting_for_nodes_reports_progress_once_without_further_wr
     writes = Counter(write.what for write in of_operator if not write.name.startswith("behind"))
     assert writes["create pods"] == writes["delete pods"] == members
     assert writes["create pods/binding"] == 2 * members
-    assert members + 1 <= writes["patch pods/status"] <= members + 1 + early
-    of_the_gang, of_busy = 5, 1  # its placeholder without a node and its series; an event
+    of_reserved_node = 2  # once on the placeholder without a node, and on the originator
+    assert members + 1 <= writes["patch pods/status"] <= members + 1 + of_reserved_node + early
+    of_the_gang, of_busy = 5 + of_reserved_node, 1  # its placeholder without a node and its series; an event
     assert sum(writes.values()) <= 6 * members + of_the_gang + of_busy + 2 * early, writes
