@@ -10,6 +10,7 @@ from muster_core.model.effects import Effect
 from muster_core.model.events import ApplicationAdded
 from muster_core.model.specs import ApplicationSpec, GangPlacement, GangStyle
 from tests.unit.builders import a_configuration, a_queue, an_application
+from tests.unit.core.scheduling.direct import member
 from tests.unit.core.scheduling.scenario import Scenario, notices, states
 
 WHY = "task group workers needs 3 members, 2 exist"
@@ -92,6 +93,7 @@ def test_a_complete_gang_is_not_affected() -> None:
     spec = a_spec("Direct")
     scenario = waiting(spec)
     reported(scenario, spec, WHY)
+    scenario.ask(member("m0", app="app"))
     scenario.add_node("n1", vcore=8000)
     assert scenario.app().state == "Running"
     assert "Resuming" not in states(scenario.wait(61))
