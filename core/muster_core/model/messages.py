@@ -178,10 +178,9 @@ def gang_exceeds_cluster(missing: int, members: int, group: str, domain: str, re
 
     Add nodes that have what the message names, or make the members smaller.
     """
-    return (
-        f"the gang would not fit even in an empty cluster: {missing} of {members} members of task group {group} would "
-        f"not fit{domain}: {reasons or 'there are no nodes.'} It waits for nodes to be added"
-    )
+    found = f"{missing} of {members} members of task group {group} would not fit{domain}"
+    why = f"{found}: {reasons or 'there are no nodes.'} It waits for nodes to be added"
+    return f"the gang would not fit even in an empty cluster: {why}"
 
 
 def larger_than_placeholder(difference: str) -> str:
@@ -189,9 +188,8 @@ def larger_than_placeholder(difference: str) -> str:
 
     Raise `minResource` of the task group to the requests of the pod, including injected containers.
     """
-    return (
-        f"the pod requests more than its placeholder reserves: it is scheduled without the reservation ({difference})"
-    )
+    effect = "it is scheduled without the reservation"
+    return f"the pod requests more than its placeholder reserves: {effect} ({difference})"
 
 
 def cannot_use_placeholder(node: str, difference: str) -> str:
@@ -449,10 +447,8 @@ def not_scheduled(subject: str, error: str, seconds: int) -> str:
 
     Report it with the log of the core.
     """
-    return (
-        f"{subject} is not scheduled because of an internal error: {error}; retry in {seconds} s; report this error "
-        "with the core's log"
-    )
+    fix = f"retry in {seconds} s; report this error with the core's log"
+    return f"{subject} is not scheduled because of an internal error: {error}; {fix}"
 
 
 def internal_error(error: str) -> str:
@@ -527,10 +523,9 @@ def preemption_paused(queue: str, other: str, seconds: int) -> str:
 
     Give both queues guarantees that can be met at the same time.
     """
-    return (
-        f"queues {queue} and {other} preempt from each other repeatedly; preemption between them is paused for "
-        f"{seconds} s. Give both queues guarantees that can be met at the same time"
-    )
+    pause = f"preemption between them is paused for {seconds} s"
+    fix = "Give both queues guarantees that can be met at the same time"
+    return f"queues {queue} and {other} preempt from each other repeatedly; {pause}. {fix}"
 
 
 def becomes_parent(queue: str, applications: int) -> str:
