@@ -127,7 +127,7 @@ def test_values_of_every_kind_that_the_chart_cannot_use_are_listed_in_one_error(
         }
     )
     assert error.partition("does not have:\n")[2].splitlines()[:7] == [
-        "  enableSchedulerPlugin: remove it: Muster has no plugin mode",
+        "  enableSchedulerPlugin: remove it: no plugin mode",
         "  yunikorn: move the values below it to the top level: this chart reads no value below `yunikorn`",
         "  replica: unknown; docs/reference/helm-values.md lists the values of this chart",
         "  image: apache/yunikorn is YuniKorn's image; remove `image`, or write an image of Muster",
