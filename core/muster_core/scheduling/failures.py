@@ -101,10 +101,11 @@ def _text(error: Exception) -> str:
 
 
 def back_off_unschedulable(partition: Partition, app: Application, plan: AllocationPlan, now_ns: int) -> None:
-    """Starts a backoff if no node fits `application.unschedasks.backoff` or more of the requests in one attempt."""
+    """Starts a backoff if no node fits `application.unschedasks.backoff` or more of the requests in one attempt.
+
+    Called only if the queue sets it.
+    """
     policies = app.queue.policies
-    if not policies.backoff_after:
-        return
     refused = dict.fromkeys(one.kind for one in plan.blocking_reasons if isinstance(one, NoNodeFits))
     most = policies.backoff_after
     if sum(wanted(app, kind, most) for kind in refused if kind in app.waiting) < most:

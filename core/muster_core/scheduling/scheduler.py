@@ -364,7 +364,8 @@ class QueueAttempt:
         self._carry_out(app, allocation_plan)
         self._note_progress(app, allocation_plan)
         self._settle(app, [held, replacements, allocation_plan], more=replacements.more or allocation_plan.more)
-        failures.back_off_unschedulable(partition, app, allocation_plan, self.now_ns)
+        if app.queue.policies.backoff_after:
+            failures.back_off_unschedulable(partition, app, allocation_plan, self.now_ns)
 
     def _try_gang(self, app: Application) -> None:
         """Plans the reservation of a gang."""

@@ -6,6 +6,7 @@ reports completion. Called by the event handlers in `pods` and `cluster_events` 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from heapq import heappush
 from typing import Final
@@ -77,13 +78,14 @@ def create(
     member = pod.membership
     found = None if run is not None and run.is_over else _gang(ledger, out, pod)
     gang = found if isinstance(found, GangDefinition) else None
-    succeeded = runs.succeeded(ledger, member.app, (pod,) if run is None else run.members)
-    if gang is not None:
+    succeeded: Mapping[str, int] = {}
+    if gang is not None:  # most pods have none
+        succeeded = runs.succeeded(ledger, member.app, (pod,) if run is None else run.members)
         gang = runs.without(gang, succeeded)
     if member.user_problem and pod.node is None:
         reporting.post(out, pod.ref, messages.ignored(member.user_problem))
     app = Application(
-        runs.identity(ledger, member.app) if run is None else run.id,
+        state.identity(ledger, member.app) if run is None else run.id,
         member.app,
         pod,
         member.queue,
@@ -92,7 +94,7 @@ def create(
         pod.created_s,
         user=member.user,
         namespace=pod.ref.namespace,
-        namespace_uid=runs.namespace_uid(ledger, pod.ref.namespace),
+        namespace_uid=state.namespace_uid(ledger, pod.ref.namespace),
         asks_early=not (is_again or pod.node or (gang and gang.size)),
         gang_problem=found.message if isinstance(found, GangProblem) else "",
         succeeded=succeeded,
@@ -215,21 +217,17 @@ def attach(ledger: Ledger, app: Application, pod: Pod) -> Task:
 
 def join(ledger: Ledger, out: Outcome, pod: Pod, now: float, *, is_again: bool = False) -> None:
     """Handles a new pod that is not a placeholder: adds it to its application, or creates the application."""
-    app = ledger.runs.get(pod.membership.app)
-    if app is not None and runs.is_over(ledger, app, pod):
-        del ledger.runs[app.common_id]
-        _end_earlier_run(ledger, out, app, now)
-        app = None
+    app = _running(ledger, out, pod, now)
     is_new = app is None
     if app is None:
         app = create(ledger, out, pod, is_again=is_again)
     task = attach(ledger, app, pod)
     if app.refusals:
         rejections.inherit(ledger, app, task, now)
-    absent_members.changed(ledger, app, now)
-    if app.gang is not None and app.gang.placement is Placement.RESERVE:
-        placeholders.member_seen(ledger, out, app, app.gang, pod, now)
-    mismatches.report_mismatches(ledger, out, app, task)
+    if app.gang is not None:
+        _member_joined(ledger, out, app, app.gang, pod, now)
+    if pod.membership.may_mismatch if is_new else app.examined != (pod.membership, pod.ref.namespace):
+        mismatches.report_mismatches(ledger, out, app, task)
     if is_new:
         start(ledger, out, app, now)
         tasks.count_on_node(ledger, out, task)
@@ -245,6 +243,24 @@ def join(ledger: Ledger, out: Outcome, pod: Pod, now: float, *, is_again: bool =
             _ask(ledger, out, app, task, now)
             if app.gang is not None:
                 reporting.joined(ledger, out, app, task, now)
+
+
+def _running(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> Application | None:
+    """The application that the pod joins. None = there is none, or the pod begins its next run."""
+    app = ledger.runs.get(pod.membership.app)
+    may_be_over = app is not None and (app.is_closed or app.source.is_written or pod.membership.gang.is_written)
+    if app is not None and may_be_over and runs.is_over(ledger, app, pod):
+        del ledger.runs[app.common_id]
+        _end_earlier_run(ledger, out, app, now)
+        return None
+    return app
+
+
+def _member_joined(ledger: Ledger, out: Outcome, app: Application, gang: GangDefinition, pod: Pod, now: float) -> None:
+    """A pod joined a gang: compares members and slots, and the placeholders of its task group with the pod."""
+    absent_members.changed(ledger, app, now)
+    if gang.placement is Placement.RESERVE:
+        placeholders.member_seen(ledger, out, app, gang, pod, now)
 
 
 def join_failed(ledger: Ledger, out: Outcome, task: Task, failure: Note) -> None:
@@ -290,7 +306,8 @@ def proceed(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
     )
     if app.gang is None or not app.gang.size or has_started:
         run(ledger, out, app, now)
-        absent_members.begin(ledger, out, app, now)
+        if app.gang is not None:
+            absent_members.begin(ledger, out, app, now)
         return
     step(app, AppEvent.RESERVE)
     absent_members.changed(ledger, app, now)

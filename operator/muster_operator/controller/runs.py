@@ -16,21 +16,9 @@ from heapq import heappop
 from muster_operator.controller import state, tasks
 from muster_operator.controller.state import Application, EndedMember, Ledger
 from muster_operator.model.cluster_events import Namespace
-from muster_operator.model.ids import AppId, PodUid, run_id
+from muster_operator.model.ids import AppId, PodUid
 from muster_operator.model.pods import GangDefinition, Pod, PodPhase
 from muster_operator.translate.gangs import placeholder_ask
-
-
-def identity(ledger: Ledger, common_id: AppId) -> AppId:
-    """The ID of a new run in the core: the ID of the pods, unless messages about an earlier run can still arrive."""
-    is_used = common_id in ledger.applications or common_id in ledger.retired
-    return numbered(ledger, common_id) if is_used else common_id
-
-
-def numbered(ledger: Ledger, common_id: AppId) -> AppId:
-    """An ID for a run that no other run has."""
-    ledger.runs_numbered += 1
-    return run_id(common_id, ledger.runs_numbered)
 
 
 def oldest_living(app: Application) -> Pod | None:
@@ -82,11 +70,6 @@ def namespace_changed(ledger: Ledger, name: str, found: Namespace | None) -> Non
         app.namespace_uid = app.namespace_uid or uid
 
 
-def namespace_uid(ledger: Ledger, name: str) -> str:
-    """The UID of the namespace; empty = it is unknown, or terminating so that another one follows."""
-    return ledger.namespaces[name].uid if state.is_namespace_ready(ledger, name) else ""
-
-
 @dataclass(frozen=True, slots=True)
 class Run:
     """The pods of one run at the start of a session, originator first.
@@ -113,7 +96,7 @@ def split(ledger: Ledger, app_id: AppId, members: list[Pod], placeholders: list[
     ended = {pod.ref.uid for pod in before}
     own = [[pod for pod in placeholders if (pod.membership.owner in ended) is is_over] for is_over in (True, False)]
     runs = [
-        Run(numbered(ledger, before[0].membership.app), before, own[0], is_over=True),
+        Run(state.numbered(ledger, before[0].membership.app), before, own[0], is_over=True),
         Run(app_id, [pod for pod in members if pod.ref.uid not in ended], own[1]),
     ]
     return [run for run in runs if run.members or run.placeholders]

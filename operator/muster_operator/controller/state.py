@@ -19,7 +19,7 @@ from muster_operator.model.cluster_events import ClusterEvent, Namespace
 from muster_operator.model.commands import FailPod, MarkResumed, Result, StorageCommand
 from muster_operator.model.core_messages import AllocationSpec, ApplicationRemoved, CoreResponse, Node, TerminationType
 from muster_operator.model.event_texts import Note
-from muster_operator.model.ids import NO_ALLOCATION_ID, AllocationId, AppId, NodeName, PodUid, application_name
+from muster_operator.model.ids import NO_ALLOCATION_ID, AllocationId, AppId, NodeName, PodUid, application_name, run_id
 from muster_operator.model.pods import (
     Condition,
     ForeignPod,
@@ -607,3 +607,20 @@ def is_namespace_terminating(ledger: Ledger, name: str) -> bool:
     """Whether the namespace is being deleted, so that nothing can be created in it."""
     namespace = ledger.namespaces.get(name)
     return namespace is not None and namespace.terminating
+
+
+def identity(ledger: Ledger, common_id: AppId) -> AppId:
+    """The ID of a new run in the core: the ID of the pods, unless messages about an earlier run can still arrive."""
+    is_used = common_id in ledger.applications or common_id in ledger.retired
+    return numbered(ledger, common_id) if is_used else common_id
+
+
+def numbered(ledger: Ledger, common_id: AppId) -> AppId:
+    """An ID for a run that no other run has."""
+    ledger.runs_numbered += 1
+    return run_id(common_id, ledger.runs_numbered)
+
+
+def namespace_uid(ledger: Ledger, name: str) -> str:
+    """The UID of the namespace; empty = it is unknown, or terminating so that another one follows."""
+    return ledger.namespaces[name].uid if is_namespace_ready(ledger, name) else ""

@@ -118,6 +118,11 @@ class Membership:
         """Sets `may_claim`."""
         object.__setattr__(self, "may_claim", self.marked or self.has_pause)
 
+    @property
+    def may_mismatch(self) -> bool:
+        """Whether the first pod of an application may need a warning; later pods may also differ from the first."""
+        return bool(self.task_group or self.gang.is_written or self.misspelt)
+
 
 class Pod(Struct, frozen=True, gc=False):
     """A pod with one of the served scheduler names.

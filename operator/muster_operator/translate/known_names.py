@@ -23,9 +23,9 @@ _DOMAIN: Final = keys.DOMAIN_YUNIKORN
 
 #: Names of YuniKorn that Muster does not read, or no longer has: not mistakes (docs/reference/compatibility.md).
 _OF_YUNIKORN: Final = frozenset({f"{_DOMAIN}username", f"{_DOMAIN}ignore-application", f"{_DOMAIN}placeholder"})
-_APPLICATION_IDS: Final = (names.LABEL_APP_ID, names.LEGACY_LABEL_APP_ID, names.SPARK_LABEL_APP_ID)
-_LABELS: Final = frozenset({names.LABEL_APP_ID, names.LABEL_QUEUE})
-POD_ANNOTATIONS: Final = _LABELS | {
+APPLICATION_IDS: Final = (names.LABEL_APP_ID, names.LEGACY_LABEL_APP_ID, names.SPARK_LABEL_APP_ID)
+POD_LABELS: Final = frozenset({names.LABEL_APP_ID, names.LABEL_QUEUE})
+POD_ANNOTATIONS: Final = POD_LABELS | {
     names.ANNOTATION_TASK_GROUPS,
     names.ANNOTATION_TASK_GROUP_NAME,
     names.ANNOTATION_PARAMETERS,
@@ -46,9 +46,9 @@ NAMESPACE_ANNOTATIONS: Final = frozenset(
 )
 
 #: Keys that begin in this way were written for Muster or YuniKorn; those of Muster itself begin with `internal.`.
-_OURS: Final = ("yunikorn", "muster")
-_KEY_STARTS: Final = tuple(f'"{start}'.encode() for start in _OURS)
-_KNOWN_KEYS: Final = frozenset(key.encode() for key in POD_ANNOTATIONS | _OF_YUNIKORN)
+OURS: Final = ("yunikorn", "muster")
+KEY_STARTS: Final = tuple(f'"{start}'.encode() for start in OURS)
+KNOWN_KEYS: Final = frozenset(key.encode() for key in POD_ANNOTATIONS | _OF_YUNIKORN)
 
 #: Scheduling parameters, which are not annotations of their own.
 PARAMETERS: Final = (
@@ -93,17 +93,17 @@ def unknown_resources(field: str, amounts: Mapping[str, object]) -> Iterator[str
 
 def _of_pod(metadata: Raw) -> Iterator[str]:
     labels, annotations = strings(metadata.get("labels")), strings(metadata.get("annotations"))
-    for key in _suspicious(labels, _LABELS):
+    for key in _suspicious(labels, POD_LABELS):
         yield problems.no_effect("label", key, _advice(key, POD_ANNOTATIONS, "write it as an annotation"))
     for key in _suspicious(annotations, POD_ANNOTATIONS):
         yield problems.no_effect("annotation", key, _advice(key, POD_ANNOTATIONS, ""))
-    if {*labels, *annotations}.isdisjoint(_APPLICATION_IDS):
-        for key in islice(filter(_resembles_application_id, labels), _COMPARED):
+    if {*labels, *annotations}.isdisjoint(APPLICATION_IDS):
+        for key in islice(filter(resembles_application_id, labels), _COMPARED):
             if nearest(key, (names.LEGACY_LABEL_APP_ID,), _ALMOST_EQUAL):
                 yield problems.no_effect("label", key, f"did you mean {names.LEGACY_LABEL_APP_ID}?")
 
 
-def _resembles_application_id(key: str) -> bool:
+def resembles_application_id(key: str) -> bool:
     """Whether the label is worth a comparison with `applicationId`."""
     return key[:1] in "aA" and key[-2:].lower() == "id" and "/" not in key
 
@@ -117,38 +117,11 @@ def _of_namespace(metadata: Raw) -> Iterator[str]:
 
 def _suspicious(written: Iterable[str], known: frozenset[str]) -> Iterator[str]:
     """The keys that were written for Muster or YuniKorn, and are no names that are known at this place."""
-    candidates = (key for key in written if key.startswith(_OURS) and key not in known and key not in _OF_YUNIKORN)
+    candidates = (key for key in written if key.startswith(OURS) and key not in known and key not in _OF_YUNIKORN)
     for key in islice(candidates, _COMPARED):
         name = key.partition("/")[2]
         if key.startswith(_DOMAIN) or (name and _meant(name, POD_ANNOTATIONS | NAMESPACE_ANNOTATIONS)):
             yield key
-
-
-def may_have_problems(json: bytes | memoryview, labels: Iterable[str]) -> bool:
-    """Whether a pod may have labels or annotations without effect: its JSON, and the keys of its labels.
-
-    Fast, because nearly all pods have none. If it returns False, `pod_problems` returns nothing.
-    """
-    has_application = False
-    for key in labels:
-        if key.startswith(_OURS) and key not in _LABELS:
-            return True
-        has_application = has_application or key in _APPLICATION_IDS
-    if not has_application and any(map(_resembles_application_id, labels)):
-        return True
-    text = json if isinstance(json, bytes) else bytes(json)
-    return any(_has_unknown(text, start) for start in _KEY_STARTS)
-
-
-def _has_unknown(text: bytes, start: bytes) -> bool:
-    """Whether the JSON has a key that begins in this way and is no name of a pod. Escaped quotes are in a value."""
-    at = text.find(start)
-    while at >= 0:
-        end = text.find(b'"', at + 1)
-        if b"/" in text[at:end] and text[at + 1 : end] not in _KNOWN_KEYS and text[at - 1 : at] != b"\\":
-            return True
-        at = text.find(start, end)
-    return False
 
 
 def _advice(key: str, here: frozenset[str], misplaced: str) -> str:

@@ -7,7 +7,7 @@ class and shared by its pods, which saves time and memory.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
@@ -22,7 +22,14 @@ from muster_operator.model.limits import Shares
 from muster_operator.model.pods import Condition, ForeignPod, Pod, PodPhase, PodRef
 from muster_operator.model.settings import Settings
 from muster_operator.model.signing import SIGNATURE_CHARACTERS
-from muster_operator.translate.known_names import may_have_problems
+from muster_operator.translate.known_names import (
+    APPLICATION_IDS,
+    KEY_STARTS,
+    KNOWN_KEYS,
+    OURS,
+    POD_LABELS,
+    resembles_application_id,
+)
 from muster_operator.translate.pods import (
     ORDINAL_CHARACTERS,
     deletion_tags,
@@ -436,7 +443,9 @@ class PodClasses:
             binding,
             traceparent(context) if context else "",
             controller,
-            deletion_requested_s(metadata.deletion_timestamp, metadata.deletion_grace_period_seconds),
+            deletion_requested_s(metadata.deletion_timestamp, metadata.deletion_grace_period_seconds)
+            if metadata.deletion_timestamp
+            else 0,
         )
 
     def _node(self, name: str) -> NodeName | None:
@@ -509,7 +518,34 @@ def _is_misspelt(incoming: PartialPod, settings: Settings) -> bool:
     """Whether a waiting pod may have names without effect, which its class does not contain."""
     spec = incoming.spec
     is_waiting = not spec.node_name and spec.scheduler_name in settings.scheduler_names
-    return is_waiting and may_have_problems(incoming.json, incoming.metadata.labels or ())
+    return is_waiting and _may_have_problems(incoming.json, incoming.metadata.labels or ())
+
+
+def _may_have_problems(json: bytes | memoryview, labels: Iterable[str]) -> bool:
+    """Whether a pod may have labels or annotations without effect: its JSON, and the keys of its labels.
+
+    Fast, because nearly all pods have none. If it returns False, `known_names.pod_problems` returns nothing.
+    """
+    has_application = False
+    for key in labels:
+        if key.startswith(OURS) and key not in POD_LABELS:
+            return True
+        has_application = has_application or key in APPLICATION_IDS
+    if not has_application and any(key[:1] in "aA" and resembles_application_id(key) for key in labels):
+        return True
+    text = json if isinstance(json, bytes) else bytes(json)
+    return any(_has_unknown(text, start) for start in KEY_STARTS)
+
+
+def _has_unknown(text: bytes, start: bytes) -> bool:
+    """Whether the JSON has a key that begins in this way and is no name of a pod. Escaped quotes are in a value."""
+    at = text.find(start)
+    while at >= 0:
+        end = text.find(b'"', at + 1)
+        if b"/" in text[at:end] and text[at + 1 : end] not in KNOWN_KEYS and text[at - 1 : at] != b"\\":
+            return True
+        at = text.find(start, end)
+    return False
 
 
 def _signatures(annotations: Annotations, *, is_claim: bool) -> tuple[str, str, str]:

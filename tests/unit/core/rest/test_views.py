@@ -221,6 +221,7 @@ async def test_an_application_shows_its_gang(ask: Ask, scenario: Scenario) -> No
 
 async def test_an_application_shows_its_virtual_placeholders(ask: Ask, scenario: Scenario) -> None:
     scenario.send(a_gang(1, "held"), a_gang(50, "vast", queue="root.b", user="lee"))
+    scenario.wait(1)  # without members, they are planned after a second
     app = await ask("queue/root.a/application/held")
     assert (app["gangPlacement"], app["placeholderData"][0]["count"]) == ("Direct", 1)
     [place] = app["allocations"]
@@ -231,6 +232,7 @@ async def test_an_application_shows_its_virtual_placeholders(ask: Ask, scenario:
 
 async def test_a_gang_is_unsatisfiable_only_while_it_reserves(ask: Ask, scenario: Scenario) -> None:
     scenario.send(a_gang(50, "vast", queue="root.b", user="lee", wait_s=100))
+    scenario.wait(1)
     assert (await ask("queue/root.b/application/vast"))["unsatisfiable"]
     assert states(scenario.wait(101), "vast")[0] == "Resuming"
     assert (await ask("queue/root.b/application/vast"))["unsatisfiable"] is False
