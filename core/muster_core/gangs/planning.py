@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from muster_core.gangs import topology as gangs_topology
-from muster_core.gangs.pairing import PairedSlots, paired
 from muster_core.gangs.topology import Domain
 from muster_core.model import messages
 from muster_core.model.constraints import NO_INTER_POD_CONSTRAINTS, InterPodConstraints, PodTerm
@@ -54,28 +53,28 @@ def place_part(
     search = _PartPlan(partition, app, snapshot_for(partition, app), parts)
     room = quota.room(partition, app)
     planned = NOTHING
-    spots: dict[AskClass, list[tuple[NodeId, int]]] = {}
-    for slots in paired(app, counts, search.snapshot):
-        kind, count = slots.kind, slots.count
+    places: list[tuple[AllocationKey, NodeId]] = []
+    for kind, count in counts.items():
         allowed = room.count(kind.resources, count)
         unschedulable_class = unschedulable_class_of(partition, app, kind)
         if unschedulable_class is not None and not unschedulable_class.room:
             allocation_plan.unplaced.append(Unplaced(kind, unschedulable_class.why, about=about(app, kind, 0)))
             allocation_plan.blocking_reasons.append(NoNodeFits(kind, 1))
             continue
-        found = search.place(slots.shape, allowed) if allowed else []
-        placed = sum(there for _, there in found)
-        spots.setdefault(kind, []).extend(found)
+        spots = search.place(kind, allowed) if allowed else []
+        placed = sum(there for _, there in spots)
+        places += _assign(partition, app, kind, spots)
         room = room.room(kind.resources.times(placed))
         planned += kind.resources.times(placed)
         if placed < allowed:
-            search.refuse(slots, placed, allocation_plan)
+            search.refuse(kind, placed, allocation_plan)
         elif allowed < count and (refused := quota.quota_refusal(partition, app, kind.resources, planned)) is not None:
             allocation_plan.unplaced.append(Unplaced(kind, refused.why))
             allocation_plan.blocking_reasons.append(refused.blocking_reason)
-    places = tuple(place for kind, nodes in spots.items() for place in _assign(partition, app, kind, nodes))
     if places:
-        allocation_plan.decisions.append(Placement(partition.id, app.id, places, volumes_of(search.snapshot, *counts)))
+        allocation_plan.decisions.append(
+            Placement(partition.id, app.id, tuple(places), volumes_of(search.snapshot, *counts))
+        )
 
 
 def _assign(
@@ -111,9 +110,9 @@ class _PartPlan:
     snapshot: Snapshot
     parts: list[Domain] | None
 
-    def place(self, shape: RequestShape, count: int) -> list[tuple[NodeId, int]]:
+    def place(self, kind: AskClass, count: int) -> list[tuple[NodeId, int]]:
         """Places up to `count` members."""
-        sort = self.partition.config.node_sort
+        shape, sort = shape_of(kind), self.partition.config.node_sort
         if self.parts is None:
             return node_search.place(self.snapshot, shape, count, sort)
         spots: dict[NodeId, int] = {}
@@ -124,15 +123,14 @@ class _PartPlan:
                 count -= there
         return list(spots.items())
 
-    def refuse(self, slots: PairedSlots, placed: int, allocation_plan: AllocationPlan) -> None:
+    def refuse(self, kind: AskClass, placed: int, allocation_plan: AllocationPlan) -> None:
         """Records that further members of the class do not fit. The snapshot is limited to the last part."""
-        kind = slots.kind
-        why = node_search.unschedulable_reason(self.snapshot, slots.shape)
+        why = node_search.unschedulable_reason(self.snapshot, shape_of(kind))
         who = about(self.app, kind, placed, within(self.parts[-1].name if self.parts else ""))
-        # Other members of the class may fit outside this domain, or if they stand for other pods.
-        is_of_class = self.snapshot.within is None and slots.shape == shape_of(kind)
-        allocation_plan.unplaced.append(Unplaced(kind, why, room=0 if is_of_class else None, about=who))
-        allocation_plan.blocking_reasons.append(NoNodeFits(kind, 1) if is_of_class else MembersDoNotFit(self.app.id))
+        # Other members of the class may fit outside this domain.
+        is_anywhere = self.snapshot.within is None
+        allocation_plan.unplaced.append(Unplaced(kind, why, room=0 if is_anywhere else None, about=who))
+        allocation_plan.blocking_reasons.append(NoNodeFits(kind, 1) if is_anywhere else MembersDoNotFit(self.app.id))
 
 
 def parts_of(
@@ -277,14 +275,11 @@ def _place(partition: Partition, app: Application, kinds: list[AskClass], alloca
     if app.gang.live and sum(counts.values()) * _AT_ONCE < sum(count for _, count in expected):
         return  # each plan covers all members, so plan again when more requests have arrived
     snapshot = snapshot_for(partition, app)
-    slots = paired(app, counts, snapshot)
-    answer = _whole(partition, app, counts, slots, expected, snapshot) if refused is None else None
+    answer = _whole(partition, app, counts, expected, snapshot) if refused is None else None
     if isinstance(answer, Places):
-        spots: dict[AskClass, list[tuple[NodeId, int]]] = {}
-        for one, nodes in zip(slots, answer.per_demand, strict=False):  # `expected` demands are last, without decision
-            spots.setdefault(one.kind, []).extend(nodes)
-        places = tuple(place for kind, nodes in spots.items() for place in _assign(partition, app, kind, nodes))
-        allocation_plan.decisions.append(Placement(partition.id, app.id, places, volumes_of(snapshot, *kinds)))
+        pairs = zip(counts, answer.per_demand, strict=False)  # `expected` demands are last and get no decision
+        places = [place for kind, spots in pairs for place in _assign(partition, app, kind, spots)]
+        allocation_plan.decisions.append(Placement(partition.id, app.id, tuple(places), volumes_of(snapshot, *kinds)))
         return
     allocation_plan.in_vain = answer is not None
     _warn(partition, app, kinds, allocation_plan, is_held=refused is not None)
@@ -336,20 +331,15 @@ def _fitting(partition: Partition, app: Application, counts: dict[AskClass, int]
     return (fitting, "") if fitting < total else (total - answer.missing, messages.TOGETHER)
 
 
-def _whole(  # long: the requests by class and by member, and those still to come
-    partition: Partition,
-    app: Application,
-    counts: dict[AskClass, int],
-    slots: list[PairedSlots],
-    coming: list[MemberDemand],
-    snapshot: Snapshot,
+def _whole(
+    partition: Partition, app: Application, counts: dict[AskClass, int], coming: list[MemberDemand], snapshot: Snapshot
 ) -> Places | Shortage:
     """Returns nodes for all members, including those still to come, or the shortage."""
     for index, (kind, count) in enumerate(counts.items()):
         unschedulable_class = unschedulable_class_of(partition, app, kind)
         if unschedulable_class is not None and unschedulable_class.room < count:
             return Shortage(index, count - unschedulable_class.room, unschedulable_class.why, count, alone=True)
-    demands: list[MemberDemand] = [*((one.shape, one.count) for one in slots), *coming]
+    demands: list[MemberDemand] = [*((shape_of(kind), count) for kind, count in counts.items()), *coming]
     sort, work = partition.config.node_sort, Work(app.gang.searches)
     if app.spec.topology is None:
         return place_all(snapshot, demands, sort, work)

@@ -21,7 +21,6 @@ import numpy as np
 
 from muster_core.model import messages
 from muster_core.model.config import NodeOrder, NodeSort
-from muster_core.model.constraints import ANYWHERE
 from muster_core.model.decisions import EVERY_NODE, ReasonKind, UnschedulableReason
 from muster_core.model.ids import NodeId
 from muster_core.model.specs import Preferences
@@ -512,11 +511,10 @@ def _refused_on_facts(
 ) -> Generator[Refused, None, BoolColumn]:
     """Yields the refusals by node properties. Returns the rows that are left."""
     left = snapshot.nodes.rows.ranks() < len(snapshot.nodes)
-    for constraints in (shape.constraints,) if shape.also is ANYWHERE else (shape.constraints, shape.also):
-        for entry, passed in node_properties.asked(constraints, snapshot.nodes):
-            if entry.name not in without:
-                yield entry.reason, left & ~passed
-                left = left & passed
+    for entry, passed in node_properties.asked(shape.constraints, snapshot.nodes):
+        if entry.name not in without:
+            yield entry.reason, left & ~passed
+            left = left & passed
     if shape.required:
         passed = node_properties.named(shape.required, snapshot.nodes)
         yield NOT_REQUIRED, left & ~passed
@@ -552,8 +550,6 @@ def allowed(snapshot: Snapshot, shape: RequestShape, without: Container[str] = (
 def on_facts(snapshot: Snapshot, shape: RequestShape) -> BoolColumn:
     """Rows that satisfy all constraints on node properties."""
     facts = node_properties.allowed(shape.constraints, snapshot.nodes)
-    if shape.also is not ANYWHERE:
-        facts = facts & node_properties.allowed(shape.also, snapshot.nodes)
     if shape.required:
         facts = facts & node_properties.named(shape.required, snapshot.nodes)
     if shape.placement is not None and shape.placement.nodes:

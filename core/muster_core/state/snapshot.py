@@ -48,8 +48,6 @@ class RequestShape:
     pod_on_node: PodOnNode = NO_POD
     #: The only node that may run it; empty = any node.
     required: NodeId = NO_NODE
-    #: Further constraints on node properties: of the member for which a placeholder is planned.
-    also: Constraints = ANYWHERE
 
     @property
     def affinity(self) -> AllocationAffinity | None:

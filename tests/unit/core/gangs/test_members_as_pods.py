@@ -300,36 +300,6 @@ def test_no_member_of_a_reserve_gang_starts_while_one_cannot_use_its_reservation
     assert sorted(releases(effects).values()) == ["PLACEHOLDER_REPLACED", "PLACEHOLDER_REPLACED", "TIMEOUT"]
 
 
-def test_a_placeholder_pod_waits_for_a_node_with_room_for_its_larger_member() -> None:
-    scenario = Scenario(CONFIGURATION, nodes=1, vcore=4000)
-    effects = scenario.send(a_gang(3, GangPlacement.RESERVE), *workers(2), *workers(1, vcore=3000, first=2), *pods(3))
-    assert set(placed(effects)) == {"p0", "p1"}
-    assert releases(effects) == {}
-    assert placed(scenario.add_node("n1")) == {"p2": "n1", "w2": "n1"}
-
-
-def test_placeholder_pods_get_nodes_that_their_members_can_use() -> None:
-    scenario = Scenario(CONFIGURATION)
-    nodes = [a_node(f"n{n}", 2000 if n < 3 else 16_000, labels={HOST: f"n{n}"}) for n in range(6)]
-    volumes = [bound(f"data-{n}", a_volume(f"pv-{n}", affinity=on(HOST, f"n{n}"))) for n in range(3)]
-    scenario.send(
-        *map(NodeAdded, nodes), ClusterObjectsReported(PARTITION, tuple(one for two in volumes for one in two))
-    )
-    members = [
-        AskAdded(replace(ask.spec, facts=PodProperties(volumes=Volumes(claims=(f"ns/data-{n}",))), namespace="ns"))
-        for n, ask in enumerate(workers(3))
-    ]
-    effects = scenario.send(a_gang(3, GangPlacement.RESERVE), *members, *pods(3))
-    assert set(placed(effects).values()) == {"n0", "n1", "n2"}
-    assert set(releases(effects).values()) == {Termination.PLACEHOLDER_REPLACED}
-    started = {key: node for pod in sorted(releases(effects)) for key, node in placed(replaced(scenario, pod)).items()}
-    assert started == {"w0": "n0", "w1": "n1", "w2": "n2"}
-
-
-def replaced(scenario: Scenario, pod: str) -> list[Effect]:
-    return scenario.release(pod, why=Termination.PLACEHOLDER_REPLACED)
-
-
 def test_a_reservation_on_a_node_that_the_gang_fills_moves_to_another_node() -> None:
     scenario = Scenario(CONFIGURATION, nodes=20, vcore=4000)
     scenario.send(ApplicationAdded(an_application("full", queue="root.b")))
