@@ -140,3 +140,6 @@ REFRESHES_PER_S: Final = 20
 #: Seconds without a completed iteration of the loop, while there is work, after which the liveness probe fails. One
 #: iteration takes tens of milliseconds; a recovery of 150,000 pods consists of many.
 LONGEST_STALL_S: Final = 30
+
+#: Users of queues whose gangs wait before nodes are reserved for them again. The oldest pause is dropped first.
+NODE_SET_PAUSES: Final = 1_000

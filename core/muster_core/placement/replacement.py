@@ -16,9 +16,9 @@ from itertools import chain, islice
 from typing import Final
 
 from muster_core.model import messages
-from muster_core.model.decisions import PlaceholderRelease, PlaceholderReplacement, Placement
-from muster_core.model.ids import AllocationId, AllocationKey, TaskGroup
-from muster_core.model.resources import NOTHING
+from muster_core.model.decisions import NodeReservationDecision, PlaceholderRelease, PlaceholderReplacement, Placement
+from muster_core.model.ids import AllocationId, AllocationKey, NodeId, TaskGroup
+from muster_core.model.resources import NOTHING, Resources
 from muster_core.model.specs import PodOnNode, PodProperties
 from muster_core.placement import differences, node_search
 from muster_core.placement.node_search import stateful_filters
@@ -98,25 +98,20 @@ def _left_behind(
     for kind in kinds:
         present[kind.group] += len(app.waiting[kind])
     missing = Counter({group: min(count, len(app.gang.live[group])) for group, count in present.items()})
-    total, planned = Counter(missing), NOTHING
+    planned = NOTHING
     refused: Unplaced | None = next(iter(search.allocation_plan.unplaced), None)
     for decision in list(search.allocation_plan.decisions):
         if isinstance(decision, PlaceholderReplacement):
             missing[app.asks[decision.ask].spec.group] -= 1
         elif isinstance(decision, PlaceholderRelease):
-            kind = app.asks[decision.ask].kind
-            over = quota.quota_refusal(partition, app, kind.resources, planned)
-            if over is not None:
-                refused = Unplaced(kind, over.why)
-                search.allocation_plan.blocking_reasons.append(over.blocking_reason)
-            elif spots := node_search.place(search.snapshot, shape_of(kind), 1, partition.config.node_sort):
-                planned += kind.resources
-                missing[kind.group] -= 1
-                volumes = volumes_of(search.snapshot, kind)
-                elsewhere = Placement(partition.id, app.id, ((decision.ask, spots[0][0]),), volumes)
-                search.allocation_plan.decisions.append(elsewhere)
-            else:
-                refused = Unplaced(kind, node_search.unschedulable_reason(search.snapshot, shape_of(kind)))
+            found, amount = _place_larger(partition, app, decision, search, planned)
+            if isinstance(found, Unplaced):
+                refused = found
+                continue
+            search.allocation_plan.decisions.append(found)
+            planned += amount
+            missing[app.asks[decision.ask].spec.group] -= 1
+    members = {member.group: member.count for member in app.spec.members}
     for group, count in missing.items():
         if count > 0:
             kind = next(kind for kind in kinds if kind.group == group)
@@ -124,9 +119,42 @@ def _left_behind(
                 refused = Unplaced(kind, node_search.unschedulable_reason(search.snapshot, shape_of(kind)))
             first = app.asks[next(iter(app.waiting[refused.kind]))].spec
             live = (app.allocations[identity] for identity in app.gang.live[group])
-            found = next(filter(None, (differences.between(app, first, one) for one in islice(live, _MOST_TRIED))), "")
-            return Unplaced(kind, refused.why, about=messages.cannot_use_reservation(count, total[group], group, found))
+            differs = next(
+                filter(None, (differences.between(app, first, one) for one in islice(live, _MOST_TRIED))), ""
+            )
+            total = members.get(group, count)
+            return Unplaced(kind, refused.why, about=messages.cannot_use_reservation(count, total, group, differs))
     return None
+
+
+def _place_larger(
+    partition: Partition, app: Application, release: PlaceholderRelease, search: _ReplacementSearch, planned: Resources
+) -> tuple[Placement | NodeReservationDecision | Unplaced, Resources]:
+    """Plans a member that is larger than its placeholder, with what the quota must have for it in addition.
+
+    It gets free room, or a node reservation that includes the room of its placeholder. `planned`: as the result, for
+    the members before.
+    """
+    kind, snapshot, sort = app.asks[release.ask].kind, search.snapshot, partition.config.node_sort
+    shape, placeholder = shape_of(kind), app.allocations[release.placeholder]
+    if quota.quota_refusal(partition, app, kind.resources, planned) is None:
+        spots = node_search.place(snapshot, shape, 1, sort)
+        if spots:
+            volumes = volumes_of(snapshot, kind)
+            return Placement(partition.id, app.id, ((release.ask, spots[0][0]),), volumes), kind.resources
+    row, pod_on_node = _seen(partition, placeholder)
+    snapshot.free(placeholder.node, placeholder.spec.resources)
+    snapshot.enter(row, pod_on_node, -1)
+    over = quota.quota_refusal(partition, app, kind.resources, planned - placeholder.spec.resources)
+    if over is not None:
+        search.allocation_plan.blocking_reasons.append(over.blocking_reason)
+        return Unplaced(kind, over.why), NOTHING
+    for node, _ in node_search.place(snapshot, shape, 1, sort):
+        if node not in partition.reservations.by_node and node not in search.reserved:
+            search.reserved.add(node)
+            reservation = NodeReservationDecision(partition.id, app.id, release.ask, node)
+            return reservation, kind.resources - placeholder.spec.resources
+    return Unplaced(kind, node_search.unschedulable_reason(snapshot, shape)), NOTHING
 
 
 def _is_left(app: Application, allocation_plan: AllocationPlan) -> bool:
@@ -142,6 +170,8 @@ class _ReplacementSearch:
     allocation_plan: AllocationPlan
     snapshot: Snapshot
     taken: set[str]
+    #: Nodes that this plan reserves for members that are larger than their placeholders.
+    reserved: set[NodeId] = field(default_factory=set)
 
 
 @dataclass(slots=True)

@@ -167,7 +167,7 @@ def leave_node(partition: Partition, node: NodeId) -> None:
     if node_set is not None and node in node_set.nodes:
         owner = partition.applications[node_set.application]
         release_node_set(partition, owner)
-        owner.gang.node_set_from_ns = 0
+        partition.contention.node_set_search_ns = 0
         partition.requeue_one(owner)
     for name in [name for name, found in partition.contention.open.items() if node in found.nodes]:
         close(partition, partition.applications[name])

@@ -540,6 +540,9 @@ class QueueAttempt:
             partition.note(Notice.APPLICATION, app.id, reference=short_of, message=allocation_plan.notice)
         refused = [entry.kind for entry in allocation_plan.unplaced if entry.why.kind is ReasonKind.NODES]
         if refused:
+            node_sets.give_way(
+                partition, app, refused, self.now_ns, always=app.id in partition.scheduling.repairs.wanted
+            )
             reservations.watch(partition, app, self.now_ns)
             preemption.watch_required(partition, app, refused, self.now_ns)
 

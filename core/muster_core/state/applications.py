@@ -181,10 +181,6 @@ class Gang:
     takeover_failures: int = 0
     takeover_at_ns: int = 0
     takeover_epoch: tuple[int, int] = (-1, -1)
-    #: While it starves: no set of nodes is chosen for it before this time.
-    node_set_from_ns: int = 0
-    #: Number of sets that were released because no pod on them ended.
-    node_sets_in_vain: int = 0
     #: Consecutive failed searches for nodes for all members.
     searches: int = 0
     #: Cluster capacity at the last test on empty nodes, and whether the gang did not fit.

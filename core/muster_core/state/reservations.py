@@ -235,7 +235,8 @@ class OpenTakeOver:
 class NodeSet:
     """Nodes that are reserved for a starving gang until all its members fit: node → resources.
 
-    `others`: pods of others there at `since_ns`, when the set was chosen, or when some of them had ended last.
+    `others`: pods of others that were there when the set was chosen and had not ended at `since_ns`, when some of them
+    had ended last.
     """
 
     application: ApplicationId
@@ -275,6 +276,10 @@ class Contention:
     open: dict[ApplicationId, OpenTakeOver] = field(default_factory=dict)
     #: The set of nodes that is reserved for a starving gang; None = no gang has one.
     node_set: NodeSet | None = None
+    #: No set is searched before this time.
+    node_set_search_ns: int = 0
+    #: Pauses after sets without effect, by queue and user, the last one last: end, and number of such sets in a row.
+    node_set_pauses: dict[tuple[QueuePath, str], tuple[int, int]] = field(default_factory=dict)
     #: Number of changes after which a quota, limit or slot of `maxApplications` may be larger.
     wake_ups: int = 0
     #: Number of takeovers since the partition exists.

@@ -52,11 +52,6 @@ class GangCase:
     members: tuple[AskSpec, ...]
     storage: tuple[StorageFact, ...]
 
-    @property
-    def group_of(self) -> dict[str, str]:
-        """The task group of each member."""
-        return {ask.key: ask.group for ask in self.members}
-
     def requests(self, mode: GangPlacement) -> list[AskSpec]:
         """Return the requests of the members, and in `Reserve` those of the placeholder pods, which come last."""
         asks = list(self.members)
@@ -156,6 +151,8 @@ class Run:
         self.case = case
         self.scenario = Unchecked(CONFIGURATION)
         self.started: list[Counter[str]] = []
+        #: Placeholder pods that the core releases.
+        self.ending: list[tuple[str, Termination]] = []
         used = [
             an_allocation(f"used-{node.id}", node.id, vcore=vcore, foreign=True)
             for node, vcore in zip(case.nodes, case.used, strict=True)
@@ -177,10 +174,18 @@ class Run:
                     self.check(new.ask, new.node)
                     groups[new.ask.group] += 1
             # A placeholder pod ends before its member gets the node.
-            replaced = [one for one in answer.released if one.termination is Termination.PLACEHOLDER_REPLACED]
-            groups.update(self.case.group_of[one.message] for one in replaced)
+            self.ending += [(one.key, one.termination) for one in answer.released]
         if groups:
             self.started.append(groups)
+
+    def end_placeholders(self) -> None:
+        """Let the placeholder pods end that the core releases. All members that get their nodes started together."""
+        before, self.started = self.started, []
+        while self.ending:
+            key, termination = self.ending.pop()
+            self.note(self.scenario.release(key, why=termination))
+        together = sum([*before, *self.started], Counter[str]())
+        self.started = [together] if together else []
 
     def check(self, ask: AskSpec, node: NodeId) -> None:
         spec = self.scenario.partition.nodes.record(node).spec
@@ -204,6 +209,7 @@ def test_members_start_together_or_not_at_all(mode: GangPlacement) -> None:
         case = a_case(seed)
         run = Run(case, mode)
         run.note(run.scenario.send(*(AskAdded(ask) for ask in case.requests(mode))))
+        run.end_placeholders()
         assert run.is_whole_or_nothing, f"seed {seed}: {run.started}"
         assert invariants.check(run.scenario.scheduler_state) == []
         outcomes[bool(run.started)] += 1
@@ -298,6 +304,17 @@ def test_no_member_of_a_reserve_gang_starts_while_one_cannot_use_its_reservation
     effects = scenario.add_node("n1")
     assert placed(effects) == {"w2": "n1"}
     assert sorted(releases(effects).values()) == ["PLACEHOLDER_REPLACED", "PLACEHOLDER_REPLACED", "TIMEOUT"]
+
+
+def test_a_larger_member_may_use_the_room_of_its_placeholder() -> None:
+    scenario = Scenario(CONFIGURATION, nodes=1, vcore=4000)
+    scenario.send(a_gang(3, GangPlacement.RESERVE), *pods(3))
+    effects = scenario.send(*workers(2), *workers(1, vcore=1500, first=2))
+    assert len(releases(effects)) == 3
+    started: dict[str, str] = {}
+    for pod, why in releases(effects).items():
+        started |= placed(scenario.release(pod, why=why))
+    assert set(started) == {"w0", "w1", "w2"}
 
 
 def test_a_reservation_on_a_node_that_the_gang_fills_moves_to_another_node() -> None:

@@ -215,3 +215,42 @@ def test_pods_of_the_same_user_and_queue_that_end_do_not_keep_the_set() -> None:
         scenario.release(f"own{index}", "own")
     scenario.wait(STARVES_S / 2)
     assert reserved(scenario) == {}
+
+
+def test_pods_that_start_next_to_the_set_do_not_keep_it() -> None:
+    """A service on one node never ends. Others start and end next to the reserved resources."""
+    scenario = Scenario(CONFIGURATION, nodes=3, vcore=4000)
+    scenario.send(ApplicationAdded(an_application("b", queue="root.b")))
+    scenario.ask(*(an_ask(f"b{index}", app="b", vcore=1500) for index in range(3)))
+    submit(scenario, a_gang(3, 3000))
+    scenario.wait(STARVES_S + 30)
+    assert len(reserved(scenario)) == 3
+    held_s = 0
+    for turn in range(6 * 60):
+        scenario.ask(an_ask(f"small{turn}", app="b", vcore=500))
+        scenario.wait(60)
+        scenario.release(f"small{turn}", "b")
+        held_s += 60 * bool(reserved(scenario))
+    assert held_s <= 3600, "of six hours"
+
+
+def test_many_gangs_of_a_user_do_not_keep_nodes_in_turns() -> None:
+    scenario = Scenario(CONFIGURATION, nodes=3, vcore=4000)
+    scenario.send(ApplicationAdded(an_application("b", queue="root.b")))
+    scenario.ask(*(an_ask(f"b{index}", app="b", vcore=100) for index in range(3)))
+    for index in range(10):
+        spec = replace(a_gang(3, 4000), id=ApplicationId(f"gang{index}"), created_ns=scenario.now_ns)
+        members = (an_ask(f"m{index}-{n}", app=spec.id, vcore=4000, group="workers") for n in range(3))
+        scenario.send(ApplicationAdded(spec), *map(AskAdded, members))
+    held_s = sum(bool(scenario.wait(60) is None or reserved(scenario)) * 60 for _ in range(6 * 60))
+    assert 0 < held_s <= 3600, "of six hours"
+
+
+def test_the_set_gives_way_to_a_higher_priority_that_needs_its_nodes() -> None:
+    scenario = starving()
+    scenario.wait(STARVES_S + 30)
+    assert len(reserved(scenario)) == 2
+    scenario.ask(an_ask("equal", app="b", vcore=2000), an_ask("equal2", app="b", vcore=3000))
+    assert len(reserved(scenario)) == 2
+    assert "urgent" in placed(scenario.ask(an_ask("urgent", app="b", vcore=3000, priority=1)))
+    assert reserved(scenario) == {}
