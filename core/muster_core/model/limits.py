@@ -143,3 +143,6 @@ LONGEST_STALL_S: Final = 30
 
 #: Users of queues whose gangs wait before nodes are reserved for them again. The oldest pause is dropped first.
 NODE_SET_PAUSES: Final = 1_000
+
+#: Classes of present members of a task group that a gang is planned with exactly. Each takes one search of all nodes.
+CLASSES_PER_GROUP: Final = 128

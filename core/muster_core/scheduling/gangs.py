@@ -286,6 +286,7 @@ def note_impossible(partition: Partition, app: Application, why: str, now_ns: in
     gang.impossible = why
     if not why:
         _stop_early_timer(app)
+        await_first_ask(partition, app, now_ns)
         return
     partition.note(Notice.APPLICATION, app.id, message=why)
     if app.state not in _EARLY:
@@ -311,6 +312,7 @@ def note_missing_members(partition: Partition, app: Application, why: str, now_n
     gang.members_missing = why
     if not why:
         _stop_early_timer(app)
+        await_first_ask(partition, app, now_ns)
         return
     partition.note(Notice.APPLICATION, app.id, message=why)
     if not gang.timer and not lifecycle.wait_timeout_ns(partition, app):

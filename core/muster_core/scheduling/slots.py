@@ -26,6 +26,7 @@ from muster_core.model.ids import (
     virtual_placeholder_key,
     virtual_slot_key,
 )
+from muster_core.model.limits import CLASSES_PER_GROUP
 from muster_core.model.records import Change, Detail
 from muster_core.model.specs import NO_VOLUMES, AskSpec, Member
 from muster_core.model.states import ApplicationState
@@ -88,14 +89,15 @@ def _slots_of(
 ) -> dict[AskClass, _Slots]:
     """Returns what the `count` slots of a task group request, by class.
 
-    If more members are present than slots, those come last of which no more fit.
+    If more members are present than slots, those come last of which no more fit. Members beyond `CLASSES_PER_GROUP`
+    classes are planned like absent ones, with the largest requests of all.
     """
     known = partition.unschedulable_classes
     classes = [(replace(kind, priority=member.priority, placeholder=True, as_usual=True), kind) for kind in members]
     if sum(members.values()) > count:
         classes.sort(key=lambda pair: (cached := known.get(pair[0])) is not None and not cached.room)
     found: dict[AskClass, _Slots] = {}
-    for slot, kind in classes:
+    for slot, kind in classes[:CLASSES_PER_GROUP]:
         taken = min(members[kind], count)
         count -= taken
         if taken:

@@ -21,6 +21,7 @@ from muster_core.model.constraints import (
 from muster_core.model.effects import AllocationResponse, Effect
 from muster_core.model.events import AllocationReleased, ApplicationAdded, AskAdded, ClusterObjectsReported, NodeAdded
 from muster_core.model.ids import AllocationKey, ApplicationId, NodeId, TaskGroup, Termination
+from muster_core.model.limits import CLASSES_PER_GROUP
 from muster_core.model.resources import Resources
 from muster_core.model.specs import AskSpec, GangPlacement, HostPort, Member, NodeSpec, PodProperties, Volumes
 from muster_core.model.storage import StorageFact
@@ -320,7 +321,8 @@ def test_a_larger_member_may_use_the_room_of_its_placeholder() -> None:
 def test_a_reservation_on_a_node_that_the_gang_fills_moves_to_another_node() -> None:
     scenario = Scenario(CONFIGURATION, nodes=20, vcore=4000)
     scenario.send(ApplicationAdded(an_application("full", queue="root.b")))
-    scenario.send(*(AskAdded(an_ask(f"f{n}", app="full", vcore=4000)) for n in range(20)))
+    for vcore in (3000, 1000):
+        scenario.send(*(AskAdded(an_ask(f"f{vcore}-{n}", app="full", vcore=vcore)) for n in range(20)))
     small, large = Resources({"vcore": 3000, "pods": 1}), Resources({"vcore": 4000, "pods": 1})
     members = (Member(TaskGroup("small"), 1, small), Member(TaskGroup("large"), 1, large))
     gang = replace(an_application(timeout_s=3600), members=members, placeholder_ask=small + large)
@@ -344,6 +346,16 @@ def reserved(scenario: Scenario) -> list[tuple[str, NodeId]]:
 
 
 def a_release(scenario: Scenario, node: NodeId) -> AllocationReleased:
-    """Return the end of the pod that fills the node."""
-    [key] = [one.spec.key for one in scenario.app("full").allocations.values() if one.node == node]
+    """Return the end of the large pod on the node."""
+    there = [one.spec for one in scenario.app("full").allocations.values() if one.node == node]
+    [key] = [spec.key for spec in there if spec.resources["vcore"] == 3000]
     return AllocationReleased(PARTITION, ApplicationId("full"), key, None, Termination.STOPPED_BY_RM)
+
+
+def test_very_different_members_are_planned_with_bounded_work() -> None:
+    scenario = Scenario(CONFIGURATION, nodes=2, vcore=100_000)
+    count = CLASSES_PER_GROUP + 20
+    members = (AskAdded(an_ask(f"w{n}", vcore=100 + n, group="workers")) for n in range(count))
+    effects = scenario.send(a_gang(count, GangPlacement.AUTO), *members)
+    assert len(placed(effects)) == count
+    assert len({one.spec.resources for one in scenario.app().allocations.values()}) == count
