@@ -238,7 +238,8 @@ TIMEOUTS: Final = (
         settings.MEMBER_QUIET_PERIOD,
         "500ms",
         "`Auto`: until a gang has all its nodes, absent members get placeholder pods when no member has been created "
-        "or has ended for this time",
+        "or has ended for this time. `Reserve`: placeholders without a node are replaced when no member has changed "
+        "what they request for this time, which doubles with each replacement, at most six times",
     ),
     _at_start(
         settings.MEMBER_WAIT,

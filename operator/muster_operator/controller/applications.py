@@ -592,6 +592,7 @@ def _placeholder_ended(ledger: Ledger, out: Outcome, app: Application, task: Tas
 
 def _member_ended(ledger: Ledger, out: Outcome, app: Application, uid: PodUid, now: float) -> None:
     app.members.pop(uid, None)
+    placeholders.member_gone(ledger, app, uid, now)
     if app.originator.ref.uid == uid:
         absent_members.originator_ended(ledger, out, app)
     absent_members.changed(ledger, app, now)

@@ -349,6 +349,8 @@ def _has_node(ledger: Ledger, out: Outcome, app: Application | None, task: Task,
             app.asks_early = False
     if task.pod.membership.placeholder:
         applications.placeholder_bound(ledger, out, task, now)
+    elif app is not None:
+        placeholders.member_gone(ledger, app, task.uid, now)
 
 
 #: Maximum number of resource claims in a message.

@@ -18,6 +18,7 @@ from muster_operator.controller.state import (
     Creations,
     Deadline,
     Ledger,
+    MemberWait,
     NamespaceCreations,
     Slot,
     SlotState,
@@ -28,11 +29,12 @@ from muster_operator.controller.state import (
 from muster_operator.model import limits, messages, problems
 from muster_operator.model.commands import CancelCreations, CreatePlaceholder, Outcome
 from muster_operator.model.core_messages import TerminationType
-from muster_operator.model.ids import NodeName
+from muster_operator.model.ids import AppId, NodeName, PodUid
 from muster_operator.model.pods import GangDefinition, PlaceholderSpec, Pod, TaskGroup
-from muster_operator.model.states import AppState, TaskState
+from muster_operator.model.states import AppState, TaskEvent, TaskState
 from muster_operator.translate.gangs import placeholder_name, requests_text
 from muster_operator.translate.present_members import PresentMembers, to_write
+from muster_si import keys
 
 #: Creations of one gang before the next gang of its namespace continues (round robin).
 _BATCH: Final = 50
@@ -185,32 +187,92 @@ def _spec(ledger: Ledger, app: Application, group: TaskGroup, slot: Slot) -> Pla
 def member_seen(ledger: Ledger, out: Outcome, app: Application, gang: GangDefinition, pod: Pod, now: float) -> None:
     """Handles a waiting member of a Reserve gang: the placeholders of its group become as large as its members.
 
-    Placeholders that are too small and have no node are replaced. Those with a node are kept.
+    Requests of placeholders that differ are withdrawn, so that these get no node before `follow_members` replaces them.
     """
     group = gang.group(pod.membership.task_group)
     is_waiting = pod.node is None and not pod.terminating and not pod.has_ended and not tasks.is_unverified(pod)
     if group is None or not is_waiting or app.state not in _FOLLOWS or not ledger.settings.placeholders_follow:
         return
     if app.present.setdefault(group.name, PresentMembers()).add(pod) and app.state is AppState.RESERVING:
-        report_differences(out, app, gang)
-        for task in list(app.placeholders.values()):
-            if task.state in {TaskState.PENDING, TaskState.SCHEDULING} and _is_too_small(app, task):
+        _members_changed(ledger, app, now)
+        for task in app.placeholders.values():
+            if task.state is TaskState.SCHEDULING and _is_outdated(app, task):
                 tasks.release_from_core(out, task, TerminationType.STOPPED_BY_RM)
-                tasks.kill(ledger, out, task, now, problems.placeholder_too_small())
+                tasks.step(task, TaskEvent.ROLL_BACK)
+                task.shortage = None
+
+
+def member_gone(ledger: Ledger, app: Application, uid: PodUid, now: float) -> None:
+    """A member ended or got a node: the placeholders no longer have to be as large as it."""
+    if any(present.remove(uid) for present in app.present.values()) and app.state is AppState.RESERVING:
+        _members_changed(ledger, app, now)
+
+
+def _members_changed(ledger: Ledger, app: Application, now: float) -> None:
+    """The requests of placeholders may have changed: compares them after the quiet period."""
+    if app.follow_wait is not None:
+        app.follow_wait.last = now
+    else:
+        _set_due(ledger, app, MemberWait(now, now, now + _quiet_s(ledger, app)))
+
+
+def _set_due(ledger: Ledger, app: Application, wait: MemberWait) -> None:
+    app.follow_wait = wait
+    set_timer(ledger, Deadline(wait.due, TimerKind.FOLLOW, app.id))
+
+
+def _quiet_s(ledger: Ledger, app: Application) -> float:
+    """Seconds without a change before placeholders are replaced. They double each time that this was necessary."""
+    return ledger.settings.member_quiet_s * 2.0 ** min(app.follow_rounds, _MOST_DOUBLED)
+
+
+def follow_members(ledger: Ledger, out: Outcome, app_id: AppId, now: float) -> None:
+    """Timer: replaces the placeholders without a node that request more or less than their members need.
+
+    Those with a node are kept. The gang waits until no member has changed this for the quiet period, so that many
+    members cause one replacement of each placeholder.
+    """
+    app = ledger.applications.get(app_id)
+    wait = app.follow_wait if app is not None else None
+    if app is None or wait is None or now < wait.due:
+        return  # it is the timer of an earlier application with this ID
+    quiet_s = _quiet_s(ledger, app)
+    wait.due = min(wait.last + quiet_s, wait.first + max(quiet_s, ledger.settings.member_wait_s))
+    if now < wait.due:
+        _set_due(ledger, app, wait)
+        return
+    app.follow_wait = None
+    if app.gang is None or app.state is not AppState.RESERVING:
+        return
+    report_differences(out, app, app.gang)
+    waiting = [task for task in app.placeholders.values() if task.state in {TaskState.PENDING, TaskState.SCHEDULING}]
+    outdated = [task for task in waiting if _is_outdated(app, task)]
+    app.follow_rounds += bool(outdated)
+    for task in outdated:
+        tasks.release_from_core(out, task, TerminationType.STOPPED_BY_RM)
+        tasks.kill(ledger, out, task, now, problems.placeholder_outdated())
+    for task in waiting:
+        if task.state is TaskState.PENDING:
+            submit(ledger, out, app, task, now)
 
 
 _FOLLOWS: Final = frozenset({AppState.NEW, AppState.SUBMITTED, AppState.ACCEPTED, AppState.RESERVING})
 
+#: Number of times that the quiet period doubles at most.
+_MOST_DOUBLED: Final = 6
 
-def _is_too_small(app: Application, task: Task) -> bool:
-    """Whether the placeholder was created before a member requested more than its task group."""
+
+def _is_outdated(app: Application, task: Task) -> bool:
+    """Whether the placeholder was created for members that request more or less than the present ones."""
     definition = app.gang.group(task.pod.membership.task_group) if app.gang is not None else None
     claim = task.pod.membership.claim
     if definition is None or claim is None:
         return False
-    group = app.effective(definition)
+    group, own = app.effective(definition), task.pod.resources
     return claim.requests != requests_text(group) and any(
-        most > task.pod.resources.get(name, 0) for name, most in group.min_resource.items()
+        group.min_resource.get(name, 0) != own.get(name, 0)
+        for name in group.min_resource.keys() | own.keys()
+        if name != keys.PODS
     )
 
 
@@ -219,16 +281,20 @@ def pair_existing(app: Application) -> None:
     found = app.placeholders.values() if app.present else ()
     for task in sorted(found, key=lambda task: (task.node is None, len(task.pod.ordinal), task.pod.ordinal)):
         if (present := app.present.get(task.pod.membership.task_group)) is not None:
-            present.pair(task.uid, app.members)
+            present.pair(task.uid)
 
 
 def submit(ledger: Ledger, out: Outcome, app: Application, task: Task, now: float) -> None:
-    """Requests a node for a placeholder, or replaces the placeholder because it is too small for its member."""
-    if _is_too_small(app, task):
-        tasks.kill(ledger, out, task, now, problems.placeholder_too_small())
+    """Requests a node for a placeholder, or replaces the placeholder because its members request more or less.
+
+    While members appear, it waits for `follow_members`, because it could be replaced several times.
+    """
+    if _is_outdated(app, task):
+        if app.follow_wait is None:
+            tasks.kill(ledger, out, task, now, problems.placeholder_outdated())
         return
     if (present := app.present.get(task.pod.membership.task_group)) is not None:
-        present.pair(task.uid, app.members)
+        present.pair(task.uid)
     tasks.submit(ledger, out, task, now)
 
 

@@ -367,6 +367,8 @@ def forget(ledger: Ledger, pod: Pod) -> None:
         ledger.tasks_by_node.remove(uid, task.node, pod.node)
         if app is not None:
             app.members.pop(uid, None)
+            for present in app.present.values():
+                present.remove(uid)
             if app.placeholders.pop(uid, None) is not None:
                 app.placeholder_names.discard(pod.ref.name)
     if app is not None and not app.members and not app.placeholders:

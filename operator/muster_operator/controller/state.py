@@ -243,7 +243,7 @@ class Creations:
 
 @dataclass(slots=True)
 class MemberWait:
-    """A wait for members of an Auto gang.
+    """A wait until the members of a gang do not change.
 
     ``first``, ``last``: times of its first and last change. ``due``: when its timer expires.
     """
@@ -297,8 +297,11 @@ class Application:
     open_slots: set[str] = field(default_factory=set)
     creations: Creations = field(default_factory=Creations)
     placeholder_names: set[str] = field(default_factory=set)
-    #: For a Reserve gang: what its waiting members have in common, by task group (`placeholders.member_seen`).
+    #: For a Reserve gang: what its waiting members have in common, by task group (`placeholders.member_seen`);
+    #: the wait before its placeholders are compared with that, and how often some of them were replaced.
     present: dict[str, PresentMembers] = field(default_factory=dict)
+    follow_wait: MemberWait | None = None
+    follow_rounds: int = 0
     #: For an Auto gang (`absent_members`): by task group, the slots that members or timeouts have used, and the slots
     #: that get no pod because a kubelet rejected one; task groups whose unused slots have timed out; the current wait
     #: for members; whether placeholder pods cannot be created.
@@ -430,14 +433,15 @@ class TimerKind(Enum):
     VOLUMES = "the claims of a pod with a chosen node"
     MEMBERS = "the members of an Auto gang that are still absent"
     MISSING = "the members of a waiting gang that nothing creates"
+    FOLLOW = "placeholders of a Reserve gang whose members have changed"
 
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
     """A timer.
 
-    ``subject``: UID of a pod; application ID for CREATIONS, GANG, MEMBERS, MISSING, NAMESPACE and REJECTED; allocation
-    key for PLACE.
+    ``subject``: UID of a pod; application ID for CREATIONS, FOLLOW, GANG, MEMBERS, MISSING, NAMESPACE and
+    REJECTED; allocation key for PLACE.
     """
 
     due: float

@@ -380,9 +380,9 @@ def surplus_placeholder() -> str:
     return "more placeholders than members"
 
 
-def placeholder_too_small() -> str:
-    """A member requests more than the placeholder, which has no node yet. A larger one replaces it."""
-    return "a member requests more than this placeholder, which is replaced"
+def placeholder_outdated() -> str:
+    """The present members request more or less than the placeholder, which has no node yet. Another replaces it."""
+    return "the members request more or less than this placeholder, which is replaced"
 
 
 def member_appeared() -> str:

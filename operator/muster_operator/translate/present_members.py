@@ -11,11 +11,12 @@ all these pods have; YuniKorn creates them from the task group only.
 from __future__ import annotations
 
 import json
-from collections import deque
-from collections.abc import Container, Mapping
+from collections import Counter, deque
+from collections.abc import Mapping
 from dataclasses import replace
-from functools import lru_cache
-from typing import Any, Final
+from functools import lru_cache, reduce
+from itertools import islice
+from typing import Any, Final, TypeVar
 
 from muster_operator.model.ids import PodUid, Resources, larger
 from muster_operator.model.pods import Pod, TaskGroup
@@ -30,8 +31,11 @@ _DEFAULT_TOLERATIONS: Final = frozenset({"node.kubernetes.io/not-ready", "node.k
 #: placeholder pod without them.
 _NODE: Final = frozenset({"nodeSelector", "nodeAffinity", "features"})
 
-#: Texts of constraints that are remembered. Further ones are parsed for each member.
-_MOST_SHAPES: Final = 64
+#: Number of different constraints of members that a report names at most.
+_MOST_REPORTED: Final = 64
+
+_Requested = tuple[tuple[str, int], ...]
+_Texts = tuple[str, str, str]
 
 #: Constraints that placeholder pods never get. A copy on a placeholder pod needs the labels of the members, and
 #: their controller would adopt a pod with these labels; host ports are forbidden by the Pod Security Standards.
@@ -43,13 +47,16 @@ class PresentMembers:
     """The maximum of what the present members of a task group request, and the constraints that all of them have.
 
     A placeholder is paired with a member, so that the core plans the placeholder with the constraints of that pod.
+    Members are counted by what they request, so that the end of one among many equal ones needs no computation.
     """
 
     def __init__(self) -> None:
+        self._members: dict[PodUid, tuple[_Requested, _Texts]] = {}
+        self._amounts: Counter[_Requested] = Counter()
+        self._texts: Counter[_Texts] = Counter()
         self._resources: Resources = {}
-        self._texts: set[tuple[str, str, str]] = set()
         self._node: Raw = {}
-        self._newest: PodUid | None = None
+        self._is_stale = False
         self._alone: deque[PodUid] = deque()
         self._pairs: dict[PodUid, PodUid] = {}
         self._group: TaskGroup | None = None
@@ -57,38 +64,60 @@ class PresentMembers:
 
     def add(self, pod: Pod) -> bool:
         """Adds a member. Returns whether the group changes for placeholders that are created later."""
-        self._newest = pod.ref.uid
+        self._refresh()
+        before = (self._resources, self._node)
+        amounts, texts = self._members[pod.ref.uid] = _amounts(pod), _texts(pod)
         self._alone.append(pod.ref.uid)
-        before, texts = (self._resources, self._node), _texts(pod)
-        self._resources = larger(self._resources, _resources(pod))
+        if amounts not in self._amounts:
+            self._resources = larger(self._resources, dict(amounts))
         if texts not in self._texts:
             node = _parsed(texts[0])
             self._node = _shared(self._node, node) if self._texts else node
-            if len(self._texts) < _MOST_SHAPES:
-                self._texts.add(texts)
+        self._amounts[amounts] += 1
+        self._texts[texts] += 1
         if before == (self._resources, self._node):
             return False
         self._group = None
         return True
 
-    def pair(self, placeholder: PodUid, members: Container[PodUid]) -> None:
+    def remove(self, member: PodUid) -> bool:
+        """Removes a member. Returns whether the group may change for placeholders that are created later."""
+        found = self._members.pop(member, None)
+        if found is None:
+            return False
+        was_last = [_count_down(self._amounts, found[0]), _count_down(self._texts, found[1])]
+        self._is_stale = self._is_stale or any(was_last)
+        return any(was_last)
+
+    def _refresh(self) -> None:
+        """Computes the maximum and the common constraints again if members have ended that may have decided them."""
+        if self._is_stale:
+            self._is_stale, self._group = False, None
+            self._resources = reduce(larger, map(dict, self._amounts), {})
+            node = [_parsed(text) for text, *_ in self._texts]
+            self._node = reduce(_shared, node) if node else {}
+
+    def pair(self, placeholder: PodUid) -> None:
         """Pairs a placeholder with a member that has none. Without such a member it stays alone."""
         while self._alone and placeholder not in self._pairs:
             member = self._alone.popleft()
-            if member in members:
+            if member in self._members:
                 self._pairs[placeholder] = member
 
     def part(self, placeholder: PodUid) -> None:
         """The placeholder has ended: its member is paired with another one."""
-        if (member := self._pairs.pop(placeholder, None)) is not None:
+        if (member := self._pairs.pop(placeholder, None)) in self._members and member is not None:
             self._alone.append(member)
 
     def member_like(self, placeholder: PodUid) -> PodUid | None:
         """The member that the placeholder is paired with. If all have the same constraints, any does."""
-        return self._pairs.get(placeholder, self._newest if len(self._texts) == 1 else None)
+        if (member := self._pairs.get(placeholder)) in self._members:
+            return member
+        return next(reversed(self._members), None) if len(self._texts) == 1 else None
 
     def applied_to(self, group: TaskGroup) -> TaskGroup:
         """The task group with the larger amount of each resource, and with the node constraints that it leaves out."""
+        self._refresh()
         if self._group is not group or self._result is None:
             self._group, self._result = group, self._effective(group)
         return self._result
@@ -118,8 +147,9 @@ class PresentMembers:
     def only_reserved_by_scheduler(self, group: TaskGroup) -> list[str]:
         """Names of the members' constraints that the placeholder pods of the group do not have."""
         own = pod_constraints_tag(json.loads(group.pod_fields), "", {})
-        found = {name for _, text, _ in self._texts for name in _missing(_inter_pod(text), _parsed(own))}
-        has_ports = any(ports for *_, ports in self._texts)
+        texts = list(islice(self._texts, _MOST_REPORTED))
+        found = {name for _, text, _ in texts for name in _missing(_inter_pod(text), _parsed(own))}
+        has_ports = any(ports for *_, ports in texts)
         return [*(shown for name, shown in _SHOWN.items() if name in found), *(["host ports"] if has_ports else [])]
 
 
@@ -150,11 +180,23 @@ def _merged(own: str, other: str, names: frozenset[str]) -> str:
     return canonical("constraints", mine | added) if added else ""
 
 
-def _resources(pod: Pod) -> dict[str, int]:
-    return {name: value for name, value in pod.resources.items() if name != keys.PODS}
+def _amounts(pod: Pod) -> _Requested:
+    return tuple(sorted((name, value) for name, value in pod.resources.items() if name != keys.PODS))
 
 
-def _texts(pod: Pod) -> tuple[str, str, str]:
+_Counted = TypeVar("_Counted")
+
+
+def _count_down(counts: Counter[_Counted], key: _Counted) -> bool:
+    """Counts one less. Returns whether it was the last one."""
+    counts[key] -= 1
+    if counts[key]:
+        return False
+    del counts[key]
+    return True
+
+
+def _texts(pod: Pod) -> _Texts:
     find = pod.tags.get
     return find(keys.TAG_CONSTRAINTS, ""), find(keys.TAG_POD_CONSTRAINTS, ""), find(keys.CONTAINER_PORTS, "")
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from muster_operator.config.settings import parse
+from muster_operator.controller import recovery
 from muster_operator.model.commands import CreatePlaceholder, DeletePod, Outcome, PostEvent
 from muster_operator.model.core_messages import ApplicationSubmitted, AskReleased, AskSpec, AskSubmitted
 from muster_operator.model.ids import PodUid
@@ -15,9 +16,20 @@ from muster_operator.model.pods import Placement
 from muster_operator.model.settings import Settings
 from muster_operator.translate.present_members import written
 from muster_si import keys
-from tests.unit.operator.controller.driver import APP, Driver, done, live, requested_keys
+from tests.unit.operator.controller.driver import APP, Driver, done, live, requested_keys, whole
 from tests.unit.operator.controller.gang import creates, pod_of
-from tests.unit.operator.controller.objects import Raw, a_container, a_group, a_pod, gang_annotations
+from tests.unit.operator.controller.kubernetes import namespace_seen, node_seen
+from tests.unit.operator.controller.objects import (
+    Raw,
+    a_container,
+    a_group,
+    a_namespace,
+    a_node,
+    a_pod,
+    gang_annotations,
+)
+
+QUIET_S = Settings().member_quiet_s
 
 SPREAD = {
     "requiredDuringSchedulingIgnoredDuringExecution": [
@@ -48,6 +60,26 @@ def seen(driver: Driver, command: CreatePlaceholder) -> AskSpec:
     driver.result(done(command))
     [request] = [one for one in driver.see(pod_of(command)).requests if isinstance(one, AskSubmitted)]
     return request.ask
+
+
+def deleted(out: Outcome) -> list[str]:
+    return [one.pod.name for one in out.commands if isinstance(one, DeletePod)]
+
+
+def withdrawn(out: Outcome) -> list[str]:
+    return [one.key for one in out.requests if isinstance(one, AskReleased)]
+
+
+def recreated(driver: Driver, commands: list[CreatePlaceholder]) -> list[CreatePlaceholder]:
+    """The deleted placeholders are gone. Returns the creations in place of them, which the API server reports."""
+    again = [new for one in commands for new in creates(driver.gone_uid(PodUid(pod_of(one)["metadata"]["uid"])))]
+    for one in again:
+        seen(driver, one)
+    return again
+
+
+def cpu_of(commands: list[CreatePlaceholder]) -> set[str | None]:
+    return {one.spec.group.requests["cpu"] for one in commands}
 
 
 def body_of(command: CreatePlaceholder) -> Raw:
@@ -152,17 +184,122 @@ def test_a_larger_member_that_appears_replaces_placeholders_without_a_node() -> 
     seen(driver, second)
     driver.allocated(f"ph-{first.spec.name}", "n1")
     out = driver.see(a_member(1, containers=of_size("2")))
-    assert [one.pod.name for one in out.commands if isinstance(one, DeletePod)] == [second.spec.name]
-    assert [one.key for one in out.requests if isinstance(one, AskReleased)] == [f"ph-{second.spec.name}"]
+    assert (deleted(out), withdrawn(out), notes(out)) == ([], [f"ph-{second.spec.name}"], [])
+    out = driver.wait(QUIET_S)
+    assert (deleted(out), withdrawn(out)) == ([second.spec.name], [])
     assert "cpu: 2 instead of 1" in notes(out)[0]
-    [again] = creates(driver.gone_uid(pod_of(second)["metadata"]["uid"]))
+    [again] = creates(driver.gone_uid(PodUid(pod_of(second)["metadata"]["uid"])))
     assert again.spec.group.requests["cpu"] == "2"
     assert again.spec.name != second.spec.name
     driver.result(done(third))
     late = driver.see(pod_of(third))
     assert requested_keys(late) == []
-    assert [one.pod.name for one in late.commands if isinstance(one, DeletePod)] == [third.spec.name]
+    assert deleted(late) == [third.spec.name]
     assert seen(driver, again).resources["vcore"] == 2000
+
+
+def test_an_oversized_member_that_ended_before_the_acceptance_does_not_count() -> None:
+    driver = live()
+    driver.see(a_member(0))
+    large = a_member(9, containers=of_size("100"), nodeSelector={"disk": "fast"})
+    driver.see(large)
+    large["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:05Z"
+    driver.see(large)
+    out = driver.accepted()
+    assert cpu_of(creates(out)) == {"1"}
+    assert notes(out) == []
+
+
+def test_constraints_that_the_remaining_members_have_in_common_count() -> None:
+    driver = live()
+    for number in range(2):
+        driver.see(a_member(number, nodeSelector={"disk": "fast"}))
+    driver.see(a_member(9))
+    driver.gone("w9")
+    assert body_of(creates(driver.accepted())[0])["nodeSelector"] == {"disk": "fast"}
+
+
+def test_an_oversized_member_that_ends_within_the_quiet_period_replaces_nothing() -> None:
+    driver = live()
+    driver.see(a_member())
+    asks = [seen(driver, one) for one in creates(driver.accepted())]
+    driver.see(a_member(9, containers=of_size("100")))
+    driver.wait(QUIET_S / 2)
+    driver.gone("w9")
+    assert requested_keys(driver.wait(QUIET_S / 2)) == [], "the quiet period begins again"
+    out = driver.wait(QUIET_S)
+    assert deleted(out) == []
+    assert requested_keys(out) == [ask.key for ask in asks], "their requests were withdrawn"
+
+
+def test_placeholders_shrink_when_an_oversized_member_ends_and_those_with_a_node_stay() -> None:
+    driver = live("n1")
+    driver.see(a_member())
+    driver.see(a_member(9, containers=of_size("100")))
+    commands = creates(driver.accepted())
+    for one in commands:
+        seen(driver, one)
+    allocated, bound, waits = (one.spec.name for one in commands)
+    driver.allocated(f"ph-{allocated}", "n1")
+    driver.see(pod_of(commands[1], nodeName="n1"))
+    driver.gone("w9")
+    out = driver.wait(QUIET_S)
+    assert (deleted(out), withdrawn(out)) == ([waits], [f"ph-{waits}"])
+    assert bound in driver.ledger.applications[APP].slots
+    assert cpu_of(recreated(driver, commands[2:])) == {"1"}
+
+
+def test_a_burst_of_ever_larger_members_replaces_each_placeholder_once() -> None:
+    driver = live()
+    driver.see(a_member(members=20))
+    commands = creates(driver.accepted())
+    for one in commands[:10]:
+        seen(driver, one)
+    writes: list[str] = []
+    for number in range(1, 11):
+        out = driver.see(a_member(number, members=20, containers=of_size(f"{1000 + number}m")))
+        late = driver.see(pod_of(commands[9 + number]))
+        writes += [*deleted(out), *deleted(late), *deleted(driver.wait(QUIET_S / 10)), *notes(out)]
+    assert writes == []
+    out = driver.wait(QUIET_S)
+    assert sorted(deleted(out)) == sorted(one.spec.name for one in commands)
+    assert len(notes(out)) == 1
+    again = recreated(driver, commands)
+    assert (len(again), cpu_of(again)) == (20, {"1010m"})
+    assert deleted(driver.wait(60)) == []
+
+
+def test_members_that_grow_without_end_cause_ever_rarer_replacements() -> None:
+    driver = live()
+    driver.see(a_member(members=2))
+    commands = creates(driver.accepted())
+    for one in commands:
+        seen(driver, one)
+    rounds = 0
+    for number in range(1, 100):
+        driver.see(a_member(number, members=2, containers=of_size(f"{1000 + number}m")))
+        if deleted(driver.wait(1)):
+            rounds += 1
+            commands = recreated(driver, commands)
+    assert rounds == 7
+
+
+def test_a_restart_computes_the_requests_from_the_present_members() -> None:
+    driver = live()
+    driver.see(a_member())
+    driver.see(a_member(9, containers=of_size("100")))
+    first, second, _ = creates(driver.accepted())
+    again = Driver()
+    again.fact(namespace_seen(a_namespace()))
+    again.fact(node_seen(a_node("n1")))
+    for pod in (a_member(), pod_of(first), pod_of(second, nodeName="n1")):
+        again.see(pod)
+    whole(recovery.begin(again.ledger, 0.0))
+    again.accepted()
+    whole(recovery.report_nodes(again.ledger, 0.0))
+    out = whole(recovery.submit_asks(again.ledger, 0.0))
+    assert deleted(out) == [first.spec.name]
+    assert cpu_of(creates(out)) == {"1"}
 
 
 def test_the_setting_turns_it_off() -> None:
