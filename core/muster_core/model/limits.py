@@ -94,9 +94,9 @@ FAILURE_BACKOFF_FIRST_NS: Final = 1_000_000_000
 #: Longest such delay, so that an application that can be scheduled again does not wait longer.
 FAILURE_BACKOFF_MOST_NS: Final = 300_000_000_000
 
-#: How long after a loss the lost members of a gang precede other applications, and the longest pause before the next
-#: loss gives precedence again. The pause doubles, so that a gang whose members are deleted in a loop gets no precedence
-#: most of the time.
+#: How long after a loss the replacements that precede other applications may arrive, and the longest pause before the
+#: next loss gives precedence again. The pause doubles, so that a gang whose members are deleted in a loop gets no
+#: precedence most of the time.
 REPAIR_NS: Final = 60_000_000_000
 LONGEST_REPAIR_PAUSE_NS: Final = 3_600_000_000_000
 

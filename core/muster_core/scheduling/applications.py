@@ -32,6 +32,7 @@ from muster_core.scheduling import (
     preemption,
     queues,
     records,
+    repair,
     selectors,
     slots,
 )
@@ -85,6 +86,8 @@ def _add_ask(partition: Partition, spec: AskSpec, now_ns: int) -> None:
     if has_selectors:
         selectors.read(partition, spec)
     tags = partition.nodes.pods_on_nodes.tags.project(spec.tags)
+    if app.gang.lost:
+        repair.expire(app, now_ns)
     known = app.asks.get(spec.key)
     if known is not None:
         if _is_like(known, spec, tags):

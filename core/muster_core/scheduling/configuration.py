@@ -244,7 +244,7 @@ def pass_recovery_barrier(scheduler_state: SchedulerState, rm: RmId, now_ns: int
     for partition in scheduler_state.partitions.values():
         if partition.rm == rm:
             partition.requeue_all()
-            repair.recovered(partition)
+            repair.recovered(partition, now_ns)
             partition.returning.extend(gangs.returning_placeholders(partition))
     deferred_timers, manager.deferred_timers = manager.deferred_timers, []
     for timer in deferred_timers:

@@ -55,9 +55,10 @@ def _lost_members(partition: Partition, app: Application) -> Iterator[str]:
         yield f"gang {app.id}: members are recorded as {app.gang.members}, counted as {dict(members)}"
     if app.gang.lost and not app.gang.was_complete:
         yield f"gang {app.id} has lost members and was never complete"
-    has_precedence = app.id in partition.scheduling.repairs.wanted
-    if has_precedence != bool(repair.replacements(app)):
-        yield f"gang {app.id} has {'' if has_precedence else 'no '}precedence for lost members, wrongly"
+    recorded = partition.scheduling.repairs.wanted.get(app.id)
+    priority = max((kind.priority for kind in repair.replacements(app)), default=None)
+    if (recorded.priority if recorded is not None else None) != priority:
+        yield f"gang {app.id}: precedence for lost members is recorded as {recorded}, with priority {priority}"
 
 
 def _virtual_placeholders(app: Application) -> Iterator[str]:

@@ -5,8 +5,9 @@ Its replacements therefore precede applications of the same priority: in its own
 guarantee of another queue is not met. Quotas and limits apply as usual.
 
 What bounds the precedence: it is only for members that were lost, up to the minimum, with at most the resources of the
-lost ones. It is given for `REPAIR_NS` after a loss and once per declared member. The next such time begins after a
-pause that doubles, so deleting members in a loop soon gives no precedence.
+lost ones. The replacement has to arrive within `REPAIR_NS` after the loss, and then precedes until it is placed. Losses
+give precedence for `REPAIR_NS` after the first one, once per declared member. The next such time begins after a pause
+that doubles, so deleting members in a loop soon gives no precedence.
 
 `allocations` reports losses, `ledger` each change of requests, `scheduler` asks for the next gang to repair.
 """
@@ -17,7 +18,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from muster_core.model import messages
-from muster_core.model.ids import TaskGroup
+from muster_core.model.ids import ApplicationId, TaskGroup
 from muster_core.model.limits import LONGEST_REPAIR_PAUSE_NS, REPAIR_NS
 from muster_core.model.records import Notice
 from muster_core.model.resources import Resources
@@ -26,6 +27,7 @@ from muster_core.model.states import ApplicationState
 from muster_core.state import ordering
 from muster_core.state.applications import Application, LostMembers
 from muster_core.state.queues import Queue
+from muster_core.state.repairs import Repair
 from muster_core.state.request_classes import AskClass
 from muster_core.state.scheduler_state import Partition
 from muster_core.state.snapshot import wanted
@@ -42,6 +44,7 @@ def member_ended(partition: Partition, app: Application, spec: AskSpec, now_ns: 
     gang = app.gang
     if not gang.was_complete or app.state is not ApplicationState.RUNNING:
         return
+    expire(app, now_ns)
     missing = _missing(app, spec.group)
     if not app.real_allocations:  # nothing is left to be repaired: new pods are a new run
         gang.lost.clear()
@@ -51,7 +54,7 @@ def member_ended(partition: Partition, app: Application, spec: AskSpec, now_ns: 
         lost.resources = lost.resources.widened(spec.resources)
         times = gang.repair_times, gang.repair_since_ns
         if _has_precedence(app, now_ns):
-            lost.first = min(lost.first + 1, lost.count)
+            lost.first, lost.until_ns = min(lost.first + 1, lost.count), now_ns + REPAIR_NS
         if (gang.repair_times, gang.repair_since_ns) != times:
             partition.note(Notice.APPLICATION, app.id, message=below_minimum(app, spec.group))
     note(partition, app)
@@ -79,8 +82,19 @@ def _has_precedence(app: Application, now_ns: int) -> bool:
     return gang.repairs_left >= 0
 
 
-def recovered(partition: Partition) -> None:
-    """Gives precedence to the missing members of gangs that ran before a restart of the core.
+def expire(app: Application, now_ns: int) -> None:
+    """Ends the precedence of lost members whose replacements have not arrived in time.
+
+    Call it before a request or a loss is added: the requests that wait then have arrived in time.
+    """
+    late = [group for group, lost in app.gang.lost.items() if lost.first and now_ns >= lost.until_ns]
+    in_time = replacements(app) if late else {}
+    for group in late:
+        app.gang.lost[group].first = sum(count for kind, count in in_time.items() if kind.group == group)
+
+
+def recovered(partition: Partition, now_ns: int) -> None:
+    """Gives precedence to the missing members of gangs that ran before a restart of the core, as if lost now.
 
     Which of them were lost is not known: a gang with a bound member was complete once. The largest bound member of a
     task group, or its definition, limits the resources.
@@ -91,7 +105,9 @@ def recovered(partition: Partition) -> None:
         for member in app.spec.members:
             missing = _missing(app, member.group)
             if missing > 0:
-                app.gang.lost[member.group] = LostMembers(missing, missing, _largest(app, member.group))
+                app.gang.lost[member.group] = LostMembers(
+                    missing, missing, _largest(app, member.group), now_ns + REPAIR_NS
+                )
         note(partition, app)
 
 
@@ -116,8 +132,10 @@ def note(partition: Partition, app: Application) -> None:
             del lost[group]
     scheduling = partition.scheduling
     entries = partition.blocking_reasons.blocked.get(app.id, {}).values()
-    if app.id in partition.applications and replacements(app):
-        scheduling.repairs.add(app.id, entries, is_active=scheduling.active.has(app))
+    found = replacements(app) if app.id in partition.applications else {}
+    if found:
+        one = Repair(app.queue.path, max(kind.priority for kind in found))
+        scheduling.repairs.add(app.id, one, entries, is_active=scheduling.active.has(app))
     else:
         scheduling.repairs.remove(app.id, entries)
 
@@ -148,21 +166,29 @@ def below_minimum(app: Application, group: TaskGroup) -> str:
     return messages.gang_below_minimum(app.name, max(least - lost.count, 0), least, group)
 
 
-def next_gang(partition: Partition, leaf: Queue) -> Application | None:
-    """Returns the gang whose replacements are tried next, before the first application of the `leaf` that is next.
+def next_gang(partition: Partition, rival: Application | None) -> Application | None:
+    """Returns the gang whose replacements are tried next, before the `rival`: the application that is next otherwise.
 
-    None = no gang precedes that application.
+    Only the first gang of each leaf is looked at, so that many of them do not slow down each attempt. None = no gang
+    precedes the rival.
     """
-    rival = partition.scheduling.next_application(leaf)
-    found = [partition.applications[name] for name in partition.scheduling.repairs.ready]
+    firsts = [app for names in partition.scheduling.repairs.ready.values() if (app := _first_free(partition, names))]
+    if len(firsts) > 1:
+        wanted = partition.scheduling.repairs.wanted
+        firsts.sort(
+            key=lambda app: (-_seen_by(app.queue.path_up[:-1], _priority(partition, app)), wanted[app.id].number)
+        )
+    return next((app for app in firsts if rival is None or precedes(partition, app, rival)), None)
+
+
+def _first_free(partition: Partition, ready: Iterable[tuple[int, int, ApplicationId]]) -> Application | None:
     callbacks = partition.pending_callbacks
-    free = (
-        app
-        for app in sorted(found, key=lambda app: -_seen_by(app.queue.path_up[:-1], _priority(app)))
-        if not (app.backoff_until_ns or app.withheld)
-        and not (callbacks.waiting and callbacks.awaits_callback(partition.id, app.id))
-    )
-    return next((app for app in free if rival is None or precedes(partition, app, rival)), None)
+    for *_, name in ready:
+        app = partition.applications[name]
+        is_asked = bool(callbacks.waiting) and callbacks.awaits_callback(partition.id, name)
+        if not (app.backoff_until_ns or app.withheld or is_asked):
+            return app
+    return None
 
 
 def precedes(partition: Partition, app: Application, rival: Application) -> bool:
@@ -172,7 +198,7 @@ def precedes(partition: Partition, app: Application, rival: Application) -> bool
     `gang.repairAcrossQueues` is off, or if a queue with an application that may be scheduled now has less than it is
     guaranteed of a resource that they use.
     """
-    mine, other = _priority(app), rival.shown or 0
+    mine, other = _priority(partition, app), rival.shown or 0
     if app.queue is rival.queue:
         return mine >= other
     if not partition.repairs_across_queues:
@@ -182,8 +208,8 @@ def precedes(partition: Partition, app: Application, rival: Application) -> bool
     return _seen_by(below, mine) >= _seen_by(below_rival, other) and not _is_guarantee_due(partition, app)
 
 
-def _priority(app: Application) -> int:
-    return max((kind.priority for kind in replacements(app)), default=ordering.LOWEST_PRIORITY)
+def _priority(partition: Partition, app: Application) -> int:
+    return partition.scheduling.repairs.wanted[app.id].priority
 
 
 def _below(path_up: tuple[Queue, ...], common: Queue) -> tuple[Queue, ...]:

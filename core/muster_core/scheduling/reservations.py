@@ -8,20 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from muster_core.model.decisions import NodeReservationDecision, ReasonKind
+from muster_core.model.decisions import NodeReservationDecision, Placement, ReasonKind
 from muster_core.model.effects import TimerSet
 from muster_core.model.errors import BrokenDecision
 from muster_core.model.events import Timer, TimerKind
 from muster_core.model.ids import AllocationKey, ApplicationId, NodeId
-from muster_core.model.resources import Resources
+from muster_core.model.resources import NOTHING, Resources
 from muster_core.model.states import NodeState
 from muster_core.placement import node_reservations, node_search
+from muster_core.queues import quota
 from muster_core.scheduling import ledger, repair, reporting, requeue
 from muster_core.state.applications import Application, Ask
 from muster_core.state.queues import Queue
 from muster_core.state.reservations import NodeReservation
 from muster_core.state.scheduler_state import Partition
-from muster_core.state.snapshot import Snapshot, shape_of
+from muster_core.state.scheduling_queue import NoNodeFits
+from muster_core.state.snapshot import AllocationPlan, Snapshot, shape_of
 
 
 def set_queue_timer(partition: Partition, queue: Queue, kind: TimerKind, number: int, at_ns: int) -> None:
@@ -118,23 +120,37 @@ def give_way(partition: Partition, node: NodeId) -> None:
             ledger.unreserve(partition, reservation.ask)
 
 
-def give_way_to_repair(partition: Partition, app: Application) -> bool:
-    """Removes the ordinary reservations that keep lost members of a gang off a node, if these members have precedence.
+def give_way_to_repair(partition: Partition, app: Application, allocation_plan: AllocationPlan) -> bool:
+    """Removes the ordinary reservations on the nodes that lost members of a gang get instead, if these have precedence.
 
+    `allocation_plan` places what fits next to the reservations. Each member that it refuses takes at most one node.
     Returns whether there were any.
     """
-    kinds = repair.replacements(app)
-    ordinary = [one for one in partition.reservations.by_ask.values() if not (one.required or one.preempted)]
-    snapshot = Snapshot(partition.nodes)
-    for one in ordinary:
-        snapshot.free(one.node, one.resources)
-    found = [
+    refused = {one.kind for one in allocation_plan.blocking_reasons if isinstance(one, NoNodeFits)}
+    ordinary = [
         one
-        for one in ordinary
-        if one.application != app.id
-        and any(node_search.fits_on(snapshot, shape_of(kind), one.node) for kind in kinds)
+        for one in (partition.reservations.by_ask.values() if refused else ())
+        if not (one.required or one.preempted or one.application == app.id)
         and repair.precedes(partition, app, partition.applications[one.application])
     ]
+    if not ordinary:
+        return False
+    snapshot, left, taken = Snapshot(partition.nodes), repair.replacements(app), NOTHING
+    for decision in allocation_plan.decisions:
+        for key, node in decision.places if isinstance(decision, Placement) else ():
+            kind = app.asks[key].kind
+            node_search.charge(snapshot, shape_of(kind), partition.nodes.rows.row(node))
+            left[kind] -= 1
+            taken += kind.resources
+    for one in ordinary:
+        snapshot.free(one.node, one.resources)
+    nodes: set[NodeId] = set()
+    for kind in (kind for kind in left if kind in refused):
+        count = quota.room(partition, app).room(taken).count(kind.resources, left[kind])
+        spots = node_search.place(snapshot, shape_of(kind), count, partition.config.node_sort) if count else []
+        nodes.update(node for node, _ in spots)
+        taken += kind.resources.times(sum(there for _, there in spots))
+    found = [one for one in ordinary if one.node in nodes]
     for one in found:
         ledger.unreserve(partition, one.ask)
     return bool(found)

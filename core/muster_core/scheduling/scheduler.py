@@ -264,7 +264,7 @@ class QueueAttempt:
             if self._attempt(app):
                 self.phase_ended(CyclePhase.NODE)
             tried, app = app, None if self.only else scheduling.next_application(self.leaf)
-            if app is not None and (tried.unplanned or self._is_over(tried) or not self.may_go_on()):
+            if app is not None and (tried.unplanned or self._is_over(tried, app) or not self.may_go_on()):
                 break
         if self.leaf.waiting:
             preemption.watch_leaf(self.partition, self.leaf, self.now_ns)
@@ -289,15 +289,16 @@ class QueueAttempt:
         self._try(app)
         return True
 
-    def _is_over(self, app: Application) -> bool:
+    def _is_over(self, app: Application, following: Application) -> bool:
         """Whether the attempt ends here.
 
-        The next application never overtakes one that was queued again because it can use more. Without a fairness
-        quantum, the next leaf is selected again.
+        The next application never overtakes one that was queued again because it can use more, nor lost members that
+        precede it. Without a fairness quantum, the next leaf is selected again.
         """
-        scheduling = self.partition.scheduling
-        is_given = self.left <= 0 or app.id in scheduling.requeued or bool(scheduling.repairs.ready)
-        return is_given or self.quantum is None or self.quantum.is_over()
+        is_given = self.left <= 0 or app.id in self.partition.scheduling.requeued
+        if is_given or self.quantum is None or self.quantum.is_over():
+            return True
+        return repair.next_gang(self.partition, following) is not None
 
     def _is_held(self, app: Application) -> bool:
         """Whether the application cannot be planned now. Reports the reason and the condition that wakes it up."""
@@ -413,13 +414,17 @@ class QueueAttempt:
         if app.is_reserving:
             self._attempt(app)
             return
-        if reservations.give_way_to_repair(partition, app):
+        allocation_plan = self._plan_repair(app)
+        if reservations.give_way_to_repair(partition, app, allocation_plan):
             _absorb(partition, self.now_ns)
-        if partition.unschedulable_classes.grown:
-            requeue.count_again(partition, app)
-        only = repair.replacements(app)
-        budget = pods.SearchBudget(lambda: True, LOOKS_PER_ATTEMPT, only)
-        self._carry_out(app, pods.plan_pods(partition, app, self.left, FREELY, budget))
+            allocation_plan = self._plan_repair(app)
+        self._carry_out(app, allocation_plan)
+
+    def _plan_repair(self, app: Application) -> AllocationPlan:
+        if self.partition.unschedulable_classes.grown:
+            requeue.count_again(self.partition, app)
+        budget = pods.SearchBudget(lambda: True, LOOKS_PER_ATTEMPT, repair.replacements(app))
+        return pods.plan_pods(self.partition, app, self.left, FREELY, budget)
 
     def _replace_only(self, app: Application) -> None:
         """Replaces placeholders by real pods.
@@ -645,12 +650,13 @@ def _attempt_next(
     partition: Partition, leaf: Queue, now_ns: int, may_go_on: Callable[[], bool], phase_ended: PhaseTimer
 ) -> None:
     """Makes one attempt in the leaf that is next, unless the lost members of a gang precede it."""
-    broken = repair.next_gang(partition, leaf) if partition.scheduling.repairs.ready else None
+    scheduling = partition.scheduling
+    broken = repair.next_gang(partition, scheduling.next_application(leaf)) if scheduling.repairs.ready else None
     if broken is not None:
         most = _ALLOCATIONS_PER_ATTEMPT_ALONE
         QueueAttempt(partition, broken.queue, FREELY, most, now_ns, may_go_on, phase_ended, only=broken).repair(broken)
         return
-    is_alone = partition.scheduling.is_alone(leaf)
+    is_alone = scheduling.is_alone(leaf)
     places = (
         _ALLOCATIONS_PER_ATTEMPT_ALONE
         if is_alone and leaf.policies.order is ApplicationOrder.FIFO

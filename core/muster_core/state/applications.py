@@ -62,13 +62,15 @@ class GroupCount:
 class LostMembers:
     """Members of a task group that a complete gang lost and has not got back (docs/internals/semantics.md, rule 32).
 
-    `count`: how many. `first`: how many of them may be replaced before other applications. `resources`: the largest
-    amounts that one of these had, because a replacement that needs more gets no precedence.
+    `count`: how many. `first`: how many of them may be replaced before other applications, by requests that arrive
+    before `until_ns`. `resources`: the largest amounts that one of these had, because a replacement that needs more
+    gets no precedence.
     """
 
     count: int = 0
     first: int = 0
     resources: Resources = NOTHING
+    until_ns: int = 0
 
 
 @dataclass(slots=True, eq=False)

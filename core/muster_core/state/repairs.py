@@ -7,30 +7,47 @@ in it, and when one of them is tried.
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from muster_core.model.ids import ApplicationId
+from muster_core.model.ids import ApplicationId, QueuePath
 
 _Set = TypeVar("_Set", bound=Hashable)
 
 
 @dataclass(slots=True, eq=False)
-class Repairs(Generic[_Set]):
-    """Applications with replacements that have precedence, longest waiting first.
+class Repair:
+    """Replacements of one application that have precedence.
 
-    `waiting`: those that wait for a blocking reason, by its set in the scheduling queue. `ready`: those that are active
-    and whose replacements were not tried since.
+    `priority`: the highest of them. `number`: orders those that are ready, longest first; 0 = not ready.
     """
 
-    wanted: dict[ApplicationId, None] = field(default_factory=dict)
-    waiting: dict[_Set, dict[ApplicationId, None]] = field(default_factory=dict)
-    ready: dict[ApplicationId, None] = field(default_factory=dict)
+    leaf: QueuePath
+    priority: int
+    number: int = 0
 
-    def add(self, app: ApplicationId, entries: Iterable[_Set], *, is_active: bool) -> None:
+
+@dataclass(slots=True, eq=False)
+class Repairs(Generic[_Set]):
+    """Applications with replacements that have precedence.
+
+    `waiting`: those that wait for a blocking reason, by its set in the scheduling queue, longest first. `ready`: those
+    that are active and whose replacements were not tried since, by leaf: (-priority, number, application), in order.
+    """
+
+    wanted: dict[ApplicationId, Repair] = field(default_factory=dict)
+    waiting: dict[_Set, dict[ApplicationId, None]] = field(default_factory=dict)
+    ready: dict[QueuePath, list[tuple[int, int, ApplicationId]]] = field(default_factory=dict)
+    _last_number: int = 0
+
+    def add(self, app: ApplicationId, repair: Repair, entries: Iterable[_Set], *, is_active: bool) -> None:
         """Gives precedence to the replacements of an application, which may have been tried without it already."""
-        self.wanted[app] = None
+        known = self.wanted.get(app)
+        if known is None or known.priority != repair.priority:
+            self.deactivated(app)
+            self.wanted[app] = repair
         for entry in entries:
             self.wait(entry, app)
         if is_active:
@@ -40,19 +57,27 @@ class Repairs(Generic[_Set]):
         """Ends the precedence."""
         if app not in self.wanted:
             return
+        self.deactivated(app)
         del self.wanted[app]
-        self.ready.pop(app, None)
         for entry in entries:
             self.stop_waiting(entry, app)
 
     def activated(self, app: ApplicationId) -> None:
         """The application is worth an attempt."""
-        if app in self.wanted:
-            self.ready[app] = None
+        repair = self.wanted.get(app)
+        if repair is not None and not repair.number:
+            repair.number = self._last_number = self._last_number + 1
+            insort(self.ready.setdefault(repair.leaf, []), (-repair.priority, repair.number, app))
 
     def deactivated(self, app: ApplicationId) -> None:
         """The application was tried, or waits again for the reasons before."""
-        self.ready.pop(app, None)
+        repair = self.wanted.get(app)
+        if repair is not None and repair.number:
+            ready = self.ready[repair.leaf]
+            del ready[bisect_left(ready, (-repair.priority, repair.number, app))]
+            if not ready:
+                del self.ready[repair.leaf]
+            repair.number = 0
 
     def wait(self, entry: _Set, app: ApplicationId) -> None:
         """The application waits for a blocking reason."""

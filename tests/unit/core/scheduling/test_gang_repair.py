@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from itertools import pairwise
+from types import FrameType
 
 import pytest
 
@@ -12,12 +14,15 @@ from muster_core.model.events import (
     AllocationReleased,
     ApplicationAdded,
     AskAdded,
+    Event,
     ManagerRegistered,
     NodeAction,
     RecoveryBarrierPassed,
 )
 from muster_core.model.ids import AllocationKey, ApplicationId, Termination
 from muster_core.model.specs import AskSpec, GangPlacement
+from muster_core.scheduling import repair
+from muster_core.scheduling.scheduler import cycle, step
 from muster_si import keys
 from tests.unit.builders import PARTITION, RM, a_configuration, a_queue, an_allocation, an_application, an_ask
 from tests.unit.core.scheduling.scenario import Scenario, notices, placed, waits
@@ -218,6 +223,67 @@ def test_a_gang_without_members_has_no_precedence() -> None:
     assert scenario.app("train").gang.lost == {}
 
 
+# -- when replacements are tried -----------------------------------------------------
+
+
+def test_a_replacement_is_tried_on_resources_that_are_reserved_for_another_pod() -> None:
+    scenario = Scenario(QUEUES)
+    scenario.add_node("a", vcore=1000)
+    scenario.send(ApplicationAdded(an_application("old", queue="root.b")))
+    scenario.ask(an_ask("old", app="old"))
+    for index in range(3):
+        scenario.add_node(f"n{index}", vcore=1000)
+    run_gang(scenario, GangPlacement.AUTO)
+    rival(scenario, "r0")
+    scenario.wait(10)
+    assert [one.node for one in scenario.partition.reservations.by_ask.values()] == ["a"]
+    lose_node(scenario, "m0")
+    assert placed(scenario.ask(member("again"))) == {}
+    assert placed(scenario.release("old", "old")) == {"again": "a"}
+
+
+def test_a_replacement_is_tried_after_others_that_wait_for_the_same_quota_and_come_first() -> None:
+    queues = a_queue("a"), a_queue("b"), a_queue("c"), a_queue("d")
+    scenario = Scenario(a_configuration(a_queue("p", *queues, vcore=3000)), nodes=3, vcore=2000)
+    scenario.send(a_gang(3, GangPlacement.AUTO, queue="root.p.a"))
+    scenario.ask(*(member(f"m{index}") for index in range(3)))
+    for queue in "bcd":
+        scenario.send(ApplicationAdded(an_application(queue, queue=f"root.p.{queue}")))
+        scenario.ask(*(an_ask(f"{queue}{index}", app=queue) for index in range(2)))
+    [taken] = placed(scenario.release("m0", "train"))
+    assert placed(scenario.ask(member("again"))) == {}
+    assert placed(scenario.release(taken, taken[0])).keys() == {"again"}
+
+
+def test_a_replacement_precedes_the_second_application_of_a_leaf() -> None:
+    scenario = a_running_gang(GangPlacement.AUTO, a_configuration(a_queue("a")))
+    for name, priority in (("high", 1), ("rival", 0)):
+        scenario.send(ApplicationAdded(replace(an_application(name, queue="root.a"), created_ns=1)))
+        scenario.ask(an_ask(name, app=name, priority=priority))
+    node = lose_node(scenario, "m0")
+    scenario.ask(member("again"))
+    assert placed(scenario.add_node(node, vcore=2000)).keys() == {"high", "again"}
+
+
+@pytest.mark.parametrize("free, given_up", [(0, 1), (500, 0)])
+def test_only_a_node_reservation_that_is_in_the_way_gives_way(free: int, given_up: int) -> None:
+    scenario = Scenario(QUEUES, nodes=2, vcore=2500)
+    run_gang(scenario, GangPlacement.AUTO, 4)
+    for queue in ("root.a", "root.b"):
+        scenario.send(ApplicationAdded(an_application(queue, queue=queue)))
+        scenario.ask(an_ask(queue, app=queue, vcore=2500))
+    scenario.wait(30)
+    scenario.wait(30)
+    reservations = scenario.partition.reservations.by_ask
+    assert {one.node for one in reservations.values()} == {"n0", "n1"}
+    scenario.add_node("free", vcore=free)
+    stopped = Termination.STOPPED_BY_RM
+    gone = AllocationReleased(PARTITION, ApplicationId("train"), AllocationKey("m0"), None, stopped)
+    [node] = placed(scenario.send(AskAdded(member("again", vcore=500)), gone)).values()
+    assert {one.node for one in reservations.values()} == {"n0", "n1"} - {node}
+    assert len(reservations) == 2 - given_up
+
+
 # -- what bounds the precedence ------------------------------------------------------
 
 
@@ -257,6 +323,63 @@ def test_an_hour_without_a_loss_ends_the_pause() -> None:
     assert evict(scenario, "m1", "again1").keys() == {"r0"}
     scenario.wait(3601)
     assert evict(scenario, "m2", "again2").keys() == {"again1"}, "the older one of two"
+
+
+@pytest.mark.parametrize("seconds, first", [(59, "again"), (60, "r0")])
+def test_a_replacement_that_arrives_within_a_minute_precedes_until_it_is_placed(seconds: int, first: str) -> None:
+    scenario = a_running_gang(GangPlacement.AUTO)
+    rival(scenario, "r0")
+    node = lose_node(scenario, "m0")
+    scenario.wait(seconds)
+    scenario.ask(member("again"))
+    scenario.wait(3600)
+    assert placed(scenario.add_node(node, vcore=1000)).keys() == {first}
+
+
+def test_a_late_replacement_does_not_use_the_precedence_of_one_that_was_in_time() -> None:
+    scenario = a_running_gang(GangPlacement.AUTO)
+    rival(scenario, "r0")
+    first, _ = lose_node(scenario, "m0"), lose_node(scenario, "m1")
+    scenario.ask(member("again"))
+    scenario.wait(60)
+    scenario.ask(member("late"))
+    assert placed(scenario.add_node(first, vcore=2000)).keys() == {"again", "r0"}
+
+
+def searches(gangs: int, rivals: int) -> int:
+    """Return how often replacements were searched in a cycle in which gangs wait behind pods of a higher priority."""
+    scenario = Scenario(QUEUES, nodes=2, vcore=100_000)
+    for index in range(gangs):
+        name = f"g{index}"
+        scenario.send(a_gang(2, GangPlacement.AUTO, name))
+        scenario.ask(*(an_ask(f"{name}-{one}", app=name, group="workers") for one in range(2)))
+    events: list[Event] = []
+    for index in range(gangs):
+        name, stopped = f"g{index}", Termination.STOPPED_BY_RM
+        events.append(AskAdded(an_ask(f"{name}-new", app=name, group="workers")))
+        events.append(AllocationReleased(PARTITION, ApplicationId(name), AllocationKey(f"{name}-0"), None, stopped))
+    for index in range(rivals):
+        events.append(ApplicationAdded(an_application(f"r{index}", queue="root.b")))
+        events.append(AskAdded(an_ask(f"r{index}", app=f"r{index}", priority=1)))
+    for event in events:
+        step(scenario.scheduler_state, event, scenario.now_ns)
+    found = 0
+
+    def count(frame: FrameType, event: str, _: object) -> None:
+        nonlocal found
+        found += event == "call" and frame.f_code is repair.replacements.__code__
+
+    sys.setprofile(count)
+    try:
+        new = placed(cycle(scenario.scheduler_state, scenario.now_ns, lambda: True).effects)
+    finally:
+        sys.setprofile(None)
+    assert len(new) == gangs + rivals
+    return found
+
+
+def test_gangs_to_repair_do_not_slow_down_the_attempts_of_others() -> None:
+    assert searches(10, rivals=20) == searches(10, rivals=40), "not once per attempt"
 
 
 # -- restarts ------------------------------------------------------------------------
