@@ -84,7 +84,8 @@ async def test_a_replacement_continues_when_the_node_of_its_placeholder_is_delet
     open_scenario: OpenScenario,
 ) -> None:
     """The member takes over a reservation on the remaining node."""
-    scenario = await open_scenario([FakeNode("node-0")], gated=True)
+    follows = {"gang.placeholdersFollowMembers": "false"}  # the placeholders are where their members cannot run
+    scenario = await open_scenario([FakeNode("node-0")], follows, gated=True)
     rule = scenario.gate.hold("DELETE", PLACEHOLDER_DELETE)
     gang = a_gang("crosses", [Group("workers", 2)], timeout_s=600, placement="Reserve")
     for pod in gang:

@@ -129,12 +129,13 @@ async def test_smaller_real_pods_release_the_excess_of_their_placeholders(open_s
 async def test_a_real_pod_larger_than_its_placeholder_is_scheduled_as_usual_and_reported(
     open_scenario: OpenScenario,
 ) -> None:
-    """Only this member is affected; the gang keeps its other reservations."""
+    """Only this member is affected; the gang keeps its other reservations. It appears when the others run."""
     scenario = await open_scenario(nodes(3))
     groups = [Group("workers", 3)]
     gang = a_gang("large", groups, timeout_s=LONG_S)
-    gang[2] = a_member("large", "workers", "large-workers-2", groups, cpu="3")
-    await scenario.create(gang)
+    await scenario.create(gang[:2])
+    await scenario.all_bound(2)
+    await scenario.create([a_member("large", "workers", "large-workers-2", groups, cpu="3")])
     await scenario.all_bound(3)
 
     async def is_reported() -> bool:
