@@ -296,9 +296,8 @@ class QueueAttempt:
         precede it. Without a fairness quantum, the next leaf is selected again.
         """
         is_given = self.left <= 0 or app.id in self.partition.scheduling.requeued
-        if is_given or self.quantum is None or self.quantum.is_over():
-            return True
-        return repair.next_gang(self.partition, following) is not None
+        is_over = is_given or self.quantum is None or self.quantum.is_over()
+        return is_over or repair.next_gang(self.partition, following) is not None
 
     def _is_held(self, app: Application) -> bool:
         """Whether the application cannot be planned now. Reports the reason and the condition that wakes it up."""
@@ -410,13 +409,12 @@ class QueueAttempt:
         self.phase_ended(CyclePhase.NODE)
 
     def _repair(self, app: Application) -> None:
-        partition = self.partition
         if app.is_reserving:
             self._attempt(app)
             return
         allocation_plan = self._plan_repair(app)
-        if reservations.give_way_to_repair(partition, app, allocation_plan):
-            _absorb(partition, self.now_ns)
+        if reservations.give_way_to_repair(self.partition, app, allocation_plan):
+            _absorb(self.partition, self.now_ns)
             allocation_plan = self._plan_repair(app)
         self._carry_out(app, allocation_plan)
 
