@@ -52,11 +52,8 @@ def member_ended(partition: Partition, app: Application, spec: AskSpec, now_ns: 
         lost = gang.lost.setdefault(spec.group, LostMembers())
         lost.count = min(lost.count + 1, missing)
         lost.resources = lost.resources.widened(spec.resources)
-        times = gang.repair_times, gang.repair_since_ns
         if _has_precedence(app, now_ns):
             lost.first, lost.until_ns = min(lost.first + 1, lost.count), now_ns + REPAIR_NS
-        if (gang.repair_times, gang.repair_since_ns) != times:
-            partition.note(Notice.APPLICATION, app.id, message=below_minimum(app, spec.group))
     note(partition, app)
 
 
@@ -164,6 +161,14 @@ def below_minimum(app: Application, group: TaskGroup) -> str:
     if lost is None or app.state is not ApplicationState.RUNNING:
         return ""
     return messages.gang_below_minimum(app.name, max(least - lost.count, 0), least, group)
+
+
+def report_below_minimum(partition: Partition, app: Application, group: TaskGroup) -> None:
+    """Records once per loss that a replacement waits. A gang that ends loses its members one after the other too."""
+    lost = app.gang.lost.get(group)
+    if lost is not None and not lost.is_reported and (text := below_minimum(app, group)):
+        lost.is_reported = True
+        partition.note(Notice.APPLICATION, app.id, message=text)
 
 
 def next_gang(partition: Partition, rival: Application | None) -> Application | None:

@@ -84,6 +84,8 @@ def report_unschedulable(partition: Partition, app: Application, unplaced: list[
         note_text(partition, app, entry.kind, why)
         if not asks:
             continue
+        if app.gang.lost:
+            repair.report_below_minimum(partition, app, entry.kind.group)
         fits_again = asks[-1].reported_kind in _QUOTAS and why.kind not in _QUOTAS
         needs_node = SCHEDULING_STATES[why.kind] is SchedulingState.FAILED
         for ask in asks:

@@ -64,13 +64,14 @@ class LostMembers:
 
     `count`: how many. `first`: how many of them may be replaced before other applications, by requests that arrive
     before `until_ns`. `resources`: the largest amounts that one of these had, because a replacement that needs more
-    gets no precedence.
+    gets no precedence. `is_reported`: an event says that a replacement waits.
     """
 
     count: int = 0
     first: int = 0
     resources: Resources = NOTHING
     until_ns: int = 0
+    is_reported: bool = False
 
 
 @dataclass(slots=True, eq=False)
