@@ -134,7 +134,11 @@ async def test_a_real_pod_larger_than_its_placeholder_is_scheduled_as_usual_and_
     groups = [Group("workers", 3)]
     gang = a_gang("large", groups, timeout_s=LONG_S)
     await scenario.create(gang[:2])
-    await scenario.all_bound(2)
+
+    async def two_run() -> bool:
+        return len(await scenario.bound()) == 2
+
+    await scenario.eventually("the first two run", two_run)
     await scenario.create([a_member("large", "workers", "large-workers-2", groups, cpu="3")])
     await scenario.all_bound(3)
 
