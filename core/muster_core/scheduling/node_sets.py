@@ -109,8 +109,10 @@ def _payer(app: Application) -> tuple[QueuePath, str]:
 
 def _pause(partition: Partition, app: Application, now_ns: int) -> None:
     pauses, payer = partition.contention.node_set_pauses, _payer(app)
-    _, times = pauses.pop(payer, (0, 0))
-    from_ns = now_ns + (partition.timing.starvation_age_ns << min(times, _DOUBLED))
+    ended_ns, times = pauses.pop(payer, (0, 0))
+    age_ns = partition.timing.starvation_age_ns
+    times = 0 if now_ns >= ended_ns + (age_ns << _DOUBLED) else times  # such sets are long ago
+    from_ns = now_ns + (age_ns << min(times, _DOUBLED))
     pauses[payer] = from_ns, times + 1
     if len(pauses) > NODE_SET_PAUSES:
         del pauses[next(iter(pauses))]

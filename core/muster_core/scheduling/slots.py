@@ -49,9 +49,8 @@ def match_members(partition: Partition, app: Application) -> bool:
     present = _present(app)
     for member in app.spec.members:
         members, keys = present.get(member.group, {}), app.gang.asked_virtual.get(member.group, {})
-        if members or len(keys) > 1:
-            count = sum(app.asks[key].left for key in keys)
-            is_changed |= _match_group(partition, app, member, _slots_of(partition, app, member, members, count))
+        count = sum(app.asks[key].left for key in keys)
+        is_changed |= _match_group(partition, app, member, _slots_of(partition, app, member, members, count))
     return is_changed
 
 

@@ -87,6 +87,16 @@ def test_a_member_cancelled_before_the_gang_is_complete_gives_its_slot_back_to_t
     assert scenario.partition.queues.root.pending == NOTHING
 
 
+def test_slots_are_those_of_the_task_group_again_when_all_members_are_cancelled() -> None:
+    scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
+    scenario.send(a_gang(2), *(AskAdded(member(f"r{index}", vcore=3000)) for index in range(2)))
+    assert requested(scenario) == {3000: 2}
+    scenario.release_ask("r0")
+    scenario.release_ask("r1")
+    assert (requested(scenario), held(scenario)) == ({}, 2), "two cores are free"
+    assert scenario.app().gang.reserved == resources(vcore=2000, pods=2)
+
+
 def test_absent_members_are_expected_to_avoid_each_other_as_the_present_ones_do() -> None:
     """The operator declares the image of placeholder pods, which is no property that the members must not have."""
     scenario = Scenario(a_configuration(a_queue("a")))

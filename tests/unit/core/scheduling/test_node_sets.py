@@ -193,7 +193,7 @@ def test_a_gang_that_can_never_fit_gets_no_set() -> None:
 
 
 def test_a_set_on_which_no_pod_ends_is_released_and_chosen_again_after_a_growing_pause() -> None:
-    """Otherwise a gang that waits for services would keep free resources from all others for ever."""
+    """Otherwise a gang that waits for services would keep free resources from all others permanently."""
     scenario = starving()
     scenario.wait(STARVES_S + 30)
     assert len(reserved(scenario)) == 2
@@ -264,3 +264,16 @@ def test_a_node_of_the_set_is_not_reserved_for_another_request() -> None:
     scenario.wait(30)
     assert len(reserved(scenario)) == 2
     assert not scenario.partition.reservations
+
+
+def test_the_pause_is_short_again_after_a_long_time() -> None:
+    scenario = starving()
+    scenario.wait(20 * STARVES_S)
+    scenario.send(ApplicationRemoved(PARTITION, ApplicationId("gang")))
+    pauses = scenario.partition.contention.node_set_pauses
+    [(_, before)] = pauses.values()
+    assert before > 2
+    scenario.wait(200 * STARVES_S)
+    submit(scenario, a_gang(2, 4000))
+    scenario.wait(2 * STARVES_S + 30)
+    assert [times for _, times in pauses.values()] == [1]
