@@ -40,14 +40,16 @@ class Access:
 class Api:
     """A client with the credentials of one user: ``async with Api(access) as api``.
 
-    Methods name a resource by its plural (``pods``).
+    Methods name a resource by its plural (``pods``). ``user``: a user that the credentials impersonate.
     """
 
-    def __init__(self, access: Access, user_agent: str = "devcluster") -> None:
+    def __init__(self, access: Access, user_agent: str = "devcluster", *, user: str = "") -> None:
         self.access = access
         headers = {"User-Agent": user_agent}
         if access.token is not None:
             headers["Authorization"] = f"Bearer {access.token}"
+        if user:
+            headers["Impersonate-User"] = user
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=100, ssl=access.tls),
             headers=headers,

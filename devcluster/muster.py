@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections.abc import AsyncIterator, Mapping
@@ -12,7 +13,7 @@ from pathlib import Path
 import aiohttp
 
 from devcluster import ports
-from devcluster.api import Json
+from devcluster.api import Api, Json
 from devcluster.cluster import Cluster, documents
 from devcluster.errors import ApiError, ConditionNotMet, ProcessFailed
 from devcluster.process import Process
@@ -34,6 +35,9 @@ MANIFESTS = Path(__file__).parents[1] / "deploy" / "rbac.yaml"
 OPERATOR_POLICY = MANIFESTS.with_name("operator-policy.yaml")
 """The product's admission policy, which limits what that account may do with pods and Secrets."""
 
+DEFAULT_IMAGE = "registry.k8s.io/pause:3.7"
+"""The image of placeholders without a setting."""
+
 READY_S = 60.0
 DELETED_S = 60.0
 """Until a terminating namespace is removed; its controller deletes the content first."""
@@ -45,8 +49,8 @@ CONFIGURATION = "muster-configs"
 DEFAULTS = "muster-defaults"
 """The ConfigMap that the chart writes. Entries of CONFIGURATION take precedence."""
 
-POLICY_PARAMETERS = "muster-operator-policy"
-"""The ConfigMap with the parameters of the admission policy."""
+POLICY = "muster-operator"
+"""The name of the admission policy."""
 
 LIBRARIES_DEBUG = re.compile(r'"level": "debug", "logger": "(?!muster)')
 
@@ -73,25 +77,54 @@ class Setup:
 async def configured(
     cluster: Cluster, entries: Mapping[str, str], name: str = CONFIGURATION, *, keep: bool = False
 ) -> AsyncIterator[None]:
-    """Write Muster's settings and the parameters of its admission policy, as the chart does.
+    """Write Muster's settings, and what its admission policy must permit with them, as the chart does.
 
-    Afterwards deletes both, unless ``keep``.
+    ``installed`` comes first. Afterwards deletes the settings, unless ``keep``. The policy stays as it is.
     """
-    permitted = {
-        "placeholderImage": entries.get("service.placeholderImage", "registry.k8s.io/pause:3.7"),
-        "schedulerNames": entries.get("service.schedulerNames", "muster,yunikorn"),
-        "allowInjectedContainers": "false",
-    }
-    for written, data in ((name, dict(entries)), (POLICY_PARAMETERS, permitted)):
-        await cluster.admin.delete("configmaps", written, NAMESPACE)
-        await cluster.admin.create(
-            {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": written}, "data": data}, NAMESPACE
-        )
+    await cluster.admin.delete("configmaps", name, NAMESPACE)
+    await cluster.admin.create(
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": dict(entries)}, NAMESPACE
+    )
     try:
+        await _permit(
+            cluster,
+            entries.get("service.placeholderImage", DEFAULT_IMAGE),
+            entries.get("service.schedulerNames", "muster,yunikorn").split(","),
+        )
         yield
     finally:
-        for written in () if keep else (name, POLICY_PARAMETERS):
-            await cluster.admin.delete("configmaps", written, NAMESPACE)
+        if not keep:
+            await cluster.admin.delete("configmaps", name, NAMESPACE)
+
+
+async def _permit(cluster: Cluster, image: str, schedulers: list[str]) -> None:
+    """Make the policy permit placeholders of this image and these schedulers, and wait until it does."""
+    policies = "validatingadmissionpolicies"
+    variables = (await cluster.admin.get(policies, POLICY))["spec"]["variables"]
+    literals = {"image": json.dumps(image), "schedulers": json.dumps(schedulers)}
+    changed = [entry | {"expression": literals.get(entry["name"], entry["expression"])} for entry in variables]
+    if changed == variables:
+        return
+    await cluster.admin.patch(policies, POLICY, {"spec": {"variables": changed}})
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "none", "uid": "1"}
+    rejected: Json = {
+        "metadata": {
+            "name": "rejected",
+            "annotations": {"internal.yunikorn.apache.org/placeholder": "true"},
+            "ownerReferences": [owner],
+        },
+        "spec": {"schedulerName": schedulers[0], "containers": [{"name": "pause", "image": f"not-{image}"}]},
+    }
+    async with Api(cluster.admin.access, user=f"system:serviceaccount:{NAMESPACE}:{ACCOUNT}") as operator:
+
+        async def is_in_force() -> bool:
+            try:
+                await operator.request("POST", f"/api/v1/namespaces/{NAMESPACE}/pods", rejected, {"dryRun": "All"})
+            except ApiError as error:
+                return f'with the image "{image}"' in error.message
+            return False
+
+        await until("the policy permits the image and the scheduler names", is_in_force, READY_S, every_s=0.1)
 
 
 @asynccontextmanager

@@ -203,8 +203,7 @@ def test_queues_and_settings_are_written_as_text() -> None:
 
 
 def test_without_queues_and_settings_no_config_map_hides_those_of_yunikorn() -> None:
-    names = {one["metadata"]["name"] for one in render({}) if one["kind"] == "ConfigMap"}
-    assert names == {"muster-operator-policy"}
+    assert not [one for one in render({}) if one["kind"] == "ConfigMap"]
 
 
 def test_dashboard_and_alerts_are_those_of_the_repository() -> None:
@@ -328,22 +327,24 @@ def test_the_admission_policy_follows_the_settings_that_the_webhook_reads(key: s
 def test_the_policies_guard_the_scheduler_names_that_are_served(entry: str) -> None:
     values = {"admissionPolicy": {"enabled": True}, entry: {"service.schedulerNames": "batch, other"}}
     assert json.loads(expressions(values, "muster-admission")["schedulers"]) == ["batch", "other"]
-    assert parameters(values)["schedulerNames"] == "batch,other"
-
-
-def parameters(values: Json) -> dict[str, str]:
-    """The parameters of the policy for the operator's account."""
-    (found,) = [one for one in render(values) if one["metadata"]["name"] == "muster-operator-policy"]
-    data: dict[str, str] = found["data"]
-    return data
+    for policy in ("muster-operator", "muster-node-name"):
+        assert json.loads(expressions(values, policy)["schedulers"]) == ["batch", "other"]
 
 
 def test_the_operators_policy_permits_the_placeholder_image_of_the_settings() -> None:
-    assert parameters({})["placeholderImage"] == Settings().placeholder_image
+    default = expressions({}, "muster-operator")
+    assert default["image"] == f"'{Settings().placeholder_image}'"
     settings = {"service.placeholderImage": "registry/pause:1"}
-    assert parameters({"settings": settings, "operatorPolicy": {"allowInjectedContainers": True}}) == {
-        "placeholderImage": "registry/pause:1", "schedulerNames": "muster,yunikorn", "allowInjectedContainers": "true",
-    }  # fmt: skip
+    values = {"settings": settings, "operatorPolicy": {"allowInjectedContainers": True}}
+    changed = {"image": '"registry/pause:1"', "allowInjectedContainers": "true"}
+    assert expressions(values, "muster-operator") == default | changed
+
+
+def test_the_operators_policy_has_no_parameters_whose_absence_would_disable_it() -> None:
+    """The API server evaluates a policy once per parameter object, so never if the object is missing."""
+    rendered = render({})
+    assert "paramKind" not in named(rendered, "ValidatingAdmissionPolicy", "muster-operator")["spec"]
+    assert "paramRef" not in named(rendered, "ValidatingAdmissionPolicyBinding", "muster-operator")["spec"]
 
 
 def test_the_operators_policy_is_about_the_account_of_this_installation() -> None:
@@ -354,7 +355,6 @@ def test_the_operators_policy_is_about_the_account_of_this_installation() -> Non
     [condition] = policy["spec"]["matchConditions"]
     assert condition["expression"] == f"request.userInfo.username == '{account}'"
     assert binding["spec"]["policyName"] == "muster-operator-batch"
-    assert binding["spec"]["paramRef"]["namespace"] == "batch"
     assert expressions({"serviceAccount": "gang-operator"}, "muster-operator-batch", "batch")["home"] == "'batch'"
 
 
