@@ -155,18 +155,22 @@ def _bind_failed(ledger: Ledger, out: Outcome, task: Task, now: float, message: 
     tasks.roll_back(ledger, out, task, now, message, has_slot_again=is_kept)
 
 
-def _is_namespace_missing(result: CommandFailed) -> bool:
-    """Whether the namespace is gone or terminating, so that its placeholders cannot be created."""
-    return result.status == _GONE or (result.status == _FORBIDDEN and "is being terminated" in result.message)
+def _may_pass(result: CommandFailed) -> bool:
+    """Whether a creation is tried again after a pause. The namespace may be gone: then its pods are deleted with it.
+
+    Admission webhooks can reject with the status of a missing namespace.
+    """
+    is_terminating = result.status == _FORBIDDEN and "is being terminated" in result.message
+    return result.may_pass or result.status == _GONE or is_terminating
 
 
 def _create(ledger: Ledger, out: Outcome, result: Result, command: CreatePlaceholder, now: float) -> None:
     app = ledger.applications.get(command.spec.app)
     slot = app.slots.get(command.spec.name) if app else None
-    if app is None or (isinstance(result, CommandFailed) and _is_namespace_missing(result)):
-        return  # the pods of the application are deleted with the namespace
+    if app is None:
+        return
     if slot is not None and slot.state is SlotState.ORDERED:
-        if isinstance(result, CommandFailed) and not result.may_pass:
+        if isinstance(result, CommandFailed) and not _may_pass(result):
             problem = problems.placeholder_not_created(slot.name, result.message)
             applications.give_up_gang(ledger, out, app, now, problem)
         else:

@@ -96,7 +96,7 @@ class Series:
     def start(self, command: PostEvent, now: datetime) -> str:
         """Returns a name for a new event, unique among processes and restarts. Remembers it if it starts a series."""
         self._number += 1
-        name = f"{command.name[:200]}.{int(now.timestamp() * 1e6):x}{os.getpid():x}{self._number:x}"
+        name = f"{command.name[:200].rstrip('-.')}.{int(now.timestamp() * 1e6):x}{os.getpid():x}{self._number:x}"
         if command.series:
             self._known[_key(command)] = Known(name, 1)
             if len(self._known) > MAX_SERIES:
@@ -383,11 +383,12 @@ class Placeholders:
 
 @dataclass(slots=True)
 class Attempts:
-    """Callbacks for metrics: a retry (kind, status), a final answer (kind, status), a throttled kind."""
+    """Callbacks for metrics: a retry (kind, status), a final answer (kind, status), a throttled kind, an exception."""
 
     retried: Callable[[str, int], None]
     ended: Callable[[str, int], None]
     throttled: Callable[[str], None] = lambda kind: None
+    failed: Callable[[str], None] = lambda kind: None
 
 
 class Kube:
@@ -414,9 +415,15 @@ class Kube:
         self.cancellation = Cancellation()
 
     async def execute(self, command: Command) -> None:
-        """Executes the command and passes its result to the handler."""
-        # A bind, the most frequent command, is not passed on through a further coroutine.
-        result = await (self._bind(command) if isinstance(command, BindPod) else self._carry_out(command))
+        """Executes the command and passes its result to the handler. Never raises: a failed command has no answer."""
+        result: Result
+        try:
+            # A bind, the most frequent command, is not passed on through a further coroutine.
+            result = await (self._bind(command) if isinstance(command, BindPod) else self._carry_out(command))
+        except Exception:
+            log.exception("internal error while executing a command, treating it as not answered")
+            self._attempts.failed(type(command).__name__)
+            result = CommandUnanswered(command)
         match result:
             case CommandSucceeded():
                 self._attempts.ended(type(command).__name__, 200)
@@ -478,8 +485,8 @@ class Kube:
     async def _settle_bind(self, command: BindPod, reply: Reply) -> Result | None:
         """Reads the pod: bound as requested, bound to another node, gone, or None if it is still not bound."""
         pod = await self._read(command.pod.namespace, command.pod.name)
-        if pod.status == 0:
-            return CommandUnanswered(command)
+        if not pod.ok and pod.status != 404:
+            return CommandUnanswered(command)  # without reading the pod it is unknown whether it exists
         raw = pod.json()
         if not pod.ok or (raw.get("metadata") or {}).get("uid") != command.pod.uid:
             return CommandFailed(command, 404, "NotFound", "the pod no longer exists")

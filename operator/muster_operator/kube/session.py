@@ -584,10 +584,10 @@ class KubeSession:
         return self._send(request, is_retry=False)
 
     async def _send(self, request: Request, *, is_retry: bool) -> Reply:
-        session = self._connections.session()
         within_s = self._request_s if request.within_s is None else min(self._request_s, request.within_s)
         began, status = time.perf_counter(), 0
         try:
+            session = self._connections.session()  # loads changed certificates, which can be incomplete files
             if self._guard is None or not request.needs_leadership or request.method == "GET":
                 async with asyncio.timeout(within_s):
                     reply = await self._exchange(session, request, within_s)

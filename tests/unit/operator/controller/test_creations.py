@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from muster_operator.controller import placeholders
 from muster_operator.controller.state import Ledger
 from muster_operator.model import limits
 from muster_operator.model.commands import CancelCreations, CreatePlaceholder, Outcome
@@ -73,6 +74,21 @@ def test_a_gang_whose_creation_is_forbidden_creates_nothing_more(style: str) -> 
     for command in others[:40]:  # which were under way
         assert not creates(driver.result(refused(command, 403, "exceeded quota")))
     assert not driver.ledger.creations
+
+
+def test_a_creation_that_a_webhook_rejects_with_404_is_repeated_and_then_ends_the_reservation() -> None:
+    """An admission webhook chooses the status of its rejection. 404 is also that of a missing namespace."""
+    driver = live()
+    driver.see(a_member(count=1))
+    [command] = creates(driver.accepted())
+    driver.result(refused(command, 404, "denied by a webhook"))
+    attempts = 1
+    for _ in range(20):
+        for command in creates(driver.wait(driver.ledger.settings.create_retry_s)):
+            driver.result(refused(command, 404, "denied by a webhook"))
+            attempts += 1
+    assert attempts == placeholders.MAX_CREATES
+    assert not any(app.slots for app in driver.ledger.applications.values()), "the reservation has ended"
 
 
 def test_a_gang_whose_pods_are_deleted_creates_nothing_more() -> None:

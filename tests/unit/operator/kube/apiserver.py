@@ -118,6 +118,7 @@ class CommandRecorder:
     read: list[Raw] = field(default_factory=list)
     retried: list[tuple[str, int]] = field(default_factory=list)
     throttled: list[str] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
 
     def result(self, result: Result) -> None:
         self.results.append(result)
@@ -158,6 +159,7 @@ async def a_kube(
         retried=lambda kind, code: recorder.retried.append((kind, code)),
         ended=lambda kind, code: None,
         throttled=recorder.throttled.append,
+        failed=recorder.failed.append,
     )
     try:
         yield Kube(session, placeholders, recorder, attempts, policies)

@@ -213,3 +213,14 @@ async def test_writes_use_new_connections_after_the_certificate_authority_change
 
 def a_write() -> Request:
     return Request("POST", "/api/v1/namespaces/ns/pods/p/binding", b"{}")
+
+
+async def test_a_certificate_authority_that_cannot_be_loaded_is_no_answer_until_it_can(renewable: Renewable) -> None:
+    """The file is read while it is written: OpenSSL raises an error that is neither a timeout nor of the connection."""
+    session, complete = renewable.session, renewable.file.read_bytes()
+    await session.send(Request("POST", "/api/v1/pods"))
+    renewable.file.write_bytes(b"-----BEGIN CERTIFICATE-----\n!")
+    with pytest.raises(Unreachable, match="SSLError"):
+        await session.send(Request("POST", "/api/v1/pods"))
+    renewable.file.write_bytes(complete)
+    assert (await session.send(Request("POST", "/api/v1/pods"))).ok

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import re
 
 import pytest
 from msgspec.structs import replace
@@ -105,6 +106,37 @@ async def test_a_cancelled_bind_is_not_retried() -> None:
         await executing
     assert len(server.requests("POST")) == 1
     assert [type(result) for result in recorder.results] == [CommandFailed]
+
+
+@pytest.mark.parametrize("code", [403, 429, 500, 503])
+async def test_a_bind_whose_pod_cannot_be_read_is_unanswered_and_not_a_deleted_pod(code: int) -> None:
+    """An etcd without a leader fails the bind and the read. "The pod is gone" would be final."""
+    server = ApiServer(pods={"p": a_pod()})
+    server.plan(BIND, lambda: status(500, "InternalError"))
+    server.plan("GET /api/v1/namespaces/ns/pods/p", *[lambda: status(code, "Unavailable")] * 2)
+    recorder = await run(server, a_bind())
+    assert recorder.results == [CommandUnanswered(a_bind())]
+
+
+async def test_a_command_whose_execution_raises_is_unanswered_and_the_next_one_is_executed() -> None:
+    server, recorder = ApiServer(), CommandRecorder()
+    broken = replace(a_bind(), signature=object())  # cannot be encoded
+    async with serving(server), a_kube(server, recorder) as kube:
+        with capture_logs() as logs:
+            await kube.execute(broken)
+        await kube.execute(a_condition())
+    assert [type(result) for result in recorder.results] == [CommandUnanswered, CommandSucceeded]
+    assert recorder.failed == ["BindPod"]
+    assert [one["log_level"] for one in logs if one.get("exc_info")] == ["error"]
+
+
+@pytest.mark.parametrize("separator", ["-", ".", ".-."])
+async def test_the_event_name_of_a_long_pod_name_is_valid(separator: str) -> None:
+    """The name is cut to 200 characters, and a DNS subdomain has no separator before a dot."""
+    server = ApiServer()
+    await run(server, an_event(name="p" * (200 - len(separator)) + separator + "q" * 20))
+    name = server.seen[0].body["metadata"]["name"]
+    assert re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", name)
 
 
 async def test_a_bind_without_a_response_finishes_as_unanswered() -> None:
