@@ -125,7 +125,7 @@ def namespace_seen(ledger: Ledger, out: Outcome, before: Namespace | None, found
 
     If an annotation is invalid, the previous quota of running applications stays in effect.
     """
-    if before is None:
+    if before is None and ledger.settings.sharing_groups:
         _submit_pods_of_namespace(ledger, out, found.name, now)
     if found.terminating or found == before:
         return

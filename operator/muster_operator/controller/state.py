@@ -511,7 +511,8 @@ class Ledger:
     retired: dict[AppId, int] = field(default_factory=dict)
     #: Writes to send again, by pod.
     pending_writes: dict[PodUid, list[FailPod | MarkResumed]] = field(default_factory=dict)
-    deadlines: list[tuple[float, int, Deadline]] = field(default_factory=list)
+    #: Heap of timers with the objects that they belong to, see `set_timer`.
+    deadlines: list[tuple[float, int, Deadline, object]] = field(default_factory=list)
     deadline_count: int = 0
     postponed: list[ClusterEvent | CoreResponse | Result] = field(default_factory=list)
 
@@ -551,9 +552,25 @@ class Ledger:
 
 
 def set_timer(ledger: Ledger, deadline: Deadline) -> None:
-    """Sets a timer. Timers are never cancelled; an expired timer of an ended subject is ignored."""
+    """Sets a timer of an object. It ends with the object, also if another object with the same ID follows."""
     ledger.deadline_count += 1
-    heapq.heappush(ledger.deadlines, (deadline.due, ledger.deadline_count, deadline))
+    heapq.heappush(ledger.deadlines, (deadline.due, ledger.deadline_count, deadline, _owner(ledger, deadline)))
+
+
+def _owner(ledger: Ledger, deadline: Deadline) -> object:
+    """The object that the timer belongs to; None = it does not exist."""
+    uid = PodUid(deadline.subject)
+    match deadline.kind:
+        case TimerKind.WAITING | TimerKind.AVOIDANCE | TimerKind.VOLUMES:
+            return ledger.tasks.get(uid)
+        case TimerKind.DELETION:
+            return ledger.deletions.get(uid)
+        case TimerKind.WRITE:
+            return ledger.pending_writes.get(uid)
+        case TimerKind.PLACE:
+            return ledger.places.get(uid)
+        case _:
+            return ledger.applications.get(AppId(deadline.subject))
 
 
 def next_due(ledger: Ledger) -> float | None:
@@ -562,10 +579,12 @@ def next_due(ledger: Ledger) -> float | None:
 
 
 def due(ledger: Ledger, now: float) -> Deadline | None:
-    """Removes and returns the next expired timer. Returns None if there is none."""
-    if not ledger.deadlines or ledger.deadlines[0][0] > now:
-        return None
-    return heapq.heappop(ledger.deadlines)[2]
+    """Removes and returns the next expired timer whose object still exists. Returns None if there is none."""
+    while ledger.deadlines and ledger.deadlines[0][0] <= now:
+        _, _, deadline, owner = heapq.heappop(ledger.deadlines)
+        if owner is not None and _owner(ledger, deadline) is owner:
+            return deadline
+    return None
 
 
 _KILLING: Final = TaskState.KILLING

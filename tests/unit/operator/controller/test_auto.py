@@ -59,7 +59,7 @@ def progress(out: Outcome) -> list[str]:
 
 
 def timers(driver: Driver) -> int:
-    return sum(deadline.kind is TimerKind.MEMBERS for _, _, deadline in driver.ledger.deadlines)
+    return sum(deadline.kind is TimerKind.MEMBERS for _, _, deadline, _ in driver.ledger.deadlines)
 
 
 def test_the_core_receives_the_placement_and_the_task_groups() -> None:
@@ -346,7 +346,7 @@ def test_one_timer_checks_all_creations_of_a_gang() -> None:
         driver.gone(f"w{9 - number}")
         for command in creates(driver.wait(2 * QUIET_S)):
             driver.result(done(command))
-    assert sum(deadline.kind is TimerKind.CREATIONS for _, _, deadline in driver.ledger.deadlines) == 1
+    assert sum(deadline.kind is TimerKind.CREATIONS for _, _, deadline, _ in driver.ledger.deadlines) == 1
 
 
 def test_all_present_members_are_unschedulable_while_the_gang_needs_nodes() -> None:

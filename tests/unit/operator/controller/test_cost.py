@@ -14,8 +14,8 @@ from muster_si import keys
 from tests.unit.operator.controller.driver import APP, Driver, done, live, orders
 from tests.unit.operator.controller.gang import a_member, creates, pod_of, uid
 from tests.unit.operator.controller.index_checks import work_of
-from tests.unit.operator.controller.kubernetes import seen
-from tests.unit.operator.controller.objects import Raw, a_group, a_pod, gang_annotations
+from tests.unit.operator.controller.kubernetes import namespace_seen, seen
+from tests.unit.operator.controller.objects import Raw, a_group, a_namespace, a_pod, gang_annotations
 from tests.unit.operator.controller.test_auto import a_forged_pod
 from tests.unit.operator.controller.test_auto import began as began_auto
 from tests.unit.operator.controller.test_direct import FULL, conditions, gang_state
@@ -199,3 +199,16 @@ def repeating_a_reason(members: int) -> int:
 def test_an_unchanged_reason_costs_no_more_work_for_a_larger_gang() -> None:
     repeating_a_reason(SMALL)
     assert repeating_a_reason(LARGE) < 1.1 * repeating_a_reason(SMALL)
+
+
+def seeing_a_namespace(members: int) -> int:
+    """A new namespace while an application of another namespace has this many members."""
+    driver = live()
+    for number in range(members):
+        driver.see(a_pod(f"p{number}"))
+    driver.accepted()
+    return work_of(lambda: driver.fact(namespace_seen(a_namespace("new"))))
+
+
+def test_a_new_namespace_costs_the_same_for_any_number_of_members_elsewhere() -> None:
+    assert seeing_a_namespace(LARGE) == seeing_a_namespace(SMALL)

@@ -359,7 +359,7 @@ def test_a_late_placeholder_of_a_gang_without_placeholders_is_deleted() -> None:
     again.see(a_member())
     again.accepted()
     assert [type(order).__name__ for order in orders(again.see(late))] == ["DeletePod"]
-    assert not [due for _, _, due in again.ledger.deadlines if due.kind is TimerKind.CREATIONS]
+    assert not [due for _, _, due, _ in again.ledger.deadlines if due.kind is TimerKind.CREATIONS]
 
 
 def ordered_placeholder(driver: Driver) -> Raw:
