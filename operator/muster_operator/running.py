@@ -101,7 +101,7 @@ def assembled(
         configuration.limits,
         on_drop=metrics.dropped_events.inc,
         throttle=kube.throttle,
-        cancellation=kube.cancellation,
+        cancel_attempts=kube.cancellation.now,
         may_decide=fresh if names is None else lambda: fresh() and names.are_all_held,
     )
     if names is not None:
@@ -120,7 +120,7 @@ def assembled(
     metrics.unverified.set_function(lambda: len(ledger.unverified))
     memo = HandlerMemo(inbox, session, reconfigurer.changed)
     end_tracing = _begin_tracing(ledger, loop, metrics) if options.is_tracing else None
-    return Parts(loop, pool, core, memo, names=names, signing=signing, end_tracing=end_tracing)
+    return Parts(loop, pool, core, memo, reconfigurer, names=names, signing=signing, end_tracing=end_tracing)
 
 
 def _begin_tracing(ledger: Ledger, loop: Loop, metrics: Metrics) -> Callable[[], Awaitable[None]]:
@@ -171,6 +171,7 @@ def _attempts(metrics: Metrics) -> Attempts:
         retried=lambda kind, status: metrics.retries.labels(kind, str(status)).inc(),
         ended=metrics.ended,
         throttled=lambda kind: metrics.throttle.labels(kind).inc(),
+        failed=lambda kind: metrics.failures.labels(kind).inc(),
     )
 
 

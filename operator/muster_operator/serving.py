@@ -22,6 +22,7 @@ from muster_operator.model import messages
 from muster_operator.model.errors import LinkError, PartEnded
 from muster_operator.runtime.conflicts import ConflictDetector, NameLeases
 from muster_operator.runtime.loop import Loop
+from muster_operator.runtime.reconfigure import Reconfigurer
 from muster_operator.si.session import CoreLink
 from muster_operator.webhook.service import Admission
 
@@ -45,6 +46,7 @@ class Parts:
     pool: Pool
     core: CoreLink
     memo: HandlerMemo
+    configuration: Reconfigurer
     admission: Admission | None = None
     names: NameLeases | None = None
     conflict_detector: ConflictDetector | None = None
@@ -68,6 +70,7 @@ async def serve(parts: Parts, leading: LeaderElection, watching: Watching, stop:
         ),
         asyncio.create_task(hold_while_stale(parts.memo.inbox.freshness, parts.pool, leading), name="freshness"),
     ]
+    own.append(asyncio.create_task(parts.configuration.run(leading.begun), name="configuration"))
     if parts.names is not None:
         own.append(asyncio.create_task(_leading(leading, parts.names.run), name="scheduler names"))
     if parts.conflict_detector is not None:
@@ -122,9 +125,7 @@ async def _ended(task: asyncio.Task[None]) -> None:
 async def _write(pool: Pool, leading: LeaderElection) -> None:
     """Starts the writers when this replica leads, first with the events about the election."""
     await leading.begun.wait()
-    for event in leading.announcements():
-        pool.submit(event)
-    await pool.run()
+    await pool.run(leading.announcements())
 
 
 async def run_sessions(

@@ -12,6 +12,7 @@ import random
 import socket
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final, Protocol
@@ -22,7 +23,7 @@ import structlog
 from muster_operator.kube import provisioning
 from muster_operator.kube.http import RETRY_AFTER_LIMIT_S, THROTTLED, UNAVAILABLE, Policies, Retry
 from muster_operator.kube.session import JSON, MERGE_PATCH, STRATEGIC_PATCH, KubeSession, Reply, Request
-from muster_operator.kube.write_queue import Cancellation, Throttle, WritePriority, named_command, write_priority_of
+from muster_operator.kube.write_queue import Throttle, WritePriority, named_command, write_priority_of
 from muster_operator.model import limits
 from muster_operator.model.commands import (
     BindPod,
@@ -389,6 +390,36 @@ class Attempts:
     ended: Callable[[str, int], None]
     throttled: Callable[[str], None] = lambda kind: None
     failed: Callable[[str], None] = lambda kind: None
+
+
+class Cancellation:
+    """Cancels all binds in progress. Shared by all writers."""
+
+    def __init__(self) -> None:
+        self._cancelled = asyncio.Event()
+
+    def now(self) -> None:
+        """Cancels all binds that are in progress. Later ones are not affected."""
+        self._cancelled.set()
+        self._cancelled = asyncio.Event()
+
+    def token(self) -> CancellationToken:
+        """Returns the token for a bind that starts now."""
+        return CancellationToken(self._cancelled)
+
+
+class CancellationToken:
+    """Cancellation of one bind."""
+
+    def __init__(self, cancelled: asyncio.Event) -> None:
+        self._cancelled = cancelled
+
+    async def wait(self, pause_s: float) -> bool:
+        """Waits before the next attempt. Returns False as soon as the bind is cancelled."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(pause_s):
+                await self._cancelled.wait()
+        return not self._cancelled.is_set()
 
 
 class Kube:

@@ -149,36 +149,6 @@ class Throttle:
         return 0.0 if until is None else max(0.0, until - self._clock())
 
 
-class Cancellation:
-    """Cancels all binds in progress. Shared by all writers."""
-
-    def __init__(self) -> None:
-        self._cancelled = asyncio.Event()
-
-    def now(self) -> None:
-        """Cancels all binds that are in progress. Later ones are not affected."""
-        self._cancelled.set()
-        self._cancelled = asyncio.Event()
-
-    def token(self) -> CancellationToken:
-        """Returns the token for a bind that starts now."""
-        return CancellationToken(self._cancelled)
-
-
-class CancellationToken:
-    """Cancellation of one bind."""
-
-    def __init__(self, cancelled: asyncio.Event) -> None:
-        self._cancelled = cancelled
-
-    async def wait(self, pause_s: float) -> bool:
-        """Waits before the next attempt. Returns False as soon as the bind is cancelled."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(pause_s):
-                await self._cancelled.wait()
-        return not self._cancelled.is_set()
-
-
 class Waiting(Protocol):
     """An item of a fair queue."""
 
@@ -291,9 +261,10 @@ class EventBuffer:
 
     def __init__(self, limit: int, dropped: Callable[[], None]) -> None:
         self._limit, self._dropped = limit, dropped
-        self._levels = {importance: _Level() for importance in Importance}
+        self._levels: dict[Importance, _Level] = {}
         self._count = 0
         self._oldest: float | None = None  # None = not known, because an event was removed
+        self.clear()
 
     def __len__(self) -> int:
         return self._count
@@ -319,6 +290,11 @@ class EventBuffer:
             self._count -= 1
             self._oldest = None
             self._dropped()
+
+    def clear(self) -> None:
+        """Removes all events."""
+        self._levels = {importance: _Level() for importance in Importance}
+        self._count, self._oldest = 0, None
 
     def oldest(self) -> float:
         """Time since which the oldest event waits, epoch seconds; infinity = the buffer is empty."""
@@ -396,7 +372,8 @@ def _job(command: Command) -> _Job:
 class Pool:  # long: queueing, execution and cancellation share the same queues
     """Runs `execute` for each submitted command; `execute` must not raise. `on_drop`: an event was dropped.
 
-    `may_decide`: whether decisions may be sent now. Call `wake` when it becomes true.
+    `cancel_attempts` ends the further attempts of binds in flight. `may_decide`: whether decisions may be sent now.
+    Call `wake` when it becomes true.
     """
 
     def __init__(
@@ -405,11 +382,11 @@ class Pool:  # long: queueing, execution and cancellation share the same queues
         limits: Limits | None = None,
         on_drop: Callable[[], None] = lambda: None,
         throttle: Throttle | None = None,
-        cancellation: Cancellation | None = None,
+        cancel_attempts: Callable[[], None] = lambda: None,
         may_decide: Callable[[], bool] = lambda: True,
     ) -> None:
         self._execute, self._limits, self._throttle = execute, limits or Limits(), throttle or Throttle()
-        self._cancellation, self._may_decide = cancellation or Cancellation(), may_decide
+        self._cancel_attempts, self._may_decide = cancel_attempts, may_decide
         self._rate = _Rate(self._limits.qps, self._limits.burst)
         self._queues: dict[WritePriority, FairQueue[_Job]] = {kind: FairQueue() for kind in SHARES}
         self._by_key: dict[str, list[_Job]] = {}
@@ -438,7 +415,7 @@ class Pool:  # long: queueing, execution and cancellation share the same queues
 
     def cancel_binds(self) -> None:
         """Drops queued binds and creations without a result. Binds in flight end after their present attempt."""
-        self._cancellation.now()
+        self._cancel_attempts()
         self._creations.clear()
         for key in list(self._by_key):
             self._drop(key, lambda job: is_of_session(job.command))
@@ -481,8 +458,14 @@ class Pool:  # long: queueing, execution and cancellation share the same queues
             "in_flight": self._count,
         }
 
-    async def run(self) -> None:
-        """Starts jobs until cancelled. Then cancels those in flight, because their session is closed next."""
+    async def run(self, first: Iterable[PostEvent] = ()) -> None:
+        """Starts jobs until cancelled. Then cancels those in flight, because their session is closed next.
+
+        Drops the events of the time before, when another replica led, and begins with these events.
+        """
+        self._events.clear()
+        for event in first:
+            self.submit(event)
         try:
             await self._start_jobs()
         finally:

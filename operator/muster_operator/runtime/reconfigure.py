@@ -38,6 +38,9 @@ log = structlog.get_logger("muster.config")
 _FIRST_WAIT_S: Final = 0.2
 _LONGEST_WAIT_S: Final = 5.0
 
+#: Seconds between two comparisons with the ConfigMaps.
+COMPARE_S: Final = 3600.0
+
 
 def warning_event(namespace: str, where: ConfigSource, findings: Iterable[str]) -> PostEvent:
     """The event of a ConfigMap that was applied with warnings."""
@@ -82,6 +85,27 @@ class Reconfigurer:
         self._at_start = core.configuration.extra
         self._one_at_a_time = asyncio.Lock()
         self._reported: dict[ConfigSource, list[str]] = {}
+
+    async def run(self, leads: asyncio.Event) -> None:
+        """Compares the configuration with the ConfigMaps every hour, because a watch event can be lost.
+
+        A new leader compares too, because the events of a standby are not posted.
+        """
+        await asyncio.gather(self._begin_leading(leads), self._compare_hourly())
+
+    async def _begin_leading(self, leads: asyncio.Event) -> None:
+        await leads.wait()
+        self._reported.clear()
+        await self._compare()
+
+    async def _compare_hourly(self) -> None:
+        while True:
+            await asyncio.sleep(COMPARE_S)
+            await self._compare()
+
+    async def _compare(self) -> None:
+        if self._core.configuration.hot_refresh:
+            await self.changed("")
 
     async def changed(self, name: str) -> None:
         """Handles a ConfigMap that was created, changed or deleted."""

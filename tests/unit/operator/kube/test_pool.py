@@ -64,6 +64,7 @@ class Api:
 async def a_pool(api: Api, limits: Limits) -> AsyncIterator[Pool]:
     pool = Pool(api.execute, limits, on_drop=api.drop)
     task = asyncio.create_task(pool.run())
+    await asyncio.sleep(0)  # events of the time before it runs are dropped
     try:
         yield pool
     finally:
@@ -176,6 +177,7 @@ async def test_an_event_that_waited_too_long_is_sent_despite_a_hanging_write() -
 
     pool = Pool(execute, Limits(max_event_delay_s=0.03))
     task = asyncio.create_task(pool.run())
+    await asyncio.sleep(0)
     pool.submit(a_bind())
     pool.submit(an_event())
     async with asyncio.timeout(2):
@@ -196,6 +198,7 @@ async def test_a_write_in_flight_ends_with_the_pool() -> None:
 
     pool = Pool(execute, Limits())
     task = asyncio.create_task(pool.run())
+    await asyncio.sleep(0)
     pool.submit(a_bind())
     async with asyncio.timeout(2):
         await started.wait()
@@ -327,6 +330,7 @@ async def test_a_throttled_priority_waits_and_the_others_continue() -> None:
     throttle = Throttle(clock=lambda: now)
     pool = Pool(api.execute, Limits(quiet_s=0.0), throttle=throttle)
     task = asyncio.create_task(pool.run())
+    await asyncio.sleep(0)
     throttle.pause(WritePriority.CREATE, 0.05)
     pool.submit(a_create())
     pool.submit(a_bind())
@@ -347,6 +351,7 @@ async def test_a_throttle_that_ends_between_two_clock_reads_is_noticed(looks: in
     api = Api()
     pool = Pool(api.execute, Limits(), throttle=throttle)
     task = asyncio.create_task(pool.run())
+    await asyncio.sleep(0)
     throttle.pause(WritePriority.BIND, looks / 1000)
     pool.submit(a_bind("p0"))
     assert await finished(pool, api) == [a_bind("p0")]
@@ -599,3 +604,14 @@ def test_dropping_the_writes_of_an_unknown_pod_changes_nothing() -> None:
     pool.submit(a_bind("p"))
     pool._drop("ns/other", lambda job: True)
     assert pool.depths()["writes"] == 1
+
+
+async def test_events_of_a_standby_are_not_posted_when_it_becomes_the_leader() -> None:
+    api = Api()
+    pool = Pool(api.execute, Limits(quiet_s=0.0))
+    pool.submit(an_event("configuration rejected"))
+    assert pool.depths()["events"] == 1
+    task = asyncio.create_task(pool.run([an_event("leads now")]))
+    await asyncio.sleep(0)
+    assert [command.note for command in await finished(pool, api) if isinstance(command, PostEvent)] == ["leads now"]
+    task.cancel()

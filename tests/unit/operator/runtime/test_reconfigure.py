@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -16,6 +16,7 @@ from muster_operator.model.cluster_events import ClusterEvent, PlacementChosen
 from muster_operator.model.commands import Command, PostEvent, Subject
 from muster_operator.model.errors import BadSetting
 from muster_operator.model.pods import Placement
+from muster_operator.runtime import reconfigure
 from muster_operator.runtime.loop import Inbox
 from muster_operator.runtime.metrics import Metrics
 from muster_operator.runtime.reconfigure import ChangeReceivers, Reconfigurer, report_end
@@ -63,7 +64,7 @@ class Author:
         self.facts: list[ClusterEvent] = []
         self.inbox = Inbox(Metrics())
         self.link = CoreLink(peer, Encoder("rm", "default"), parse(started), self.inbox, lambda: None)
-        self._reconfigurer = Reconfigurer(
+        self.reconfigurer = Reconfigurer(
             session,
             "muster",
             self.link,
@@ -71,11 +72,17 @@ class Author:
             ChangeReceivers(self.commands.append, self.facts.append),
         )
 
+    async def until(self, is_so: Callable[[], bool]) -> None:
+        """Wait until the condition is true."""
+        async with asyncio.timeout(10):
+            while not is_so():  # noqa: ASYNC110 - a level that nobody signals
+                await asyncio.sleep(0.001)
+
     async def writes(self, data: dict[str, str]) -> list[PostEvent]:
         """The events after the ConfigMap has this data."""
         self.data = data
         self.commands.clear()
-        await self._reconfigurer.changed("muster-configs")
+        await self.reconfigurer.changed("muster-configs")
         return [command for command in self.commands if isinstance(command, PostEvent)]
 
 
@@ -305,3 +312,24 @@ async def test_a_startup_failure_that_cannot_be_reported_raises_no_other_error()
         await report_end(session, "muster", BadSetting("a", "x", "write b"))
         await session.close()
     assert len(server.seen) == 1
+
+
+async def test_a_change_whose_event_was_lost_is_applied_at_the_next_comparison(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reconfigure, "COMPARE_S", 0.01)
+    peer = Peer()
+    async with an_author(peer) as author:
+        author.data = {"queues.yaml": "new"}
+        comparing = asyncio.create_task(author.reconfigurer.run(asyncio.Event()))
+        await author.until(lambda: [one.config for one in peer.configurations] == ["new"])
+        comparing.cancel()
+
+
+async def test_a_new_leader_reports_the_findings_that_it_made_as_a_standby() -> None:
+    peer, leads = Peer(), asyncio.Event()
+    async with an_author(peer) as author:
+        [warned] = await author.writes({"service.unknownKey": "1"})
+        assert await author.writes(author.data) == []
+        running = asyncio.create_task(author.reconfigurer.run(leads))
+        leads.set()
+        await author.until(lambda: author.commands == [warned])
+        running.cancel()
