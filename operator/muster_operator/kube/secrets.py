@@ -57,8 +57,10 @@ class SecretStore:
             "data": {name: base64.b64encode(value).decode() for name, value in entries.items()},
         }
         method, path = "POST", self._path
-        if found is not None:
-            body["metadata"]["resourceVersion"] = text(mapping(found.get("metadata")).get("resourceVersion"))
+        if found is not None:  # what others wrote stays: labels, annotations, owners
+            metadata = mapping(found.get("metadata"))
+            labels = {**mapping(metadata.get("labels")), **body["metadata"]["labels"]}
+            body["metadata"] = {**metadata, "name": self._name, "labels": labels}
             method, path = "PUT", f"{path}/{self._name}"
         reply = await self._session.send(Request(method, path, orjson.dumps(body)))
         if reply.ok or reply.status in {404, 409}:

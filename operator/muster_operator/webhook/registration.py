@@ -270,6 +270,8 @@ class Registrar:
         self._session, self._registration = session, registration
         client_config, identity = registration.client_config, registration.identity
         self._name = name_of(identity.own_namespace)
+        #: By path: what was written last, and its webhooks as the API server stored them.
+        self._written: dict[str, tuple[Json, object]] = {}
         self._makers: dict[str, Make] = {
             MUTATING: lambda bundle: mutating(client_config, identity, bundle),
             VALIDATING: lambda bundle: validating(client_config, identity, bundle),
@@ -293,8 +295,16 @@ class Registrar:
         for path, make in self._makers.items():
             found = read.found[path]
             wanted = self._wanted(path, make(bundle), found)
-            if found is None or not _is_equal(found, wanted):
+            if found is None or not _is_equal(found, self._as_stored(path, wanted)):
                 await self._write(path, wanted, found)
+
+    def _as_stored(self, path: str, wanted: Json) -> Json:
+        """The wanted configuration with what the API server, or an admission webhook of others, adds to it.
+
+        Otherwise each round would write it again.
+        """
+        written, webhooks = self._written.get(path, (None, None))
+        return {**wanted, "webhooks": webhooks} if written == wanted else wanted
 
     def _wanted(self, path: str, identity: Json, found: Raw | None) -> Json:
         """The wanted configuration: the generated one, or that of the user with the generated authorities.
@@ -327,10 +337,13 @@ class Registrar:
         body, method = wanted, "POST"
         if found is not None:
             version = mapping(found.get("metadata")).get("resourceVersion")
-            metadata = {**mapping(found.get("metadata")), **wanted["metadata"], "resourceVersion": version}
+            before = mapping(found.get("metadata"))
+            labels = {**mapping(before.get("labels")), **mapping(wanted["metadata"].get("labels"))}
+            metadata = {**before, **wanted["metadata"], "labels": labels, "resourceVersion": version}
             body, method, path = {**wanted, "metadata": metadata}, "PUT", f"{path}/{self._name}"
         reply = await self._session.send(Request(method, path, orjson.dumps(body)))
         if reply.ok:
+            self._written[path.removesuffix(f"/{self._name}")] = wanted, reply.json().get("webhooks")
             log.info("webhooks registered", kind=wanted["kind"], name=self._name, first=found is None)
         elif reply.status not in {404, 409}:
             raise ApiRefused(f"{method} {path}", reply.status, reply.message())

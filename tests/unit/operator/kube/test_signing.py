@@ -74,6 +74,19 @@ async def test_a_key_moved_to_previous_still_verifies_and_a_stored_new_key_signs
     assert set(data(peer)) == {CURRENT, PREVIOUS}
 
 
+async def test_labels_and_annotations_of_others_stay_on_the_secret() -> None:
+    peer = Peer()
+    others = {"labels": {"team": "infra"}, "annotations": {"backup": "no"}}
+    peer.put(PATH, {"metadata": {"name": SECRET, **others}, "type": "Opaque", "data": {}})
+    async with a_session(peer) as session:
+        await Replica(session).secret.ready()
+    metadata = peer.objects[PATH]["metadata"]
+    assert (metadata["labels"], metadata["annotations"]) == (
+        {"team": "infra", "app": "muster"},
+        {"backup": "no"},
+    )
+
+
 async def test_a_deleted_secret_is_created_again_with_the_same_keys() -> None:
     peer = Peer()
     async with a_session(peer) as session:

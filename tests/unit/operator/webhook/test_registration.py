@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -120,23 +121,46 @@ async def test_the_registration_is_created_once_and_not_written_again() -> None:
     assert len(peer.writes) == 2
 
 
+@dataclass
+class DefaultingPeer(Peer):
+    """Adds a field to each webhook that is written, as a later API server or an admission webhook of a cloud does."""
+
+    def put(self, path: str, thing: dict[str, Any]) -> dict[str, Any]:
+        return super().put(path, {**thing, "webhooks": [{**hook, "later": 1} for hook in thing["webhooks"]]})
+
+
+async def test_fields_that_the_api_server_adds_to_the_webhooks_cause_no_further_writes() -> None:
+    peer = DefaultingPeer()
+    async with a_session(peer) as session:
+        ours = registrar(session)
+        for _ in range(3):
+            await reconcile(ours, PEMS)
+        assert len(peer.writes) == 2
+        peer.put(PATHS[0], {**peer.objects[PATHS[0]], "webhooks": []})
+        await reconcile(ours, PEMS)
+        await reconcile(ours, PEMS)
+    assert peer.writes[2:] == [f"PUT {PATHS[0]}"], "a change of another client is reverted once"
+
+
 @pytest.mark.parametrize("field, value", [("failurePolicy", "Ignore"), ("namespaceSelector", {}), ("rules", [])])
 async def test_changed_webhooks_are_restored_and_added_annotations_stay(field: str, value: object) -> None:
     peer = Peer()
     async with a_session(peer) as session:
         await reconcile(registrar(session), PEMS)
         existing = peer.objects[PATHS[0]]
+        labels = {**existing["metadata"]["labels"], "team": "infra"}
         peer.put(
             PATHS[0],
             {
                 **existing,
-                "metadata": {**existing["metadata"], "annotations": {"team": "infra"}},
+                "metadata": {**existing["metadata"], "annotations": {"team": "infra"}, "labels": labels},
                 "webhooks": [{**existing["webhooks"][0], field: value}, *existing["webhooks"][1:]],
             },
         )
         await reconcile(registrar(session), PEMS)
     assert peer.writes[2:] == [f"PUT {PATHS[0]}"]
     assert peer.objects[PATHS[0]]["webhooks"] == existing["webhooks"]
+    assert peer.objects[PATHS[0]]["metadata"]["labels"] == {**existing["metadata"]["labels"], "team": "infra"}
     assert peer.objects[PATHS[0]]["metadata"]["annotations"] == {"team": "infra"}
 
 
