@@ -114,6 +114,7 @@ def _apply(partition: Partition, config: PartitionConfig, now_ns: int) -> None:
     was = preemption.current_quotas(partition)
     partition.config = config
     _update(partition, partition.queues.root, config.root)
+    partition.users.epoch += 1
     order_changed(partition)
     applications.reconsider_groups(partition, now_ns)
     lifecycle.place_recovered(partition)

@@ -341,6 +341,9 @@ class Application:  # long: every write to an application goes through here
     shown: int | None = None
     #: Group whose limits it counts towards, empty = none; None = not selected yet.
     group: str | None = None
+    #: The group that `UserLedger` found before one is selected, and what this depends on.
+    found_group: str = ""
+    found_group_for: tuple[object, ...] = ()
     #: Why new requests wait regardless of resources: the queue, or the groups of the user, are unknown. Empty = they do
     #: not wait. Requests that replace a placeholder are not new.
     withheld: str = ""

@@ -67,6 +67,8 @@ class UserLedger:
 
     users: Accounts = field(default_factory=dict)
     groups: Accounts = field(default_factory=dict)
+    #: Increases when limits change, so that groups that were found before are looked up again.
+    epoch: int = 0
     _indices: dict[QueuePath, _Index] = field(default_factory=dict)
 
     @property
@@ -139,10 +141,17 @@ class UserLedger:
         """
         if app.group is not None:
             return app.group
+        reads = app.spec.groups, app.queue, self.epoch
+        if app.found_group_for != reads:
+            app.found_group, app.found_group_for = self._find_group(app), reads
+        return app.found_group
+
+    def _find_group(self, app: Application) -> str:
+        groups = frozenset(app.spec.groups)
         for queue in app.queue.path_up:
             if queue.limits:
                 named = self._index(queue).groups
-                mine = next((group for group in named if group != ANYONE and group in app.spec.groups), "")
+                mine = next((group for group in named if group != ANYONE and group in groups), "")
                 if mine or ANYONE in named:
                     return mine or ANYONE
         return ""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from muster_core.model.config import Timing
 from muster_core.model.events import ApplicationAdded, ApplicationRemoved, ConfigurationReplaced
 from muster_core.model.ids import ApplicationId, QueuePath
@@ -211,3 +213,50 @@ def test_two_gangs_of_one_user_both_finish_one_after_the_other() -> None:
     assert {why.partition(":")[0] for _, why in waits(waiting).values()} == {"Not enough user quota"}
     freed = [effect for index in range(2) for effect in scenario.release(f"one-p{index}", "one")]
     assert states(freed, "two") == ["Running"]
+
+
+class ComparedGroup(str):
+    """A group name that counts how often it is compared."""
+
+    compared = 0
+    __slots__ = ()
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        ComparedGroup.compared += 1
+        return str.__eq__(self, other)
+
+
+class ReadGroups(tuple[str, ...]):
+    """The groups of a user. Counts how often all of them are read."""
+
+    read = 0
+    __slots__ = ()
+
+    def __iter__(self) -> Iterator[str]:
+        ReadGroups.read += 1
+        return super().__iter__()
+
+
+def test_d12_the_group_of_a_waiting_application_is_looked_up_once_in_a_set() -> None:
+    limits = tuple(a_limit(groups=(f"g{index}",), vcore=1000) for index in range(50))
+    scenario = Scenario(a_configuration(a_queue("a", limits=limits)), nodes=1)
+    spec = an_application("x", groups=ReadGroups(ComparedGroup(f"ldap{index}") for index in range(200)))
+    scenario.send(ApplicationAdded(spec))
+    read, compared = ReadGroups.read, ComparedGroup.compared
+    for index in range(20):  # each attempt fails
+        scenario.ask(an_ask(f"x{index}", app="x", vcore=5000 + index))
+    assert ReadGroups.read <= read + 1
+    assert ComparedGroup.compared == compared
+
+
+def test_d12_a_group_limit_that_is_added_later_applies_to_a_waiting_application() -> None:
+    scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
+    submit(scenario, "x", groups=("dev",))
+    request_pods(scenario, "x", 1, vcore=5000)
+    assert scenario.app("x").group is None
+    assert users(scenario).group_of(scenario.app("x")) == ""
+    limited = a_configuration(a_queue("a", limits=(a_limit(groups=("dev",), vcore=1000),)))
+    scenario.send(ConfigurationReplaced(RM, limited))
+    assert users(scenario).group_of(scenario.app("x")) == "dev"
+    assert len(request_pods(scenario, "x", 3)) == 1
