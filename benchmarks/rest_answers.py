@@ -5,6 +5,9 @@
 The cluster has 500 queues, 5,000 applications of 300 users, 5,000 nodes, and 100,000 asks, nine tenths of them pending.
 While a view is read, an ask is added and removed repeatedly. `ms` is the time from the request to the last byte. The
 additional value is the longest time for which the event loop was blocked.
+
+The views `rest/large-*` show another cluster, of 10,000 leaf queues and 250 nodes: one application has 25,000
+allocations and as many pending requests, and 20,000 applications wait in one leaf queue.
 """
 
 from __future__ import annotations
@@ -40,11 +43,18 @@ PATHS: Mapping[str, str] = {
     "rest/applications": "/ws/v1/partition/default/applications/active",
     "rest/users": "/ws/v1/partition/default/usage/users",
     "rest/metrics": "/ws/v1/metrics",
+    "rest/large-application": "/ws/v1/partition/default/application/large",
+    "rest/large-waiting": "/ws/v1/partition/default/queue/root.waiting/waiting?limit=10",
+    "rest/large-queues": "/ws/v1/partition/default/queues",
+    "rest/large-users": "/ws/v1/partition/default/usage/users",
+    "rest/large-outstanding": "/ws/v1/partition/default/autoscaling",
+    "rest/large-metrics": "/ws/v1/metrics",
 }
 GOALS = {"rest/queues": 200.0}
 """In milliseconds."""
 
 PARENTS, LEAVES, USERS, ASKS = 20, 24, 300, 20
+TAGS = {"namespace": "ns", "kubernetes.io/meta/podName": "p", **{f"kubernetes.io/label/l{i}": "v" for i in range(6)}}
 SMALL, LARGE = Resources({"vcore": 100, "pods": 1}), Resources({"vcore": 900_000, "pods": 1})
 
 
@@ -55,8 +65,16 @@ def measure(names: Sequence[str], options: Options) -> list[Figure]:
 
 async def _measure(names: Sequence[str], options: Options) -> list[Figure]:
     configure_logs(LogLevel.ERROR, LogFormat.JSON)
+    size = 500 if options.quick else 5_000
+    large = [name for name in names if name.startswith("rest/large-")]
+    others = [name for name in names if name not in large]
+    figures = await _of_state(others, options, _scheduler_state(_events(size))) if others else []
+    return figures + (await _of_state(large, options, _scheduler_state(_large(2 * size))) if large else [])
+
+
+async def _of_state(names: Sequence[str], options: Options, scheduler_state: SchedulerState) -> list[Figure]:
     core = Scheduler()
-    core.loop.scheduler_state = _scheduler_state(500 if options.quick else 5_000)
+    core.loop.scheduler_state = scheduler_state
     gc.collect()
     gc.freeze()  # as the core does after a recovery
     server = RestServer(core, RestSettings(port=0))
@@ -113,10 +131,10 @@ async def _come_and_go(core: Scheduler) -> None:
         await asyncio.sleep(0.001)
 
 
-def _scheduler_state(size: int) -> SchedulerState:
-    """Return a state with `size` nodes and applications."""
+def _scheduler_state(events: Iterator[Event]) -> SchedulerState:
+    """Return the state after these events and the cycles that follow."""
     scheduler_state = SchedulerState()
-    for event in _events(size):
+    for event in events:
         step(scheduler_state, event, 1)
     while cycle(scheduler_state, 2, lambda: True).more:
         pass
@@ -124,6 +142,7 @@ def _scheduler_state(size: int) -> SchedulerState:
 
 
 def _events(size: int) -> Iterator[Event]:
+    """Yield the events for a state with `size` nodes and applications."""
     leaves = tuple(QueueConfig(f"q{number}") for number in range(LEAVES))
     groups = tuple(QueueConfig(f"g{number}", parent=True, children=leaves) for number in range(PARENTS))
     root = QueueConfig("root", parent=True, children=groups, submit_acl=ALLOW_ALL)
@@ -137,3 +156,23 @@ def _events(size: int) -> Iterator[Event]:
         for ask in range(ASKS):
             resources = SMALL if ask < ASKS // 10 else LARGE
             yield AskAdded(AskSpec(PARTITION, app, AllocationKey(f"ask-{number}-{ask}"), resources))
+
+
+def _large(size: int) -> Iterator[Event]:
+    """Yield the events for `size` leaf queues, twice as many waiting applications, and an application of 5 x `size`."""
+    leaves = tuple(QueueConfig(f"q{number}") for number in range(size))
+    children = (QueueConfig("large"), QueueConfig("waiting"), QueueConfig("leaves", parent=True, children=leaves))
+    root = QueueConfig("root", parent=True, children=children, submit_acl=ALLOW_ALL)
+    yield ManagerRegistered(RM, Configuration((PartitionConfig("default", root, (PlacementRule("provided"),)),)))
+    for number in range(size // 40):
+        yield NodeAdded(a_node(number))
+    name = ApplicationId("large")
+    yield ApplicationAdded(ApplicationSpec(PARTITION, name, "root.large", user="user"))
+    for number in range(5 * size):
+        resources = SMALL if number % 2 else LARGE
+        yield AskAdded(AskSpec(PARTITION, name, AllocationKey(f"large-{number}"), resources, tags=TAGS))
+    for number in range(3 * size):
+        app = ApplicationId(f"app-{number}")
+        queue = "root.waiting" if number < 2 * size else f"root.leaves.q{number % size}"
+        yield ApplicationAdded(ApplicationSpec(PARTITION, app, queue, user="user"))
+        yield AskAdded(AskSpec(PARTITION, app, AllocationKey(f"ask-{number}"), LARGE))

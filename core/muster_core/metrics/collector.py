@@ -19,7 +19,7 @@ from prometheus_client.samples import Sample
 from muster_core.metrics.counters import PAUSE, Metrics
 from muster_core.model.ids import ROOT, QueuePath
 from muster_core.model.states import ApplicationState
-from muster_core.placement.autoscaling import outstanding_by_leaf
+from muster_core.placement.autoscaling import outstanding_in_steps
 from muster_core.si.events import EventStore, PushFilter
 from muster_core.state.applications import Application, lacking
 from muster_core.state.nodes import Columns
@@ -288,9 +288,11 @@ def shortage_families(partitions: Iterable[Partition]) -> Iterator[Metric]:
     requests = 0
     amounts: Counter[str] = Counter()
     for partition in partitions:
-        for found in outstanding_by_leaf(partition):
+        for found in outstanding_in_steps(partition):
             yield PAUSE
-            for one in found or ():
+            for number, one in enumerate(found or ()):
+                if number % _APPLICATIONS_PER_SLICE == 0:
+                    yield PAUSE
                 requests += one.count
                 amounts.update(dict(one.resources.times(one.count).items()))
     yield gauge(

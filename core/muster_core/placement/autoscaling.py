@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Final
 
 from muster_core.model.constraints import Target, TargetOperator
@@ -22,6 +23,10 @@ _NEEDS_NODES: Final = (ReasonKind.NODES, ReasonKind.CLUSTER)
 
 #: Node labels and the attribute by which a request selects an instance type.
 _INSTANCE_KEYS: Final = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type", "si/instance-type")
+
+
+#: Classes that are counted before other work may run, at about 5 us each.
+_CLASSES_PER_STEP: Final = 250
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +48,11 @@ class Outstanding:
 
 def outstanding(partition: Partition) -> list[Outstanding]:
     """Returns the pending allocations per resources and instance type, sorted by ID."""
-    return next(found for found in outstanding_by_leaf(partition) if found is not None)
+    return next(found for found in outstanding_in_steps(partition) if found is not None)
 
 
-def outstanding_by_leaf(partition: Partition) -> Iterator[list[Outstanding] | None]:
-    """Yields None after each leaf queue, and at last the result of `outstanding`.
+def outstanding_in_steps(partition: Partition) -> Iterator[list[Outstanding] | None]:
+    """Yields None after a number of classes of requests, and at last the result of `outstanding`.
 
     The caller may process other events after each None, so the state may change in between.
     """
@@ -55,30 +60,39 @@ def outstanding_by_leaf(partition: Partition) -> Iterator[list[Outstanding] | No
     # Equal classes of many applications share one reason object, so each is classified once. The value refers to the
     # reason, because otherwise another reason could get the same `id()`.
     known: dict[tuple[AskClass, int], tuple[_Sum, UnschedulableReason]] = {}
+    for read, (app, kind, why) in enumerate(_refused(partition), 1):
+        if read % _CLASSES_PER_STEP == 0:
+            yield None
+        if why.kind not in _NEEDS_NODES or kind not in app.waiting:
+            continue
+        memo = kind, id(why)
+        if memo not in known:
+            known[memo] = _sum_of(found, kind, why), why
+        total, _ = known[memo]
+        count = _wanted(partition, app, kind) if total is not _EXCLUDED else 0
+        if count:
+            total.count += count
+            total.applications[app.id] = None
+    by_id: list[tuple[str, Outstanding]] = []
+    for number, ((amount, instance), total) in enumerate(found.items(), 1):
+        if number % _CLASSES_PER_STEP == 0:
+            yield None
+        if total.count:
+            one = Outstanding(partition.id, amount, instance, total.count, len(total.applications))
+            by_id.append((one.id, one))
+    by_id.sort(key=itemgetter(0))
+    yield [one for _, one in by_id]
+
+
+def _refused(partition: Partition) -> Iterator[tuple[Application, AskClass, UnschedulableReason]]:
+    """Yields the classes of waiting applications that the last attempt did not schedule. The state may change."""
     for path in list(partition.waiting):
         queue = partition.queues.by_path.get(path)
-        for name in () if queue is None else queue.waiting:
-            app = partition.applications[name]
-            for kind, why in app.refusals.items():
-                if why.kind not in _NEEDS_NODES:
-                    continue
-                memo = kind, id(why)
-                if memo not in known:
-                    known[memo] = _sum_of(found, kind, why), why
-                total, _ = known[memo]
-                count = _wanted(partition, app, kind) if total is not _EXCLUDED else 0
-                if count:
-                    total.count += count
-                    total.applications[name] = None
-        yield None
-    yield sorted(
-        (
-            Outstanding(partition.id, resources, instance, total.count, len(total.applications))
-            for (resources, instance), total in found.items()
-            if total.count
-        ),
-        key=lambda one: one.id,
-    )
+        for name in [] if queue is None else list(queue.waiting):
+            app = partition.applications.get(name)
+            if app is not None:
+                for kind, why in list(app.refusals.items()):
+                    yield app, kind, why
 
 
 _DemandKey = tuple[Resources, str]

@@ -19,6 +19,7 @@ import sys
 import threading
 import traceback
 import tracemalloc
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final
@@ -29,68 +30,131 @@ from aiohttp import web
 from muster_core.model.ids import partition_name
 from muster_core.rest import views
 from muster_core.rest.endpoints import active_config
-from muster_core.rest.http import RequestContext, RestContext, RestFailure, array, bad_request, not_found, write
+from muster_core.rest.http import Pieces, RequestContext, RestContext, RestFailure, array, bad_request, not_found, write
 from muster_core.rest.schemas import Shape, encode
-from muster_core.rest.views import amounts
+from muster_core.rest.views import Steps, amounts
 from muster_core.runtime.sessions import Session, state_dump
 from muster_core.scheduling import invariants
+from muster_core.state.applications import Allocation, Application, Ask
 from muster_core.state.scheduler_state import Partition, SchedulerState
 from muster_si.errors import SessionLost
 
 Json = str | int | float | bool | None | Sequence["Json"] | Mapping[str, "Json"]
 
-#: With more allocations than this, the invariants are checked only on request.
+#: With more objects than this, the invariants are checked only on request.
 CHECKED_UP_TO: Final = 5_000
 
+#: Objects that are read before other work may run.
+_STEPS: Final = 500
 
-def state_dump_parts(scheduler_state: SchedulerState) -> Iterator[tuple[str, Json]]:
-    """Yields the counts of the state by name, one at a time. Everything is 0 or empty after all applications have
-    ended.
 
-    `pledges`, `queues` and `users` have only entries that are not 0.
+def _ledgers(scheduler_state: SchedulerState) -> Steps[int]:
+    """Yields the JSON of `ledgers`: counts and amounts of the state. Returns the number of objects.
+
+    Everything is 0 or empty after all applications have ended. `pledges`, `queues`, `users` and `nodes` have only
+    entries that are not 0.
     """
     partitions = list(scheduler_state.partitions.values())
-    apps = [app for partition in partitions for app in partition.applications.values()]
-    allocations = sum(len(app.allocations) for app in apps)
-    yield "applications", len(apps)
-    yield "asks", sum(len(app.asks) for app in apps)
-    yield "allocations", allocations
-    yield "placeholders", allocations - sum(app.real_allocations for app in apps)
-    yield "releasing", sum(item.releasing is not None for app in apps for item in app.allocations.values())
-    yield "replacements", sum(ask.replacement is not None for app in apps for ask in app.asks.values())
-    yield "foreign", sum(len(partition.foreign) for partition in partitions)
-    yield "pledges", {app.id: amounts(app.gang.quota_reservation) for app in apps if app.gang.quota_reservation}
-    yield "queues", _held_by_queues(partitions)
-    yield (
-        "users",
-        {
-            user: {path: amounts(amount) for path, amount in usage.items()}
-            for partition in partitions
-            for user, usage in partition.users.usage.items()
-        },
-    )
-    yield "ignored", dict(scheduler_state.ignored)
+    counts = Counter(foreign=sum(len(partition.foreign) for partition in partitions))
+    for number, item in enumerate(_objects(partitions), 1):
+        if number % _STEPS == 0:
+            yield b""
+        match item:
+            case Application():
+                counts["applications"] += 1
+            case Ask():
+                counts["asks"] += 1
+                counts["replacements"] += item.replacement is not None
+            case Allocation():
+                counts["allocations"] += 1
+                counts["placeholders"] += item.spec.placeholder
+                counts["releasing"] += item.releasing is not None
+    yield orjson.dumps({name: counts[name] for name in _COUNTS})[:-1]
+    for name, entries in (
+        ("pledges", _pledges(partitions)),
+        ("queues", _held_by_queues(partitions)),
+        ("users", _held_by_users(partitions)),
+        ("nodes", _held_by_nodes(partitions)),
+    ):
+        yield _key(name)
+        yield from _mapping(entries)
+    yield _key("ignored") + orjson.dumps(dict(scheduler_state.ignored)) + b"}"
+    pods = counts["applications"] + counts["asks"] + counts["allocations"]
+    return pods + sum(len(partition.nodes) + len(partition.queues.by_path) for partition in partitions)
 
 
-def _ledgers(scheduler_state: SchedulerState) -> Iterator[bytes]:
-    """Yields the JSON of `ledgers`, which ends with the nodes that have allocations."""
+_COUNTS: Final = ("applications", "asks", "allocations", "placeholders", "releasing", "replacements", "foreign")
+
+#: Entries of a JSON object. None adds no entry and lets other work run.
+_Entries = Iterator[tuple[str, Json] | None]
+
+
+def _mapping(entries: _Entries) -> Pieces:
+    """Yields a JSON object."""
     before = b"{"
-    for name, value in state_dump_parts(scheduler_state):
-        yield before + orjson.dumps(name) + b":" + orjson.dumps(value)
+    for entry in entries:
+        if entry is None:
+            yield b""
+            continue
+        yield before + orjson.dumps(entry[0]) + b":" + orjson.dumps(entry[1])
         before = b","
-    yield _key("nodes")
-    before = b"{"
-    for partition in list(scheduler_state.partitions.values()):
-        for node in list(partition.nodes):
+    yield b"{}" if before == b"{" else b"}"
+
+
+def _objects(partitions: Iterable[Partition]) -> Iterator[Application | Ask | Allocation]:
+    """Yields the live applications with their requests and allocations. The state may change meanwhile."""
+    for partition in partitions:
+        for app in list(partition.applications.values()):
+            yield app
+            yield from list(app.asks.values())
+            yield from list(app.allocations.values())
+
+
+def _pledges(partitions: Iterable[Partition]) -> _Entries:
+    for partition in partitions:
+        for number, app in enumerate(list(partition.applications.values()), 1):
+            if app.gang.quota_reservation:
+                yield app.id, amounts(app.gang.quota_reservation)
+            elif number % _STEPS == 0:
+                yield None
+
+
+def _held_by_queues(partitions: Iterable[Partition]) -> _Entries:
+    for partition in partitions:
+        for number, queue in enumerate(list(partition.queues.by_path.values()), 1):
+            if queue.allocated or queue.pending or queue.reserved_quota or queue.requested_quota:
+                held: dict[str, Json] = {
+                    "allocated": amounts(queue.allocated),
+                    "pending": amounts(queue.pending),
+                    "reserved_quota": amounts(queue.reserved_quota + queue.requested_quota),
+                }
+                yield queue.path, held
+            elif number % _STEPS == 0:
+                yield None
+
+
+def _held_by_users(partitions: Iterable[Partition]) -> _Entries:
+    for partition in partitions:
+        for number, (user, accounts) in enumerate(list(partition.users.users.items()), 1):
+            used: dict[str, Json] = {path: amounts(one.allocated) for path, one in accounts.items() if one.allocated}
+            if used:
+                yield user, used
+            elif number % _STEPS == 0:
+                yield None
+
+
+def _held_by_nodes(partitions: Iterable[Partition]) -> _Entries:
+    for partition in partitions:
+        for number, node in enumerate(list(partition.nodes), 1):
             if node in partition.nodes and (taken := partition.nodes.allocated(node)):
-                yield before + orjson.dumps(node) + b":" + orjson.dumps(amounts(taken))
-                before = b","
-    yield b"{}}" if before == b"{" else b"}}"
+                yield node, amounts(taken)
+            elif number % _STEPS == 0:
+                yield None
 
 
 def state_dump_pieces(
     scheduler_state: SchedulerState, now_ns: int, outside: Iterable[tuple[str, Json]], *, check: bool = False
-) -> Iterator[bytes]:
+) -> Pieces:
     """Yields the JSON document. `outside`: entries that are not part of the state. `check`: always check the
     invariants.
     """
@@ -98,10 +162,9 @@ def state_dump_pieces(
     for name, value in outside:
         yield _key(name) + orjson.dumps(value)
     yield _key("ledgers")
-    yield from _ledgers(scheduler_state)
-    few = sum(len(app.allocations) for p in scheduler_state.partitions.values() for app in p.applications.values())
+    size = yield from _ledgers(scheduler_state)
     yield _key("invariants")
-    yield orjson.dumps(invariants.check(scheduler_state)) if check or few <= CHECKED_UP_TO else b"null"
+    yield orjson.dumps(invariants.check(scheduler_state)) if check or size <= CHECKED_UP_TO else b"null"
     yield _key("resourceManagers")
     yield orjson.dumps(
         [
@@ -110,7 +173,7 @@ def state_dump_pieces(
         ]
     )
     yield _key("partitions")
-    yield from array(views.partition(partition) for partition in list(scheduler_state.partitions.values()))
+    yield from array(found for p in list(scheduler_state.partitions.values()) for found in views.partition(p))
     yield _key("queues")
     yield from _trees(scheduler_state)
     yield _key("applications")
@@ -141,7 +204,7 @@ def _trees(scheduler_state: SchedulerState) -> Iterator[bytes]:
     yield b"[]" if before == b"[" else b"]"
 
 
-def _applications(scheduler_state: SchedulerState, now_ns: int) -> Iterator[Shape]:
+def _applications(scheduler_state: SchedulerState, now_ns: int) -> Iterator[Pieces]:
     for partition in list(scheduler_state.partitions.values()):
         yield from views.all_of(partition.applications.values(), partition, now_ns)
 
@@ -151,19 +214,6 @@ def _nodes(partition: Partition) -> Iterator[Shape]:
     for name in list(partition.nodes):
         if name in partition.nodes:
             yield views.node(partition, name, keys_only=True)
-
-
-def _held_by_queues(partitions: Iterable[Partition]) -> dict[str, Json]:
-    return {
-        queue.path: {
-            "allocated": amounts(queue.allocated),
-            "pending": amounts(queue.pending),
-            "reserved_quota": amounts(queue.reserved_quota + queue.requested_quota),
-        }
-        for partition in partitions
-        for queue in partition.queues.by_path.values()
-        if queue.allocated or queue.pending or queue.reserved_quota or queue.requested_quota
-    }
 
 
 def _key(name: str) -> bytes:

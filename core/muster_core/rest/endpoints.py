@@ -54,7 +54,8 @@ def all_clusters(context: RequestContext) -> Pieces:
 
 def all_partitions(context: RequestContext) -> Pieces:
     """Returns the totals of all partitions."""
-    return array(views.partition(item) for item in list(context.scheduler_state.partitions.values()))
+    partitions = list(context.scheduler_state.partitions.values())
+    return array(found for item in partitions for found in views.partition(item))
 
 
 def placement_rules(context: RequestContext) -> Pieces:
@@ -101,18 +102,19 @@ def applications_of_queue_by_state(context: RequestContext) -> Pieces:
 
 def waiting_in_queue(context: RequestContext) -> Pieces:
     """Returns the waiting applications of a leaf in scheduling order. Not in YuniKorn."""
-    return array(context.portion(views.waiting(context.queue(), context.partition())))
+    queue = context.queue()
+    return array(views.waiting(queue, context.portion(views.in_scheduling_order(queue, context.partition()))))
 
 
 def one_application(context: RequestContext) -> Pieces:
     """Returns one application."""
-    return one(views.application(context.application(), context.partition(), context.now_ns))
+    return views.application(context.application(), context.partition(), context.now_ns)
 
 
 def application_of_queue(context: RequestContext) -> Pieces:
     """Returns one application of a leaf."""
     queue = context.queue()
-    return one(views.application(context.application(queue), context.partition(), context.now_ns))
+    return views.application(context.application(queue), context.partition(), context.now_ns)
 
 
 def all_nodes(context: RequestContext) -> Pieces:
@@ -131,34 +133,34 @@ def node_utilizations(context: RequestContext) -> Pieces:
 
 
 def all_users(context: RequestContext) -> Pieces:
-    """Returns the usage of all users."""
+    """Yields the usage of all users."""
     partition = context.partition()
-    found = views.by_user(partition).items()
-    return array(views.user(partition, name, apps) for name, apps in context.portion(found))
+    found = yield from views.by_user(partition)
+    yield from array(views.user(partition, name, apps) for name, apps in context.portion(found.items()))
 
 
 def one_user(context: RequestContext) -> Pieces:
-    """Returns the usage of one user."""
+    """Yields the usage of one user."""
     name, partition = context.user(), context.partition()
-    apps = views.by_user(partition).get(name)
-    if apps is None:
+    found = yield from views.by_user(partition)
+    if name not in found:
         raise not_found(NO_USER)
-    return one(views.user(partition, name, apps))
+    yield from views.user(partition, name, found[name])
 
 
 def all_groups(context: RequestContext) -> Pieces:
-    """Returns the usage of all groups that have a limit."""
-    found = views.by_group(context.partition()).items()
-    return array(views.group(name, apps) for name, apps in context.portion(found))
+    """Yields the usage of all groups that have a limit."""
+    found = yield from views.by_group(context.partition())
+    yield from array(views.group(name, apps) for name, apps in context.portion(found.items()))
 
 
 def one_group(context: RequestContext) -> Pieces:
-    """Returns the usage of one group."""
+    """Yields the usage of one group."""
     name = context.group()
-    apps = views.by_group(context.partition()).get(name)
-    if apps is None:
+    found = yield from views.by_group(context.partition())
+    if name not in found:
         raise not_found(NO_GROUP)
-    return one(views.group(name, apps))
+    yield from views.group(name, found[name])
 
 
 def application_history(context: RequestContext) -> Pieces:
@@ -217,20 +219,22 @@ async def config(rest_context: RestContext, request: web.Request) -> web.StreamR
         return await write(request, one(await active_config(rest_context, session)))
     text = _config_text(session)
     shown = {
-        "partitions": _typed(await _partitions_in(rest_context, text), str),
+        "partitions": await _partitions_in(rest_context, text, str),
         "checksum": checksum(text),
         "extra": _settings(session.loaded.extra if session else {}),
         "deadlockdetectionenabled": False,
         "deadlocktimeoutseconds": 0,
     }
-    return web.Response(text=_yaml(shown), content_type="application/x-yaml", charset="utf-8")
+    async with rest_context.checking:
+        body = await asyncio.to_thread(_yaml, shown)
+    return web.Response(text=body, content_type="application/x-yaml", charset="utf-8")
 
 
 async def active_config(rest_context: RestContext, session: Session | None = None) -> Config:
     """Returns the active configuration of a session, or else of the first one, in YuniKorn's JSON."""
     session = session or _session(rest_context, "")
     text = _config_text(session)
-    partitions = _typed(await _partitions_in(rest_context, text), _go_name)
+    partitions = await _partitions_in(rest_context, text, _go_name)
     return Config(
         Partitions=partitions if isinstance(partitions, list) else [],
         Checksum=checksum(text),
@@ -244,10 +248,14 @@ def _config_text(session: Session | None) -> str:
     return session.loaded.text if session else DEFAULT_TEXT
 
 
-async def _partitions_in(rest_context: RestContext, text: str) -> object:
+async def _partitions_in(rest_context: RestContext, text: str, name_of: Callable[[str], str]) -> object:
     async with rest_context.checking:
-        data = await asyncio.to_thread(document.read, text)
-    return data.get("partitions") if isinstance(data, dict) else None
+        return await asyncio.to_thread(_read_partitions, text, name_of)
+
+
+def _read_partitions(text: str, name_of: Callable[[str], str]) -> object:
+    data = document.read(text)
+    return _typed(data.get("partitions") if isinstance(data, dict) else None, name_of)
 
 
 async def validate_conf(rest_context: RestContext, request: web.Request) -> web.StreamResponse:

@@ -93,10 +93,13 @@ def _negative_nodes(partition: Partition) -> Iterator[str]:
 
 
 def _totals(partition: Partition) -> Iterator[str]:
-    total = Counter[str]()
-    for name in partition.nodes:
+    total, kept = Counter[str](), partition.nodes.capacity_total
+    for name in list(partition.nodes):
+        yield _FINE
+        if partition.nodes.capacity_total is not kept:
+            return  # a node has changed meanwhile: the next check compares
         total.update(dict(partition.nodes.record(name).spec.capacity.items()))
-    kept, counted = partition.nodes.capacity_total, Resources(total)
+    counted = Resources(total)
     yield f"capacity is {kept}, the sum of the nodes is {counted}" if kept != counted else _FINE
 
 

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import math
 import re
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain
 from types import MappingProxyType
 from typing import Final, NamedTuple, TypeVar
 from urllib.parse import unquote_plus
@@ -79,6 +80,8 @@ STALLED_S: Final = 30.0
 #: Smaller responses are not compressed.
 _PACKED_FROM: Final = 2_048
 _PACKING: Final = 1  # of 9: takes half the time of the default 6 for 10 % more bytes
+
+#: Parts of a response in order. Other work may run between two of them; an empty one only lets it run.
 Pieces = Iterator[bytes]
 
 
@@ -87,14 +90,18 @@ def one(shape: Shape) -> Pieces:
     yield encode(shape)
 
 
-def array(shapes: Iterable[Shape | None]) -> Pieces:
-    """Yields a JSON array, one element at a time. None adds no element and lets other work run."""
+def array(elements: Iterable[Shape | Pieces | None]) -> Pieces:
+    """Yields a JSON array. None adds no element and lets other work run."""
     before = b"["
-    for shape in shapes:
-        if shape is None:
+    for element in elements:
+        if element is None:
             yield b""
             continue
-        yield before + encode(shape)
+        if isinstance(element, Shape):
+            yield before + encode(element)
+        else:
+            yield before
+            yield from element
         before = b","
     yield b"[]" if before == b"[" else b"]"
 
@@ -105,6 +112,9 @@ async def write(
     """Writes the pieces and lets other work run after every slice. Disconnects a reader that accepts no data."""
     packs = "gzip" in request.headers.get(hdrs.ACCEPT_ENCODING, "").lower()
     gathered, is_whole = _gather(pieces)
+    while not (gathered or is_whole):  # a failure is still a response of its own
+        await asyncio.sleep(0)
+        gathered, is_whole = _gather(pieces)
     if is_whole:
         return _whole(gathered, content_type, packs=packs)
     response = web.StreamResponse(headers={hdrs.CONTENT_TYPE: content_type, hdrs.VARY: hdrs.ACCEPT_ENCODING})
@@ -299,7 +309,7 @@ class RequestContext:
             found: dict[str, Application] = {}
             for app in apps:
                 if (
-                    name in (app.name, app.id, _without_run(app.id))
+                    (name in (app.name, app.id) or ("#" in app.id and name == _without_run(app.id)))
                     and queue in (None, app.queue)
                     and _is_in(app, namespace)
                 ):
@@ -342,10 +352,10 @@ class RequestContext:
         return int(text)
 
     def portion(self, items: Iterable[T]) -> Iterator[T]:
-        """Applies `offset` and `limit` of the query to a list."""
+        """Applies `offset` and `limit` of the query to a list. None, where other work may run, is not counted."""
         offset = self.number("offset", 0)
         limit = self.number("limit", -1)
-        return islice(items, offset, None if limit < 0 else offset + limit)
+        return _portion(items, offset, math.inf if limit < 0 else offset + limit)
 
     def with_status(self, apps: Iterable[Application]) -> list[Application]:
         """Applies `status` of the query to applications."""
@@ -355,15 +365,25 @@ class RequestContext:
         return [app for app in apps if not status or app.state.value.lower() == status]
 
 
+def _portion(items: Iterable[T], start: int, end: float) -> Iterator[T]:
+    index = 0
+    for item in items:
+        if item is None or start <= index < end:
+            yield item
+        index += item is not None
+        if index >= end:
+            return
+
+
 def _without_run(app: ApplicationId) -> str:
     """The ID without the number that the operator gives to a further run: `<namespace>#<number>/<name>`."""
     space, slash, name = app.partition("/")
-    return f"{space.partition('#')[0]}{slash}{name}" if "#" in space else app
+    return f"{space.partition('#')[0]}{slash}{name}"
 
 
 def _is_in(app: Application, namespace: str) -> bool:
     """Whether the application began in the namespace or has a pod there. Always true for an empty namespace."""
     if namespace in ("", app.spec.namespace):
         return True
-    specs = (*(ask.spec for ask in app.asks.values()), *(item.spec for item in app.allocations.values()))
+    specs = chain((ask.spec for ask in app.asks.values()), (item.spec for item in app.allocations.values()))
     return any(spec.namespace == namespace for spec in specs)

@@ -7,11 +7,12 @@ began to wait for it; YuniKorn counts the scheduling attempts for each message. 
 
 from __future__ import annotations
 
+import heapq
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, field
 from importlib.metadata import version as installed_version
-from typing import Final
+from typing import Final, TypeVar
 
 from muster_core.model import messages
 from muster_core.model.config import (
@@ -29,6 +30,7 @@ from muster_core.model.specs import AllocationSpec, NodeSpec
 from muster_core.model.states import ApplicationState, NodeState
 from muster_core.placement import autoscaling
 from muster_core.rest import schemas
+from muster_core.rest.http import Pieces, array
 from muster_core.rest.schemas import encode
 from muster_core.runtime.sessions import Session
 from muster_core.state import ordering
@@ -36,6 +38,11 @@ from muster_core.state.applications import Allocation, Application, Ask
 from muster_core.state.queues import Queue
 from muster_core.state.scheduler_state import Partition
 from muster_si import keys
+
+T = TypeVar("T")
+
+#: Objects that are read or sorted before other work may run, at 1 to 10 us each.
+_STEPS: Final = 500
 
 _PERCENT: Final = 100
 _SECOND: Final = 1_000_000_000
@@ -67,8 +74,22 @@ def span(nanoseconds: int) -> str:
 _MILLISECOND: Final = 1_000_000
 
 
-def application(app: Application, partition: Partition, now_ns: int) -> schemas.ApplicationInfo:
-    """Returns one application, live or ended."""
+#: What the requests and allocations replace. No text in JSON contains it, because its quotation marks are not escaped.
+_NO_PODS: Final = b'"requests":[],"allocations":[]'
+
+
+def application(app: Application, partition: Partition, now_ns: int) -> Pieces:
+    """Yields the JSON of one application, live or ended. Each request and allocation is a part."""
+    head, _, tail = encode(_application(app, partition)).partition(_NO_PODS)
+    yield head + b'"requests":'
+    yield from array(ask(app, item, now_ns, partition) for item in list(app.asks.values()))
+    yield b',"allocations":'
+    yield from array(allocation(item, partition) for item in list(app.allocations.values()))
+    yield tail
+
+
+def _application(app: Application, partition: Partition) -> schemas.ApplicationInfo:
+    """Returns an application without its requests and allocations."""
     spec, gang = app.spec, app.gang
     held = [f"{reservation.node}|{reservation.key}" for reservation in partition.reservations.of(app.id)]
     return schemas.ApplicationInfo(
@@ -84,8 +105,8 @@ def application(app: Application, partition: Partition, now_ns: int) -> schemas.
         queueName=app.queue.path,
         submissionTime=app.oldest_ns,
         finishedTime=app.ended_ns or None,
-        requests=[ask(app, item, _reasons(partition, app, item, now_ns), partition) for item in app.asks.values()],
-        allocations=[allocation(item, partition) for item in app.allocations.values()],
+        requests=[],
+        allocations=[],
         applicationState=app.state.value,
         user=spec.user,
         groups=list(spec.groups),
@@ -98,20 +119,20 @@ def application(app: Application, partition: Partition, now_ns: int) -> schemas.
         unsatisfiable=app.is_reserving and bool(gang.impossible or gang.exceeds_nodes) if spec.is_gang else None,
         hasReserved=bool(held),
         reservations=held,
-        maxRequestPriority=max((kind.priority for kind in app.waiting), default=ordering.LOWEST_PRIORITY),
+        maxRequestPriority=ordering.LOWEST_PRIORITY if app.priorities.top is None else app.priorities.top,
         startTime=app.started_ns // _MILLISECOND,
         resourceHistory=_history(app),
         backoffDeadline=app.backoff_until_ns or None,
     )
 
 
-def all_of(apps: Iterable[Application], partition: Partition, now_ns: int) -> Iterator[schemas.ApplicationInfo]:
+def all_of(apps: Iterable[Application], partition: Partition, now_ns: int) -> Iterator[Pieces]:
     """Yields the applications one at a time."""
     for app in list(apps):
         yield application(app, partition, now_ns)
 
 
-def ask(app: Application, item: Ask, log: list[schemas.LogEntry], partition: Partition) -> schemas.AskInfo:
+def ask(app: Application, item: Ask, now_ns: int, partition: Partition) -> schemas.AskInfo:
     """Returns one request that waits, including one that waits for a placeholder to be released."""
     spec, replacement = item.spec, item.replacement
     return schemas.AskInfo(
@@ -127,7 +148,7 @@ def ask(app: Application, item: Ask, log: list[schemas.LogEntry], partition: Par
         placeholder=spec.placeholder,
         placeholderTimeout=spec.timeout_ns if spec.placeholder else 0,
         taskGroupName=spec.group,
-        allocationLog=log,
+        allocationLog=_reasons(partition, app, item, now_ns),
         triggeredPreemption=item.triggered,
         originator=spec.originator,
         schedulingAttempted=item.reported_kind is not None,
@@ -167,23 +188,39 @@ def allocation(item: Allocation, partition: Partition) -> schemas.AllocationInfo
     )
 
 
-def waiting(leaf: Queue, partition: Partition) -> list[schemas.Waiting]:
-    """Returns the waiting applications of a leaf in scheduling order."""
-    blockers = leaf.blockers
-    return [
-        schemas.Waiting(
-            applicationID=app.name,
-            namespace=app.spec.namespace or None,
-            applicationState=app.state.value,
-            priority=app.shown or 0,
-            submissionTime=app.oldest_ns,
-            pendingResource=amounts(app.pending),
-            usedResource=amounts(app.allocated),
-            placeholderResource=amounts(app.gang.allocated),
-            blocksOthers=app.id in blockers,
+def waiting(leaf: Queue, apps: Iterable[Application | None]) -> Iterator[schemas.Waiting | None]:
+    """Yields these waiting applications of a leaf one at a time. None stays in the list."""
+    for app in apps:
+        yield (
+            None
+            if app is None
+            else schemas.Waiting(
+                applicationID=app.name,
+                namespace=app.spec.namespace or None,
+                applicationState=app.state.value,
+                priority=app.shown or 0,
+                submissionTime=app.oldest_ns,
+                pendingResource=amounts(app.pending),
+                usedResource=amounts(app.allocated),
+                placeholderResource=amounts(app.gang.allocated),
+                blocksOthers=app.id in leaf.blockers,
+            )
         )
-        for app in ordering.applications(partition, leaf)
-    ]
+
+
+def in_scheduling_order(leaf: Queue, partition: Partition) -> Iterator[Application | None]:
+    """Yields the waiting applications of a leaf in the order of its policy, and None after a number of steps."""
+    heap: list[tuple[ordering.SortKey, Application]] = []
+    for number, name in enumerate(list(leaf.waiting), 1):
+        if number % _STEPS == 0:
+            yield None
+        if (app := partition.applications.get(name)) is not None:
+            heap.append((ordering.application_key(partition, app), app))
+    heapq.heapify(heap)
+    while heap:
+        if len(heap) % _STEPS == 0:
+            yield None
+        yield heapq.heappop(heap)[1]
 
 
 def with_state(partition: Partition, state: str) -> list[Application]:
@@ -253,9 +290,6 @@ def _history(app: Application) -> schemas.ResourceHistory:
     )
 
 
-_NO_CHILDREN = b'"children":[]}'
-
-
 def queue(item: Queue, partition: Partition) -> schemas.QueueInfo:
     """Returns one queue without its children."""
     policies = item.policies
@@ -302,15 +336,15 @@ def queue(item: Queue, partition: Partition) -> schemas.QueueInfo:
 
 def tree(item: Queue, partition: Partition) -> Iterator[bytes]:
     """Yields the JSON of a queue with its subtree. The recovery queue is omitted, as in YuniKorn."""
-    yield encode(queue(item, partition)).removesuffix(_NO_CHILDREN) + b'"children":['
-    before = b""
-    for child in list(item.children.values()):
-        if child.is_recovery:
-            continue
-        yield before
-        yield from tree(child, partition)
-        before = b","
-    yield b"]}"
+    children = [child for child in item.children.values() if not child.is_recovery]
+    yield from _with_children(queue(item, partition), (tree(child, partition) for child in children))
+
+
+def _with_children(parent: schemas.QueueInfo | schemas.UsageTree, children: Iterable[Pieces]) -> Pieces:
+    """Yields the JSON of a parent whose `children`, the last field, is empty, with these children."""
+    yield encode(parent).removesuffix(b"[]}")
+    yield from array(children)
+    yield b"}"
 
 
 def headroom(item: Queue, partition: Partition) -> Limit:
@@ -345,79 +379,96 @@ def _template(found: ChildTemplate) -> schemas.TemplateInfo:
 _EVERYBODY: Final = "*"
 
 
+#: Yields nothing, where other work may run, and returns the result.
+Steps = Generator[bytes, None, T]
+
+
 @dataclass(slots=True)
 class _QueueUsage:
-    """Usage of one queue by one user or group."""
+    """Usage of one queue by one user or group, and the queues below it that have a usage."""
 
     used: Resources = NOTHING
     running: list[str] = field(default_factory=list)
+    below: dict[str, Queue] = field(default_factory=dict)
 
 
-def by_user(partition: Partition) -> dict[str, list[Application]]:
+def by_user(partition: Partition) -> Steps[dict[str, list[Application]]]:
     """Live applications by user, sorted by user name."""
-    found: dict[str, list[Application]] = {}
-    for app in partition.applications.values():
-        found.setdefault(app.spec.user, []).append(app)
-    return dict(sorted(found.items()))
+    return _by_name(partition, lambda app: app.spec.user)
 
 
-def by_group(partition: Partition) -> dict[str, list[Application]]:
+def by_group(partition: Partition) -> Steps[dict[str, list[Application]]]:
     """Live applications by group that has a limit, sorted by group name."""
+    return _by_name(partition, partition.users.group_of)
+
+
+def _by_name(partition: Partition, name_of: Callable[[Application], str]) -> Steps[dict[str, list[Application]]]:
     found: dict[str, list[Application]] = {}
-    for app in partition.applications.values():
-        if group := partition.users.group_of(app):
-            found.setdefault(group, []).append(app)
+    for number, app in enumerate(list(partition.applications.values()), 1):
+        if number % _STEPS == 0:
+            yield b""
+        if name := name_of(app):
+            found.setdefault(name, []).append(app)
     return dict(sorted(found.items()))
 
 
-def user(partition: Partition, name: str, apps: Iterable[Application]) -> schemas.UserUsage:
-    """Returns the usage of one user."""
-    live = list(apps)
-    return schemas.UserUsage(
-        userName=name,
-        groups={app.name: group for app in live if (group := partition.users.group_of(app))},
-        queues=_tree(live, name, is_group=False),
-    )
+_NO_USAGE: Final = schemas.UsageTree(
+    queuePath="", resourceUsage={}, runningApplications=[], maxApplications=0, children=[]
+)
 
 
-def group(name: str, apps: Iterable[Application]) -> schemas.GroupUsage:
-    """Returns the usage of the applications of one group."""
-    live = list(apps)
-    return schemas.GroupUsage(
-        groupName=name, applications=[app.name for app in live], queues=_tree(live, name, is_group=True)
-    )
+def user(partition: Partition, name: str, apps: list[Application]) -> Pieces:
+    """Yields the JSON of the usage of one user. Each queue is a part."""
+    groups: dict[str, str] = {}
+    for number, app in enumerate(apps, 1):
+        if number % _STEPS == 0:
+            yield b""
+        if group := partition.users.group_of(app):
+            groups[app.name] = group
+    head = schemas.UserUsage(userName=name, groups=groups, queues=_NO_USAGE)
+    yield encode(head).removesuffix(encode(_NO_USAGE) + b"}")
+    yield from _usage(apps, name, is_group=False)
+    yield b"}"
 
 
-def _tree(apps: Iterable[Application], name: str, *, is_group: bool) -> schemas.UsageTree:
+def group(name: str, apps: list[Application]) -> Pieces:
+    """Yields the JSON of the usage of the applications of one group. Each queue is a part."""
+    head = schemas.GroupUsage(groupName=name, applications=[app.name for app in apps], queues=_NO_USAGE)
+    yield encode(head).removesuffix(encode(_NO_USAGE) + b"}")
+    yield from _usage(apps, name, is_group=True)
+    yield b"}"
+
+
+def _usage(apps: list[Application], name: str, *, is_group: bool) -> Pieces:
     parts: dict[str, _QueueUsage] = {}
-    below: dict[str, dict[str, Queue]] = {}
     top: Queue | None = None
-    for app in apps:
+    for number, app in enumerate(apps, 1):
+        if number % _STEPS == 0:
+            yield b""
         used = app.allocated + app.gang.allocated
+        under: Queue | None = None
         for queue in app.queue.path_up:
             part = parts.setdefault(queue.path, _QueueUsage())
             part.used += used
             if app.counted:
                 part.running.append(app.name)
-            if queue.parent is None:
-                top = queue
-            else:
-                below.setdefault(queue.parent.path, {})[queue.path] = queue
+            if under is not None:
+                part.below[under.path] = under
+            top = under = queue
 
-    def branch(queue: Queue) -> schemas.UsageTree:
+    def branch(queue: Queue) -> Pieces:
         part, limit = parts[queue.path], _limit(queue, name, is_group=is_group)
-        return schemas.UsageTree(
+        head = schemas.UsageTree(
             queuePath=queue.path,
             resourceUsage=amounts(part.used),
             runningApplications=part.running,
             maxResources=amounts(limit.max) if limit else None,
             maxApplications=limit.max_applications if limit else 0,
-            children=[branch(child) for child in below.get(queue.path, {}).values()],
+            children=[],
         )
+        yield from _with_children(head, (branch(child) for child in part.below.values()))
 
-    if top is None:
-        return schemas.UsageTree(queuePath="", resourceUsage={}, runningApplications=[], maxApplications=0, children=[])
-    return branch(top)
+    yield from [encode(_NO_USAGE)] if top is None else branch(top)
 
 
 def _limit(queue: Queue, name: str, *, is_group: bool) -> QuotaLimit | None:
@@ -446,11 +497,16 @@ def cluster(partition: Partition, sessions: Iterable[Session], started_ns: int) 
     )
 
 
-def partition(item: Partition) -> schemas.PartitionInfo:
-    """Returns the totals of one partition."""
-    states = Counter(app.state.value for app in (*item.applications.values(), *item.history))
+def partition(item: Partition) -> Iterator[schemas.PartitionInfo | None]:
+    """Yields the totals of one partition, and None before."""
+    states, containers = Counter[str](), 0
+    for number, app in enumerate([*item.applications.values(), *item.history], 1):
+        if number % _STEPS == 0:
+            yield None
+        states[app.state.value] += 1
+        containers += len(app.allocations)
     capacity, used = item.nodes.capacity_total, item.queues.root.allocated
-    return schemas.PartitionInfo(
+    yield schemas.PartitionInfo(
         clusterId=item.rm,
         name=partition_name(item.id),
         state=item.queues.root.state.value,
@@ -462,16 +518,11 @@ def partition(item: Partition) -> schemas.PartitionInfo:
             type=item.config.node_sort.order.value, resourceWeights=dict(item.config.node_sort.weights)
         ),
         applications={**states, "total": states.total()},
-        totalContainers=containers(item),
+        totalContainers=containers,
         totalNodes=len(item.nodes),
         preemptionEnabled=item.config.preemption,
         quotaPreemptionEnabled=item.config.quota_preemption,
     )
-
-
-def containers(item: Partition) -> int:
-    """Number of allocations of applications, including placeholders."""
-    return sum(len(app.allocations) for app in item.applications.values())
 
 
 def rules(item: Partition) -> Iterator[schemas.RuleInfo]:
@@ -606,14 +657,16 @@ def by_use(partition: Partition) -> Iterator[schemas.ClusterUtilization | None]:
     )
 
 
-def outstanding(partition: Partition) -> Iterator[schemas.OutstandingInfo]:
-    """Yields the pending requests that more nodes could help, one per resources and instance type."""
-    for item in autoscaling.outstanding(partition):
-        yield schemas.OutstandingInfo(
-            id=item.id,
-            partition=partition_name(item.partition),
-            resource=amounts(item.resources),
-            instanceType=item.instance,
-            count=item.count,
-            applications=item.applications,
-        )
+def outstanding(partition: Partition) -> Iterator[schemas.OutstandingInfo | None]:
+    """Yields the pending requests that more nodes could help, one per resources and instance type, and None before."""
+    for found in autoscaling.outstanding_in_steps(partition):
+        yield None
+        for item in found or ():
+            yield schemas.OutstandingInfo(
+                id=item.id,
+                partition=partition_name(item.partition),
+                resource=amounts(item.resources),
+                instanceType=item.instance,
+                count=item.count,
+                applications=item.applications,
+            )

@@ -44,7 +44,7 @@ from muster_core.model.ids import (
 )
 from muster_core.model.records import EventRecorded, Notice
 from muster_core.model.states import NodeState
-from muster_core.placement.autoscaling import outstanding
+from muster_core.placement.autoscaling import Outstanding, outstanding_in_steps
 from muster_core.placement.plugins.hooks import HOOKS
 from muster_core.runtime.journal import Journal
 from muster_core.runtime.loop import Loop, LoopSettings, QueuedMessage
@@ -594,8 +594,12 @@ class Administration:
 
     async def autoscaling_metrics(self, request: muster_pb2.AutoScalingMetricsRequest) -> muster_pb2.AutoScalingMetrics:
         """Returns the requests that are pending because nodes are missing. Returns nothing for an unknown partition."""
-        partitions = self._partitions(request.rmID, request.partitionName)
-        return callbacks.autoscaling([found for one in partitions for found in outstanding(one)])
+        outstanding: list[Outstanding] = []
+        for partition in list(self._partitions(request.rmID, request.partitionName)):
+            for found in outstanding_in_steps(partition):
+                outstanding += found or ()
+                await asyncio.sleep(0)
+        return callbacks.autoscaling(outstanding)
 
     def _partitions(self, rm: str, name: str) -> Iterator[Partition]:
         for partition in self._scheduler.loop.scheduler_state.partitions.values():
