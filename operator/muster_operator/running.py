@@ -315,6 +315,7 @@ async def configured(session: KubeSession, namespace: str) -> Configuration:
                 scheduler_names=names,
                 scheduler_name=name,
                 provisioning_class=provisioning_class,
+                system_namespaces=configuration.settings.system_namespaces | {namespace},
             )
             return replace(configuration, settings=settings, withheld=wanted - names)
 

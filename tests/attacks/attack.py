@@ -47,7 +47,11 @@ ROLE: Json = {
             "resources": ["leases"],
             "verbs": ["create", "update", "patch", "delete"],
         },
-        {"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["create", "update", "patch", "delete"]},
+        {
+            "apiGroups": ["apps"],
+            "resources": ["deployments", "daemonsets"],
+            "verbs": ["create", "update", "patch", "delete"],
+        },
     ]
 }
 RBAC = "rbac.authorization.k8s.io"

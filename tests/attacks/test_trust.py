@@ -19,8 +19,9 @@ from muster_operator.model import limits
 from muster_operator.model.names import ANNOTATION_BINDING_SIGNATURE
 from tests.attacks.attack import Attack, annotated, sized, task_groups
 from tests.attacks.conftest import OpenAttack
+from tests.e2e.conditions import condition
 from tests.e2e.configuration import a_queue, queue_file
-from tests.e2e.manifests import PLACEHOLDER, a_pod, is_bound
+from tests.e2e.manifests import PLACEHOLDER, a_daemon_set, a_pod, is_bound
 from tests.e2e.rest import get_json
 
 INTERNAL = "internal.yunikorn.apache.org/"
@@ -48,6 +49,35 @@ async def test_a_user_set_node_name_does_not_bypass_queue_access(open_attack: Op
         await attack.user.create(later)
     names = {f"{where}-{n}" for where in ("private", "nowhere") for n in range(6)}
     await stays(attack, names, "pods run in a queue that does not admit them")
+
+
+async def test_the_daemon_sets_of_a_user_and_forged_owners_evict_no_pod_of_another_tenant(
+    open_attack: OpenAttack,
+) -> None:
+    """A pod that named any DaemonSet as its owner preempted on its node, whatever protected the pods there."""
+    attack = await open_attack(nodes=1)
+    tenant = [a_pod(f"full-{n}", cpu="950m", labels={"queue": "root.tenant"}) for n in range(4)]
+    await attack.scenario.create(tenant)
+    await attack.scenario.all_bound(len(tenant) + len(attack.bystanders))
+    attack.bystanders = await attack.scenario.bound()
+    daemons = await attack.user.api.create(
+        a_daemon_set("daemons", cpu="500m", queue="root.attacker"), attack.user.namespace
+    )
+    forged = a_pod("forged", cpu="500m", labels={"queue": "root.attacker"})
+    uid = daemons["metadata"]["uid"]
+    forged["metadata"]["ownerReferences"] = [{"apiVersion": "v1", "kind": "DaemonSet", "name": "daemons", "uid": uid}]
+    field = {"key": "metadata.name", "operator": "In", "values": ["node-0"]}
+    terms = {"nodeSelectorTerms": [{"matchFields": [field]}]}
+    forged["spec"]["affinity"] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+    await attack.user.create([forged])
+
+    async def are_decided() -> bool:
+        pods = await attack.attackers_pods()
+        return len(pods) == 2 and all(is_bound(p) or condition(p, "PodScheduled").get("reason") for p in pods)
+
+    await attack.scenario.eventually("the pods of the attacker are bound or wait", are_decided)
+    assert not [pod for pod in await attack.attackers_pods() if is_bound(pod)]
+    await attack.user.api.delete("daemonsets", "daemons", attack.user.namespace)
 
 
 @asynccontextmanager

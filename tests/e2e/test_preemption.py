@@ -113,24 +113,31 @@ async def test_a_pod_that_opted_out_of_preemption_is_a_victim_of_last_resort(ope
 
 
 async def test_daemon_set_pods_preempt_other_pods_on_every_node(open_scenario: OpenScenario) -> None:
+    """Those of Muster's own namespace, which users cannot write. A DaemonSet of the other namespace waits."""
     scenario = await open_scenario([FakeNode(f"node-{index}", cpu="2") for index in range(2)], QUICK_PREEMPTION)
+    api, home = scenario.api, scenario.muster.setup.namespace
     await scenario.create(a_pod(f"plain-{index}", labels={"applicationId": "plain"}) for index in range(4))
     await scenario.all_bound(4)
-    await scenario.create([a_daemon_set("agent", cpu="1")])
+    await scenario.create([a_daemon_set("ordinary", cpu="1")])
 
-    async def daemons() -> set[str]:
-        return {
-            pod["spec"]["nodeName"]
-            for pod in await scenario.bound()
-            if pod["metadata"]["labels"].get("daemon") == "agent"
-        }
+    async def are_unschedulable() -> bool:
+        pods = await api.find("pods", scenario.namespace, labelSelector="daemon=ordinary")
+        return len(pods) == 2 and all(condition(pod, "PodScheduled").get("reason") == "Unschedulable" for pod in pods)
 
-    async def is_everywhere() -> bool:
-        return await daemons() == {"node-0", "node-1"}
+    async def are_everywhere() -> bool:
+        pods = await api.find("pods", home, labelSelector="daemon=agent")
+        return {pod["spec"].get("nodeName") for pod in pods} == {"node-0", "node-1"}
 
-    await scenario.eventually("a daemon runs on every node", is_everywhere)
+    await scenario.eventually("the pods of the ordinary DaemonSet wait", are_unschedulable)
     await scenario.all_bound(4)
-    assert sum(name.startswith("plain") for name in await names_bound(scenario)) == 2
+    await api.create(a_daemon_set("agent", cpu="1"), home)
+    try:
+        await scenario.eventually("a daemon of the system runs on every node", are_everywhere)
+        await scenario.all_bound(2)
+    finally:
+        await api.delete("daemonsets", "agent", home)
+        await api.delete_all("pods", home)
+    assert all(name.startswith("plain") for name in await names_bound(scenario))
 
 
 async def test_a_lowered_quota_preempts_the_excess_pods(open_scenario: OpenScenario) -> None:

@@ -131,6 +131,7 @@ _READERS: Final[Mapping[str, tuple[str, Callable[[str], object], str]]] = {
         "not default, fence or disabled",
     ),
     "preemption.delay": ("preemption_delay_ns", _span(1), "not a duration longer than 0"),
+    "preemption.daemonsets": ("daemonsets_preempt_all", _one_of({"true": True, "false": False}), "not true or false"),
     _QUOTA_DELAY: ("quota_preemption_delay_ns", _span(0), "not a duration"),
     "application.unschedasks.backoff": ("backoff_after", _number(0, _MOST_COUNT), "not a whole number of 0 or more"),
     "application.unschedasks.backoff.delay": ("backoff_delay_ns", _span(1), "not a duration longer than 0"),

@@ -69,6 +69,9 @@ class QueuePolicies:
     preemption: PreemptionPolicy = PreemptionPolicy.DEFAULT
     #: How long a request waits before it may preempt.
     preemption_delay_ns: int = 30 * _SECOND
+    #: `preemption.daemonsets`: requests with a required node preempt regardless of fences, guarantees, `disabled` and
+    #: the opt-out of pods.
+    daemonsets_preempt_all: bool = False
     #: How long a queue may exceed a lowered maximum; 0 = without a limit.
     quota_preemption_delay_ns: int = 0
     #: After this number of unschedulable requests in one attempt the application is paused; 0 = never.

@@ -23,7 +23,7 @@ from muster_core.model.limits import LONGEST_GRACE_NS
 from muster_core.model.resources import NOTHING, Resources
 from muster_core.placement import node_search
 from muster_core.preemption.guarantees import GuaranteeBalance, remaining
-from muster_core.state.applications import Allocation, Application
+from muster_core.state.applications import Allocation, Application, Ask
 from muster_core.state.ordering import risen
 from muster_core.state.queues import Queue
 from muster_core.state.request_classes import pod_on_node_of
@@ -173,6 +173,36 @@ class CandidatePool:
                 seen = lifted_priority
         self._known[leaf, priority] = seen
         return seen
+
+
+class NodePool(CandidatePool):
+    """Candidates on the required node of a DaemonSet pod, in all applications but its own.
+
+    As for other requests, except that its own queue may lose pods. Pods that opted out are no candidates. With
+    `preemption.daemonsets` on its queue, every pod without a higher priority is one.
+    """
+
+    __slots__ = ("_app", "_is_unlimited", "balance")
+
+    def __init__(self, partition: Partition, app: Application, ask: Ask) -> None:
+        root = next(queue for queue in app.queue.path_up if queue.parent is None or _is_fence(queue))
+        amount, path = ask.spec.resources, frozenset(queue.path for queue in app.queue.path_up)
+        super().__init__(partition, root, app.queue, priority=ask.spec.priority, amount=amount)
+        self._excluded = frozenset()
+        self._app, self._is_unlimited = app, app.queue.policies.daemonsets_preempt_all
+        self.balance = GuaranteeBalance(partition.queues.root, amount, path, is_ignored=self._is_unlimited)
+
+    def _seen(self, app: Application, one: Allocation) -> int | None:
+        if app is self._app:
+            return None
+        if not self._is_unlimited:
+            return super()._seen(app, one) if one.spec.allow_preempt_self else None
+        may = one.spec.priority <= self._priority and is_eligible(one, self._amount)
+        return one.spec.priority if may else None
+
+
+def _is_fence(queue: Queue) -> bool:
+    return queue.policies.preemption is PreemptionPolicy.FENCE
 
 
 def lifted(priority: int, queues: Iterable[Queue]) -> int:

@@ -124,17 +124,19 @@ class _GuaranteeSearch:
 class GuaranteeBalance:
     """Tracks what queues lose to the victims selected so far.
 
-    `path`: the queues of the requests that gain `amount`; empty for quota preemption.
+    `path`: the queues of the requests that gain `amount`; empty for quota preemption. `is_ignored`: the guarantees do
+    not apply.
     """
 
     root: Queue
     amount: Resources = NOTHING
     path: frozenset[QueuePath] = frozenset()
+    is_ignored: bool = False
     lost: dict[QueuePath, Resources] = field(default_factory=dict)
 
     def may_release(self, leaf: Queue, victim: Resources) -> bool:
         """Whether no queue from the leaf to `root` falls below its guarantee, or further below it."""
-        for queue in leaf.path_up:
+        for queue in () if self.is_ignored else leaf.path_up:
             if queue.guaranteed and not self._stays(queue, victim):
                 return False
             if queue is self.root:

@@ -1,10 +1,11 @@
 """Selects victims for requests of queues below their guarantee, for DaemonSet pods and for lowered quotas.
 
 For a gang, resources for every incomplete member are found, or no victim is selected. A DaemonSet pod may preempt on
-its node regardless of guarantees. Usage above a lowered maximum is divided among the child queues in proportion to
-their usage above their guarantees.
+its node without a guarantee of its own. Usage above a lowered maximum is divided among the child queues in proportion
+to their usage above their guarantees.
 
-Differs: a pod that requires a node never preempts pods of its own application; YuniKorn does.
+Differs: a pod that requires a node never preempts pods of its own application, and respects fences, guarantees,
+`preemption.policy: disabled` and the opt-out of pods unless its queue has `preemption.daemonsets`; YuniKorn does not.
 
 Differs: victims may together be smaller than the request if the free resources of the node cover the rest, because then
 fewer pods are preempted; YuniKorn does not preempt in this case.
@@ -41,6 +42,7 @@ from muster_core.preemption.candidates import (
     Candidate,
     CandidatePool,
     Eligible,
+    NodePool,
     Rank,
     Ranking,
     in_the_way,
@@ -449,36 +451,21 @@ def plan_for_required_node(partition: Partition, app: Application, ask: Ask, now
     own = partition.reservations.by_ask.get((app.id, ask.spec.key))
     if own is not None and own.required:
         snapshot.free(own.node, own.resources)
-    candidates = _candidates(partition, app, ask)
-    victims = in_the_way(snapshot, shape, node, candidates)
+    pool = NodePool(partition, app, ask)
+    candidates = sorted(map(pool.candidate, pool.eligible_on(node)), key=_node_victim_order)
+    victims = in_the_way(snapshot, shape, node, permitted_by_guarantees(candidates, pool.balance))
     if victims is None:
         return NO_HELP_ON_NODE
     row = partition.nodes.rows.row(node)
     room = {name: column.item(row) for name in asked if (column := snapshot.available(name)) is not None}
     freed = sum((one.resources for one in victims), releasing_on(partition, node, now_ns))
-    lacking = positive(asked - Resources(room) - freed)
-    for candidate in candidates:
-        if not lacking:
-            break
-        if candidate not in victims and any(candidate.resources[name] for name in lacking):
-            victims.append(candidate)
-            lacking = positive(lacking - candidate.resources)
-    if lacking or not victims or not may_run_without(snapshot, shape, node, victims):
+    for victim in victims:
+        pool.balance.lose(victim.app.queue, victim.resources)
+    left = [one for one in candidates if one not in victims]
+    more = fewest(left, positive(asked - Resources(room) - freed), pool.balance)
+    if more is None or not (victims := [*victims, *more]) or not may_run_without(snapshot, shape, node, victims):
         return NO_HELP_ON_NODE
     return Preemption(partition.id, app.id, ((ask.spec.key, node),), tuple(victim.id for victim in victims))
-
-
-def _candidates(partition: Partition, app: Application, ask: Ask) -> list[Candidate]:
-    """Returns the allocations on the node that may be preempted for the request, in the order of preemption."""
-    there = list(reversed(partition.placed.get(ask.spec.required_node, {}).values()))
-    ranking = Ranking(partition)
-    pairs = ((partition.applications[one.spec.application], one) for one in there)
-    found = (
-        ranking.candidate(owner, one, one.spec.priority)
-        for owner, one in pairs
-        if owner is not app and is_eligible(one, ask.spec.resources) and one.spec.priority <= ask.spec.priority
-    )
-    return sorted(found, key=_node_victim_order)
 
 
 def _node_victim_order(candidate: Candidate) -> tuple[bool, bool, bool, int, bool, int, float, int]:

@@ -18,7 +18,7 @@ from muster_core.model.ids import AllocationKey, ApplicationId, NodeId, QueuePat
 from muster_core.model.records import Change, Detail, Notice
 from muster_core.model.resources import NOTHING, Resources
 from muster_core.preemption import candidates, guarantees, planning
-from muster_core.preemption.candidates import CandidatePool, is_eligible, releasing_on
+from muster_core.preemption.candidates import CandidatePool, NodePool, is_eligible, releasing_on
 from muster_core.preemption.guarantees import GuaranteeBalance, fence
 from muster_core.preemption.planning import positive
 from muster_core.scheduling import ledger, requeue, reservations
@@ -180,16 +180,18 @@ def _check_room(
 
 
 def _check_required(
-    _partition: Partition,
-    _app: Application,
+    partition: Partition,
+    app: Application,
     asks: list[tuple[Ask, NodeId]],
     victims: list[tuple[Application, Allocation]],
 ) -> None:
-    """Checks a request with a required node: all victims are on that node and have no higher priority."""
+    """Checks a request with a required node: it may preempt all victims, and they are on that node."""
     [(ask, node), *more] = asks
-    for _, victim in victims:
-        if more or victim.node != node or victim.spec.priority > ask.spec.priority:
+    pool = NodePool(partition, app, ask)
+    for owner, victim in victims:
+        if more or victim.node != node or not pool.has(owner, victim):
             raise BrokenDecision("preemption", f"allocation {victim.id} does not go for ask {ask.spec.key}")
+        _lose(pool.balance, owner, victim)
 
 
 def _check_rights(

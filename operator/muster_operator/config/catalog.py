@@ -334,6 +334,12 @@ OPERATOR: Final = (
         "namespaces that share application IDs: `<group>=<namespace>,<namespace>`, separated by `;`; empty = every "
         "application has pods of one namespace only",
     ),
+    _at_start(
+        settings.SYSTEM_NAMESPACES,
+        "kube-system",
+        "namespaces that ordinary users cannot write, separated by commas; Muster's own is always one. Pods of "
+        "DaemonSets in them [preempt on their node](../concepts/preemption.md#daemonset-pods)",
+    ),
     _at_once(settings.HOT_REFRESH, "true", "`false`: changes take effect after a restart"),
     _at_start(settings.DISABLE_GANG, "false", "`true`: task groups are ignored"),
     _at_start(settings.PLACEHOLDER_IMAGE, "registry.k8s.io/pause:3.7", "image of placeholder pods"),

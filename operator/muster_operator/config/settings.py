@@ -136,6 +136,9 @@ SCHEDULER_NAMES: Final = "service.schedulerNames"
 
 #: The scheduler name that the webhook sets on pods.
 SCHEDULER_NAME: Final = "service.schedulerName"
+
+#: Muster only: namespaces whose DaemonSets the core preempts for.
+SYSTEM_NAMESPACES: Final = "service.systemNamespaces"
 HOT_REFRESH: Final = "service.enableConfigHotRefresh"
 DISABLE_GANG: Final = "service.disableGangScheduling"
 
@@ -284,6 +287,7 @@ def _settings(entries: Mapping[str, str]) -> Settings:
         provisioning_class=_read(entries, PROVISIONING_REQUEST, "", _provisioning_class),
         unique_app_ids=_read(entries, UNIQUE_APP_IDS, False, _boolean),
         sharing_groups=_read(entries, SHARING_GROUPS, default.sharing_groups, _sharing_groups),
+        system_namespaces=_read(entries, SYSTEM_NAMESPACES, default.system_namespaces, _namespaces),
         instance_type_label=label,
         volume_bind_s=_read(entries, VOLUME_BIND_TIMEOUT, default.volume_bind_s, _seconds),
     )
@@ -389,6 +393,12 @@ def _names(text: str) -> frozenset[str] | None:
     """Write scheduler names separated by commas, such as muster,yunikorn."""
     names = [name.strip() for name in text.split(",")]
     return frozenset(names) if all(_NAME.fullmatch(name) for name in names) else None
+
+
+def _namespaces(text: str) -> frozenset[str] | None:
+    """Write namespaces separated by commas, such as kube-system,monitoring."""
+    names = [name.strip() for name in text.split(",")]
+    return frozenset(names) if all(_LABEL.fullmatch(name) for name in names) else None
 
 
 def _sharing_groups(text: str) -> dict[str, str] | None:

@@ -66,6 +66,9 @@ class Settings:
     sharing_groups: Mapping[str, str] = field(default_factory=dict)
     """``applications.sharingGroups``: by namespace, the group whose namespaces share application IDs."""
 
+    system_namespaces: frozenset[str] = frozenset({"kube-system"})
+    """``service.systemNamespaces``, and Muster's own namespace: pods of DaemonSets there preempt on their node."""
+
     instance_type_label: str = "node.kubernetes.io/instance-type"
     """``service.nodeInstanceTypeNodeLabelKey``, the node label that names its instance type."""
 

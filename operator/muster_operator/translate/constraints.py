@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from muster_operator.model.errors import BadInputError
@@ -117,9 +117,14 @@ def constraints_tag(spec: Raw) -> str:
     return _memoized_node_constraints_tag(parts) if parts else ""
 
 
-def required_node(metadata: Raw, spec: Raw) -> str:
-    """The only node that a DaemonSet pod can run on; empty for other pods. As in YuniKorn."""
-    if not any(owner.get("kind") == "DaemonSet" for owner in objects(metadata.get("ownerReferences"))):
+def required_node(metadata: Raw, spec: Raw, system_namespaces: Container[str]) -> str:
+    """The only node that a DaemonSet pod of a system namespace can run on; empty for other pods.
+
+    `Differs:` YuniKorn does so for every pod that names an owner of kind DaemonSet. The core preempts for this node,
+    and users can write owner references and create DaemonSets in their namespaces.
+    """
+    owners = objects(metadata.get("ownerReferences"))
+    if metadata.get("namespace") not in system_namespaces or not any(map(_is_daemon_set, owners)):
         return ""
     names: set[str] = set()
     for term in _terms(_required(spec) or {}):
@@ -128,6 +133,11 @@ def required_node(metadata: Raw, spec: Raw) -> str:
             return ""  # this term does not name a node
         names |= set.intersection(*named)
     return names.pop() if len(names) == 1 else ""
+
+
+def _is_daemon_set(owner: Raw) -> bool:
+    named = owner.get("apiVersion"), owner.get("kind")
+    return named == ("apps/v1", "DaemonSet") and owner.get("controller") is True
 
 
 def _is_name(requirement: Raw) -> bool:

@@ -525,12 +525,12 @@ def _termination_tags(metadata: Raw, spec: Raw, status: Raw) -> dict[str, str]:
 
 
 def _tags(
-    metadata: Raw, spec: Raw, status: Raw, ref: PodRef, *, is_waiting: bool, created_s: int | None = None
+    metadata: Raw, spec: Raw, status: Raw, ref: PodRef, *, is_waiting: bool, own: tuple[int, Settings] | None = None
 ) -> dict[str, str]:
     """Tags of the pod for the core, POD_TAGS_BYTES at most.
 
-    ``created_s`` is the creation time of a pod of this scheduler, None for foreign pods. Tags of a bound or foreign pod
-    that are invalid or too large are left out, because its resources count in any case.
+    ``own``: creation time of a pod of this scheduler, and the settings; None for foreign pods. Tags of a bound or
+    foreign pod that are invalid or too large are left out, because its resources count in any case.
 
     Raises:
         BadInputError: a tag of a pod that waits for a node is invalid or too large.
@@ -538,10 +538,11 @@ def _tags(
     labels = strings(metadata.get("labels"))
     tags = _name_tags(ref) | _termination_tags(metadata, spec, status)
     facts = _inter_pod_facts(spec, ref, labels)
-    if created_s is not None:
+    if own is not None:
+        created_s, settings = own
         tags[keys.TAG_CREATION_TIME] = str(created_s)
         facts = chain(facts, _node_facts(spec))
-        if node := required_node(metadata, spec):
+        if node := required_node(metadata, spec, settings.system_namespaces):
             tags[keys.TAG_REQUIRED_NODE] = node
     room = limits.POD_TAGS_BYTES - labels_bytes(labels)
     if room >= 0:
@@ -631,14 +632,14 @@ def read_bound(raw: Raw) -> ForeignPod | None:
 
 
 def _facts(
-    raw: Raw, ref: PodRef, member: Membership, created_s: int
+    raw: Raw, ref: PodRef, member: Membership, created_s: int, settings: Settings
 ) -> tuple[dict[str, int], dict[str, str], Membership]:
     """Resources and tags. An error in those of a pod that waits for a node becomes the membership's refusal."""
     metadata, spec, status = (mapping(raw.get(part)) for part in ("metadata", "spec", "status"))
     is_waiting = not text(spec.get("nodeName"))
     try:
         resources = _resources(spec, status, is_waiting=is_waiting)
-        return resources, _tags(metadata, spec, status, ref, is_waiting=is_waiting, created_s=created_s), member
+        return resources, _tags(metadata, spec, status, ref, is_waiting=is_waiting, own=(created_s, settings)), member
     except BadInputError as error:
         if is_waiting:
             member = replace(member, refusal=member.refusal or str(error))
@@ -648,7 +649,7 @@ def _facts(
 def _own(raw: Raw, ref: PodRef, settings: Settings) -> Pod:
     metadata, spec, status = (mapping(raw.get(part)) for part in ("metadata", "spec", "status"))
     created_s = (epoch_ms(metadata.get("creationTimestamp")) or 0) // 1000
-    resources, tags, member = _facts(raw, ref, membership(metadata, ref, settings, spec), created_s)
+    resources, tags, member = _facts(raw, ref, membership(metadata, ref, settings, spec), created_s, settings)
     scheduled_at_ms, condition = _scheduled(status)
     annotations = strings(metadata.get("annotations"))
     ordinal = "" if member.claim is None else annotations.get(names.ANNOTATION_PLACEHOLDER_ORDINAL, "")

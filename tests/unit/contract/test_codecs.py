@@ -24,14 +24,17 @@ from muster_si import si_pb2
 
 RM = "cluster"
 
+DAEMON_SET = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "u", "controller": True}
 POD = {
     "metadata": {
         "name": "p1",
-        "namespace": "team",
+        "namespace": "kube-system",
         "uid": "uid-1",
         "creationTimestamp": "2024-01-01T00:00:00Z",
         "labels": {"app": "web"},
-        "ownerReferences": [{"kind": "DaemonSet", "name": "d", "uid": "u"}],
+        "ownerReferences": [
+            {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "u", "controller": True}
+        ],
     },
     "spec": {
         "schedulerName": "muster",
@@ -113,7 +116,7 @@ def test_a_pod_arrives_with_its_amounts_and_constraints() -> None:
         tolerations=(Toleration(operator="Exists"), Toleration("spot", "Equal", "yes", "NoExecute")),
         node_name="n1",
     )
-    assert (spec.priority, spec.placeholder, spec.namespace, spec.max_allocations) == (7, True, "team", 1)
+    assert (spec.priority, spec.placeholder, spec.namespace, spec.max_allocations) == (7, True, "kube-system", 1)
     assert (spec.allow_preempt_self, spec.allow_preempt_other) == (False, True)
     assert spec.created_ns == 1_704_067_200 * 10**9
 

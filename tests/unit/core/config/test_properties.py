@@ -17,6 +17,7 @@ EVERY = """
     priority.offset: '-5'
     preemption.policy: %s
     preemption.delay: 1m
+    preemption.daemonsets: 'True'
     quota.preemption.delay: 2m
     application.unschedasks.backoff: '7'
     application.unschedasks.backoff.delay: 500ms
@@ -27,6 +28,7 @@ COMES_DOWN = QueuePolicies(
     ApplicationOrder.FAIR,
     sorts_by_priority=False,
     preemption_delay_ns=60 * SECOND,
+    daemonsets_preempt_all=True,
     quota_preemption_delay_ns=120 * SECOND,
     backoff_after=7,
     backoff_delay_ns=SECOND // 2,
@@ -41,6 +43,7 @@ def test_every_property_has_its_meaning() -> None:
         priority_offset=-5,
         preemption=PreemptionPolicy.FENCE,
         preemption_delay_ns=60 * SECOND,
+        daemonsets_preempt_all=True,
         quota_preemption_delay_ns=120 * SECOND,
         backoff_after=7,
         backoff_delay_ns=SECOND // 2,

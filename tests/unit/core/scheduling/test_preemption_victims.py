@@ -6,11 +6,14 @@ from dataclasses import replace
 
 import pytest
 
+from muster_core.model.config import QueueConfig, QueuePolicies
 from muster_core.model.constraints import TERMINATING, TERMINATING_PREEMPTED, Constraints
 from muster_core.model.events import AllocationReported, ApplicationAdded, NodeAdded
 from muster_core.model.specs import AllocationSpec, AskSpec
 from tests.unit.builders import a_configuration, a_node, a_queue, an_allocation, an_application, an_ask
 from tests.unit.core.scheduling.preemption_scenario import (
+    DISABLED,
+    FENCE,
     a_daemon,
     confirm,
     cores,
@@ -270,7 +273,42 @@ def test_a_placeholder_being_replaced_is_no_victim_candidate() -> None:
 # -- one node only --------------------------------------------------------------
 
 
-def test_a_daemon_set_pod_preempts_immediately_regardless_of_guarantees() -> None:
+def for_daemon_set(other: QueueConfig, own: QueuePolicies, *running: AskSpec) -> list[str]:
+    """The victims of a DaemonSet pod in root.own on the only node, which these pods of root.<other> fill."""
+    scenario = Scenario(a_configuration(other, a_queue("own", policies=own)), nodes=1, vcore=len(running) * 1000)
+    run(scenario, f"root.{other.name}", *running)
+    run(scenario, "root.own", a_daemon("agent", "n0"))
+    return run_until_idle(scenario, 600)
+
+
+@pytest.mark.parametrize(
+    "other, own, running",
+    [
+        (a_queue("safe", policies=DISABLED), QueuePolicies(), pods("v", 4)),
+        (a_queue("outside"), FENCE, pods("v", 4)),
+        (a_queue("guaranteed", guaranteed=4000), QueuePolicies(), pods("v", 4)),
+        (a_queue("other"), QueuePolicies(), list(map(opted_out, pods("v", 4)))),
+        (a_queue("ahead", policies=offset(1)), QueuePolicies(), pods("v", 4)),
+    ],
+    ids=["disabled", "fence", "guarantee", "opted out", "priority offset"],
+)
+def test_only_a_daemon_set_queue_with_the_property_preempts_protected_pods(
+    other: QueueConfig, own: QueuePolicies, running: list[AskSpec]
+) -> None:
+    """The finding of the forged DaemonSet: nothing protected the pods of other tenants on the node."""
+    assert for_daemon_set(other, own, *running) == []
+    assert len(for_daemon_set(other, replace(own, daemonsets_preempt_all=True), *running)) == 1
+    assert len(for_daemon_set(a_queue("other"), QueuePolicies(), *pods("v", 4))) == 1
+
+
+def test_a_daemon_set_pod_takes_what_a_queue_has_above_its_guarantee_only() -> None:
+    scenario = Scenario(a_configuration(a_queue("other", guaranteed=3000), a_queue("own")), nodes=1, vcore=4000)
+    run(scenario, "root.other", *pods("v", 4))
+    run(scenario, "root.own", a_daemon("agent", "n0"), a_daemon("second", "n0"))
+    assert run_until_idle(scenario, 600) == ["v3"]
+
+
+def test_a_daemon_set_pod_preempts_immediately_and_without_a_guarantee() -> None:
     scenario = two(nodes=2)
     run(scenario, "root.a", *pods("a", 4))
     run(scenario, "root.b", *pods("b", 4))
@@ -286,8 +324,9 @@ def test_a_daemon_set_pod_preempts_immediately_regardless_of_guarantees() -> Non
     assert placed(confirm(scenario, effects)) == {"d": "n0"}
 
 
-def test_daemon_set_pods_preempt_regular_then_opted_out_then_originator_pods() -> None:
-    scenario = two(vcore=3000)
+def test_daemon_set_pods_with_the_property_preempt_regular_then_opted_out_then_originator_pods() -> None:
+    unlimited = a_queue("b", policies=QueuePolicies(daemonsets_preempt_all=True))
+    scenario = Scenario(a_configuration(a_queue("a", guaranteed=4000), unlimited), nodes=1, vcore=3000)
     run(scenario, "root.b", first_pod(an_ask("first")), opted_out(an_ask("kept")), an_ask("regular", priority=3))
     submit(scenario, "daemons", "root.b")
     gone = []

@@ -37,7 +37,7 @@ from tests.unit.operator.controller.objects import a_namespace, a_node
 
 Raw = dict[str, Any]
 #: Most scenarios are about placeholder pods. A scenario of another placement sets it.
-SETTINGS = Settings(gang_placement=Placement.RESERVE)
+SETTINGS = Settings(gang_placement=Placement.RESERVE, system_namespaces=frozenset({"dev"}))
 
 
 def seen(raw: Raw, settings: Settings = SETTINGS) -> PodSeen:

@@ -25,7 +25,7 @@ JOB = AppId("dev/job")
 PLACE = PodUid("uid-w0/place")
 REPLACED = TerminationType.PLACEHOLDER_REPLACED
 SETTINGS = Settings()
-DAEMON_SET = {"kind": "DaemonSet", "apiVersion": "apps/v1", "uid": "d", "name": "d"}
+DAEMON_SET = {"kind": "DaemonSet", "apiVersion": "apps/v1", "uid": "d", "name": "d", "controller": True}
 ON_N0 = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n0"]}]}
 REQUIRED = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [ON_N0]}}
 

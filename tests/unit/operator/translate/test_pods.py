@@ -209,11 +209,35 @@ def test_equal_constraints_share_one_string_in_memory() -> None:
     assert first is second
 
 
+DAEMON_SET = {"apiVersion": "apps/v1", "kind": "DaemonSet", "controller": True}
+
+
+@pytest.mark.parametrize(
+    "namespace, owner, is_required",
+    [
+        ("kube-system", DAEMON_SET, True),
+        ("eve", DAEMON_SET, False),
+        ("kube-system", {**DAEMON_SET, "controller": False}, False),
+        ("kube-system", {"apiVersion": "apps/v1", "kind": "DaemonSet"}, False),
+        ("kube-system", {**DAEMON_SET, "apiVersion": "v1"}, False),
+        ("kube-system", {**DAEMON_SET, "kind": "ReplicaSet"}, False),
+    ],
+)
+def test_only_a_controller_that_is_a_daemon_set_of_a_system_namespace_gives_a_required_node(
+    namespace: str, owner: dict[str, Any], *, is_required: bool
+) -> None:
+    """Users write owner references, and may create DaemonSets in their namespaces."""
+    raw = a_pod(affinity=required({"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}))
+    raw["metadata"] |= {"namespace": namespace, "ownerReferences": [owner]}
+    assert (keys.TAG_REQUIRED_NODE in own(raw).tags) == is_required
+
+
 def test_a_daemon_set_pod_has_its_required_node_tag() -> None:
     field = {"key": "metadata.name", "operator": "In", "values": ["n1"]}
     raw = a_pod(affinity=required({"matchFields": [field]}))
+    raw["metadata"] |= {"namespace": "kube-system"}
     assert keys.TAG_REQUIRED_NODE not in own(raw).tags
-    raw["metadata"]["ownerReferences"] = [{"kind": "DaemonSet"}]
+    raw["metadata"]["ownerReferences"] = [DAEMON_SET]
     assert own(raw).tags[keys.TAG_REQUIRED_NODE] == "n1"
     for other in ({**field, "operator": "NotIn"}, {**field, "values": ["n1", "n2"]}, {**field, "key": "metadata.uid"}):
         raw["spec"]["affinity"] = required({"matchFields": [other]})

@@ -46,6 +46,7 @@ _POLICIES = (
     replace(_SOON, preemption=PreemptionPolicy.FENCE),
     replace(_SOON, preemption=PreemptionPolicy.DISABLED),
     replace(_SOON, quota_preemption_delay_ns=5 * SECOND),
+    replace(_SOON, daemonsets_preempt_all=True),
     replace(_SOON, order=ApplicationOrder.FAIR, sorts_by_priority=False),
     QueuePolicies(backoff_after=3, backoff_delay_ns=20 * SECOND),
 )

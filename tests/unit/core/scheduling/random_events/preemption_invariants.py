@@ -40,21 +40,26 @@ def _check_victim(partition: Partition, release: Release) -> None:
     for ask in _asks(partition, running):
         assert ask.spec.application != owner.id, "an application preempts from itself"
         assert ask.spec.allow_preempt_other, "an ask preempts that may not"
+        mine = partition.applications[ask.spec.application].queue
         if ask.spec.required_node:
             assert victim.node == ask.spec.required_node
+        if ask.spec.required_node and mine.policies.daemonsets_preempt_all:
             assert victim.spec.priority <= ask.spec.priority
-        else:
-            _check_by_guarantee(partition, owner.queue, victim, ask)
+            continue
+        _check_queues(mine, owner.queue, victim, ask)
+        if ask.spec.required_node:
+            assert victim.spec.allow_preempt_self, "a pod that opted out is preempted for a DaemonSet"
+            continue
+        assert mine is not owner.queue, "a leaf preempts from itself"
+        assert any(queue.guaranteed[name] for queue in mine.path_up for name, _ in ask.spec.resources.items())
 
 
 def _asks(partition: Partition, running: RunningPreemption) -> list[Ask]:
     return [partition.applications[app].asks[key] for app, key in running.asks]
 
 
-def _check_by_guarantee(partition: Partition, leaf: Queue, victim: Allocation, ask: Ask) -> None:
-    mine = partition.applications[ask.spec.application].queue
-    assert mine is not leaf, "a leaf preempts from itself"
-    assert any(queue.guaranteed[name] for queue in mine.path_up for name, _ in ask.spec.resources.items())
+def _check_queues(mine: Queue, leaf: Queue, victim: Allocation, ask: Ask) -> None:
+    """Assert what protects a victim, in the queue `leaf`, from a request in the queue `mine`."""
     assert leaf.policies.preemption is not PreemptionPolicy.DISABLED, f"{leaf.path} is kept from preemption"
     above = {queue.path for queue in leaf.path_up}
     for queue in mine.path_up:
