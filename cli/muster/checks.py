@@ -15,6 +15,8 @@ from enum import StrEnum
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from muster.clients.leases import PREFIX, holder, is_alive, late_s
+
 Json = dict[str, Any]
 
 _ENDED: Final = ("Succeeded", "Failed")
@@ -94,19 +96,15 @@ LEADER: Final = "leader"
 SERVES: Final = "internal.yunikorn.apache.org/scheduler-names"
 LEASE_SELECTOR: Final = "app.kubernetes.io/name=muster,app.kubernetes.io/component=operator"
 DEFAULT_NAMES: Final = frozenset({"muster", "yunikorn"})
-_DEFAULT_DURATION_S: Final = 10
 
 
-def served_names(leases: Iterable[Json], home: str) -> frozenset[str]:
-    """The scheduler names of the Muster in that namespace; the default if its Leases name none."""
-    names = {name for lease in leases if _namespace(lease) == home for name in _lease_names(lease)}
-    return frozenset(names) or DEFAULT_NAMES
+def served_names(own: Iterable[Json]) -> frozenset[str]:
+    """The scheduler names of an installation, from the Leases in its namespace; the default if they name none."""
+    return frozenset(name for lease in own for name in _lease_names(lease)) or DEFAULT_NAMES
 
 
-def check_leases(leases: Iterable[Json], home: str, now: datetime) -> Iterator[Finding]:
-    """`leases`: of operators in all namespaces. `now`: the time of the API server."""
-    found = list(leases)
-    own = [lease for lease in found if _namespace(lease) == home]
+def check_leases(own: list[Json], of_names: Iterable[Json], home: str, now: datetime) -> Iterator[Finding]:
+    """`own`: Leases of operators in Muster's namespace. `of_names`: of scheduler names. `now`: of the API server."""
     if not own:
         yield warning(
             LEADER,
@@ -115,51 +113,28 @@ def check_leases(leases: Iterable[Json], home: str, now: datetime) -> Iterator[F
         )
     for lease in own:
         yield _check_holder(lease, now)
-    names = served_names(own, home)
-    for other in found:
-        both = sorted(names & _lease_names(other))
-        if _namespace(other) != home and both and is_alive(other, now):
+    names = served_names(own)
+    for lease in of_names:
+        name = lease["metadata"]["name"].removeprefix(PREFIX)
+        if name in names and is_alive(lease, now) and holder(lease).partition("/")[0] != home:
             yield problem(
                 LEADER,
-                f"another Muster, led by {_holder(other)} in {_namespace(other)}, serves {', '.join(both)} too",
+                f"another Muster, with the Lease {holder(lease)}, serves {name} too",
                 "set service.schedulerNames of one of them to other names",
             )
 
 
-def is_alive(lease: Json, now: datetime) -> bool:
-    """Whether the Lease has a holder that renewed it in time."""
-    return bool(_holder(lease)) and _late_s(lease, now) <= 0
-
-
 def _check_holder(lease: Json, now: datetime) -> Finding:
-    holder, name = _holder(lease), f"{_namespace(lease)}/{lease['metadata']['name']}"
-    if not holder:
+    leader, name = holder(lease), f"{lease['metadata']['namespace']}/{lease['metadata']['name']}"
+    if not leader:
         return problem(LEADER, f"no replica holds the Lease {name}", "start an operator, or see its log")
-    late_s = _late_s(lease, now)
-    if late_s > 0:
+    if (late := late_s(lease, now)) > 0:
         return problem(
             LEADER,
-            f"{holder} holds the Lease {name} and is {round(late_s)} s late to renew it",
+            f"{leader} holds the Lease {name} and is {round(late)} s late to renew it",
             "check that it runs and reaches the API server; a standby takes over if there is one",
         )
-    return fine(LEADER, f"{holder} leads, for {', '.join(sorted(_lease_names(lease))) or 'its scheduler names'}")
-
-
-def _late_s(lease: Json, now: datetime) -> float:
-    spec = lease.get("spec") or {}
-    renewed = spec.get("renewTime")
-    if not renewed:
-        return 1.0
-    until = datetime.fromisoformat(renewed) + timedelta(seconds=spec.get("leaseDurationSeconds") or _DEFAULT_DURATION_S)
-    return (now - until).total_seconds()
-
-
-def _holder(lease: Json) -> str:
-    return str((lease.get("spec") or {}).get("holderIdentity") or "")
-
-
-def _namespace(lease: Json) -> str:
-    return str(lease["metadata"]["namespace"])
+    return fine(LEADER, f"{leader} leads, for {', '.join(sorted(_lease_names(lease))) or 'its scheduler names'}")
 
 
 def _lease_names(lease: Json) -> frozenset[str]:

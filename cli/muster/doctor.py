@@ -12,7 +12,7 @@ import typer
 
 from muster import checks, permissions, printers
 from muster.checks import Finding, Level
-from muster.clients import port_forward
+from muster.clients import leases, port_forward
 from muster.clients.kubernetes import Cluster
 from muster.errors import PROBLEM, NotThere, Unreachable
 from muster.get import read_status
@@ -22,7 +22,6 @@ from muster.output import Format, Output, show
 EXAMPLES = ("muster doctor", "muster doctor --muster-namespace muster --context prod", "muster doctor -o json")
 Json = dict[str, Any]
 
-DEFAULT_NAMESPACE: Final = "muster"
 DEFAULT_ACCOUNT: Final = "muster-operator"
 _ADMISSION: Final = "/apis/admissionregistration.k8s.io/v1/"
 _CONFIGURATIONS: Final = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
@@ -60,24 +59,27 @@ class DiagnosedInstallation:
     @cached_property
     def pods(self) -> list[Json]:
         """Running pods of Muster."""
-        return port_forward.pods(self.cluster, self.target.muster_namespace)
+        return port_forward.pods(self.cluster, self.home)
 
     @cached_property
-    def leases(self) -> list[Json]:
-        """Leases of operators in all namespaces."""
-        return list(self.cluster.list("/apis/coordination.k8s.io/v1/leases", labelSelector=checks.LEASE_SELECTOR))
+    def name_leases(self) -> list[Json]:
+        """Leases of scheduler names; empty if they cannot be read."""
+        return leases.readable_names(self.cluster)
 
     @cached_property
     def home(self) -> str:
-        """Muster's namespace: of the option, else of its pods, else of its Leases."""
-        namespaces = [item["metadata"]["namespace"] for item in (*self.pods, *self.leases)]
-        found = DEFAULT_NAMESPACE if DEFAULT_NAMESPACE in namespaces else next(iter(namespaces), DEFAULT_NAMESPACE)
-        return self.target.muster_namespace or found
+        """Muster's namespace: of the option, else from the Leases of scheduler names. Raises BadUsage."""
+        return leases.installation(self.name_leases, self.target.muster_namespace)[0]
+
+    @cached_property
+    def leases(self) -> list[Json]:
+        """Leases of operators in Muster's namespace."""
+        return list(self.cluster.list(leases.path(self.home), labelSelector=checks.LEASE_SELECTOR))
 
     @cached_property
     def names(self) -> frozenset[str]:
         """The scheduler names that Muster serves."""
-        return checks.served_names(self.leases, self.home)
+        return checks.served_names(self.leases)
 
     @cached_property
     def webhooks(self) -> list[checks.WebhookEndpoint]:
@@ -115,7 +117,7 @@ def _core(installation: DiagnosedInstallation) -> Iterator[Finding]:
 
 
 def _leader(installation: DiagnosedInstallation) -> Iterator[Finding]:
-    return checks.check_leases(installation.leases, installation.home, installation.now)
+    return checks.check_leases(installation.leases, installation.name_leases, installation.home, installation.now)
 
 
 def _workloads(installation: DiagnosedInstallation) -> Iterator[Finding]:
@@ -174,11 +176,7 @@ def _slices(cluster: Cluster, namespace: str, service: str) -> list[Json] | None
 def _permissions(installation: DiagnosedInstallation) -> Iterator[Finding]:
     accounts = (str((pod.get("spec") or {}).get("serviceAccountName") or "") for pod in installation.pods)
     account = next(filter(None, accounts), DEFAULT_ACCOUNT)
-    own = (
-        lease["metadata"]["name"]
-        for lease in installation.leases
-        if lease["metadata"]["namespace"] == installation.home
-    )
+    own = (lease["metadata"]["name"] for lease in installation.leases)
     needed = permissions.required(
         installation.names, next(own, permissions.LEASE), has_webhook=installation.has_webhook
     )

@@ -20,6 +20,7 @@ from muster.clients import kubernetes, port_forward
 from muster.clients.http import Http, to_url
 from muster.clients.rest import Rest
 from muster.errors import PROBLEM, BadUsage, CommandError
+from muster.text import say
 
 P = ParamSpec("P")
 
@@ -31,7 +32,7 @@ MusterNamespace = Annotated[
     str,
     typer.Option(
         envvar="MUSTER_NAMESPACE",
-        help="Namespace in which Muster runs (default: search all namespaces).",
+        help="Namespace in which Muster runs (default: from the Leases of scheduler names, else muster).",
         rich_help_panel=PANEL,
     ),
 ]
@@ -180,7 +181,7 @@ class Steps:
         try:
             return step()
         except CommandError as error:
-            typer.echo(f"muster: {error}", err=True)
+            say(f"muster: {error}", err=True)
             self.failed += 1
             return False
 
@@ -195,5 +196,5 @@ def exit_on_error(action: Callable[[], None]) -> None:
     try:
         action()
     except CommandError as error:
-        typer.echo(f"muster: {error}", err=True)
+        say(f"muster: {error}", err=True)
         raise typer.Exit(error.code) from error

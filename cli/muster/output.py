@@ -17,8 +17,10 @@ from rich import box
 from rich.console import Console, RenderableType
 from rich.live import Live
 from rich.table import Table
+from rich.text import Text
 
 from muster.errors import BadUsage
+from muster.text import printable, say
 
 T = TypeVar("T")
 
@@ -115,11 +117,14 @@ def _screen(page: Console) -> Iterator[Callable[[RenderableType], None]]:
 def emit(found: Any, output: Output) -> None:
     """Print data as JSON or YAML."""
     if output is Output.JSON:
-        typer.echo(orjson.dumps(found, option=orjson.OPT_INDENT_2).decode())
+        say(orjson.dumps(found, option=orjson.OPT_INDENT_2).decode())
         return
     import yaml  # noqa: PLC0415  # other formats do not wait for it
 
-    typer.echo(yaml.safe_dump(found, sort_keys=False, allow_unicode=True), nl=False)
+    text = yaml.safe_dump(found, sort_keys=False, allow_unicode=True)
+    if printable(text) != text:
+        text = yaml.safe_dump(found, sort_keys=False)  # escapes what is not ASCII
+    typer.echo(text, nl=False)
 
 
 def table(*columns: str) -> Table:
@@ -130,7 +135,15 @@ def table(*columns: str) -> Table:
     return made
 
 
+class _Console(Console):
+    """Prints text without control characters; rich renders each text of a table with `render_str`."""
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """The text as rich prints it."""
+        return super().render_str(printable(text), **options)
+
+
 def console(width: int = WIDE) -> Console:
     """A console with the width of the terminal; of `width` if there is no terminal."""
-    found = Console(highlight=False, markup=False)
-    return found if found.is_terminal else Console(highlight=False, markup=False, width=width)
+    found = _Console(highlight=False, markup=False)
+    return found if found.is_terminal else _Console(highlight=False, markup=False, width=width)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from muster.checks import Finding, fine, problem
+from muster.clients.leases import NAMES_NAMESPACE, PREFIX
 
 Json = dict[str, Any]
 
@@ -17,9 +18,6 @@ WEBHOOK_NAME: Final = "muster-admission"
 #: The Secret with the keys that sign placeholders and bindings.
 SIGNING: Final = "muster-signing"
 LEASE: Final = "muster"
-#: Namespace and name prefix of the Leases of scheduler names.
-NAMES_NAMESPACE: Final = "kube-system"
-PREFIX: Final = "muster-scheduler-"
 _CONFIGURATIONS: Final = "mutatingwebhookconfigurations validatingwebhookconfigurations"
 _LEASES: Final = "coordination.k8s.io"
 REVIEWS: Final = "/apis/authorization.k8s.io/v1/subjectaccessreviews"

@@ -12,12 +12,15 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from muster.checks import Finding, fine, unknown, warning
+from muster.checks import DEFAULT_NAMES, Finding, fine, unknown, warning
 from muster.clients import kubeconfig as kubeconfig_files
+from muster.clients import leases
 from muster.clients.kubernetes import Cluster, connect
+from muster.confirmation import DryRun, Yes, is_confirmed
 from muster.errors import CommandError, NotThere
 from muster.options import PANEL, AllNamespaces, Context, Kubeconfig, Steps, exit_on_error
 from muster.output import Format, Output, as_data, console, emit, table
+from muster.text import say
 from muster_operator.model import names
 from muster_operator.model.signing import CURRENT, PREVIOUS, SECRET, SigningKeys, Validity, placeholder_texts, read_key
 
@@ -33,10 +36,20 @@ _SHOWN: Final = 3
 
 def command(  # noqa: PLR0913 # long: the command line is its options
     *,
-    delete: Annotated[bool, typer.Option("--delete", help="Delete the listed pods.")] = False,
+    delete: Annotated[
+        bool,
+        typer.Option(
+            "--delete",
+            help="Delete the listed pods, after a question. Without --scheduler-names, only those whose scheduler name "
+            "a running Muster serves.",
+        ),
+    ] = False,
+    yes: Yes = False,
+    dry_run: DryRun = False,
     scheduler_names: Annotated[
-        str, typer.Option(help="Value of service.schedulerNames; only pods with these scheduler names are listed.")
-    ] = "muster,yunikorn",
+        str,
+        typer.Option(help="Scheduler names of the listed pods, separated by commas (default: muster,yunikorn)."),
+    ] = "",
     namespace: Annotated[
         str,
         typer.Option("--namespace", "-n", help="Namespace of the listed pods (default: the namespace of the context)."),
@@ -59,24 +72,52 @@ def command(  # noqa: PLR0913 # long: the command line is its options
     Bound ones count as ordinary pods, and pending ones are not scheduled. Signatures are verified with the Secret
     muster-signing. Pods whose signature cannot be verified are reported on standard error and never deleted.
     """
-    names = frozenset(name for part in scheduler_names.split(",") if (name := part.strip()))
+    given = frozenset(name for part in scheduler_names.split(",") if (name := part.strip()))
 
     def run() -> None:
+        names = given or DEFAULT_NAMES
         pods_in = "" if all_namespaces else namespace or kubeconfig_files.namespace(kubeconfig, context)
         path = f"/api/v1/namespaces/{pods_in}/pods" if pods_in else "/api/v1/pods"
-        cluster = connect(kubeconfig, context)
-        found = survey(cluster.list(path, fieldSelector=LIVING), names, lambda: signing_keys(cluster, muster_namespace))
-        report(cluster, found, output, delete=delete)
+        with connect(kubeconfig, context) as cluster:
+            pods = cluster.list(path, fieldSelector=LIVING)
+            found = survey(pods, names, lambda: signing_keys(cluster, muster_namespace))
+            chosen = _chosen(cluster, found.unsigned, is_named=bool(given)) if delete or dry_run else []
+            listed = [f"pod {full_name(pod)}" for pod in chosen]
+            if listed and not is_confirmed(cluster, listed, yes=yes, dry_run=dry_run):
+                chosen = []
+            report(cluster, found, output, chosen)
 
     exit_on_error(run)
 
 
-def report(cluster: Cluster, found: Survey, output: Output, *, delete: bool) -> None:
-    """Print the pods that Muster did not sign, and delete them if wanted. Raises Exit(1) if a deletion failed."""
+def _chosen(cluster: Cluster, pods: list[Json], *, is_named: bool) -> list[Json]:
+    """The pods to delete. Without an explicit scheduler name, only those whose name a running Muster serves: others may
+    be placeholders of a YuniKorn that runs. Raises Unreachable.
+    """
+    if is_named:
+        return pods
+    names = frozenset(map(_scheduler_name, pods))
+    served = leases.served_names(cluster, names, cluster.server_time()) if names else frozenset()
+    for name in sorted(names - served):
+        number = sum(_scheduler_name(pod) == name for pod in pods)
+        say(
+            f"muster: kept: {number} pods with scheduler name {name}, which no running Muster serves, so YuniKorn may "
+            f"use them; to delete them add --scheduler-names {name}",
+            err=True,
+        )
+    return [pod for pod in pods if _scheduler_name(pod) in served]
+
+
+def _scheduler_name(pod: Json) -> str:
+    return str((pod.get("spec") or {}).get("schedulerName") or "")
+
+
+def report(cluster: Cluster, found: Survey, output: Output, chosen: list[Json]) -> None:
+    """Print the pods that Muster did not sign, and delete the chosen ones. Raises Exit(1) if a deletion failed."""
     steps = Steps()
-    deleted = {full_name(pod) for pod in found.unsigned if delete and steps.run(partial(delete_pod, cluster, pod))}
+    deleted = {full_name(pod) for pod in chosen if steps.run(partial(delete_pod, cluster, pod))}
     if found.unverified:
-        typer.echo(f"muster: {_unverified(found)}", err=True)
+        say(f"muster: {_unverified(found)}", err=True)
     if output.is_data:
         emit(as_data(found.unsigned), output)
     else:
@@ -89,12 +130,12 @@ def _print(pods: list[Json], deleted: set[str], *, is_wide: bool) -> None:
         page = table("NAMESPACE", "NAME", "PHASE", "DELETED", *(("SCHEDULER", "NODE") if is_wide else ()))
         for pod in pods:
             spec, metadata = pod.get("spec") or {}, pod["metadata"]
-            more = (spec.get("schedulerName") or "", spec.get("nodeName") or "-") if is_wide else ()
+            more = (_scheduler_name(pod), spec.get("nodeName") or "-") if is_wide else ()
             phase = (pod.get("status") or {}).get("phase") or "Pending"
             is_deleted = "yes" if full_name(pod) in deleted else "no"
             page.add_row(metadata["namespace"], metadata["name"], phase, is_deleted, *more)
         console().print(page)
-    typer.echo(f"{len(pods)} placeholders without a valid signature")
+    say(f"{len(pods)} placeholders without a valid signature")
 
 
 def signing_keys(cluster: Cluster, namespace: str) -> SigningKeys:
@@ -152,7 +193,7 @@ def survey(pods: Iterable[Json], scheduler_names: frozenset[str], keys: Callable
     for pod in pods:
         annotations = pod["metadata"].get("annotations") or {}
         is_marked = any(annotations.get(mark) == "true" for mark in MARKS)
-        if not is_marked or (pod.get("spec") or {}).get("schedulerName") not in scheduler_names:
+        if not is_marked or _scheduler_name(pod) not in scheduler_names:
             continue
         if not annotations.get(names.ANNOTATION_PLACEHOLDER_SIGNATURE):
             found.unsigned.append(pod)

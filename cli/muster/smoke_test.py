@@ -17,6 +17,7 @@ from muster.clients import kubeconfig as kubeconfig_files
 from muster.clients.kubernetes import Cluster, Json, connect
 from muster.errors import PROBLEM
 from muster.options import Context, Kubeconfig, exit_on_error
+from muster.text import say
 from muster_operator.model.names import (
     ANNOTATION_PARAMETERS,
     ANNOTATION_TASK_GROUP_NAME,
@@ -111,7 +112,8 @@ def command(  # noqa: PLR0913 # long: the command line is its options
 
     def run_gang() -> None:
         chosen = namespace or kubeconfig_files.namespace(kubeconfig, context)
-        run(connect(kubeconfig, context), Gang(chosen, app, image, scheduler, queue, members), seconds)
+        with connect(kubeconfig, context) as cluster:
+            run(cluster, Gang(chosen, app, image, scheduler, queue, members), seconds)
 
     exit_on_error(run_gang)
 
@@ -123,7 +125,7 @@ def run(cluster: Cluster, gang: Gang, seconds: float) -> None:
         for number in range(gang.members):
             cluster.create(pods, gang.member(number))
         if not _all_ran(cluster, gang, seconds):
-            typer.echo(f"muster: the gang did not run within {seconds} s", err=True)
+            say(f"muster: the gang did not run within {seconds} s", err=True)
             raise typer.Exit(PROBLEM)
     finally:
         for number in range(gang.members):
@@ -142,12 +144,12 @@ def _all_ran(cluster: Cluster, gang: Gang, seconds: float) -> bool:
         ran = [pod for pod in found if pod not in placeholders and _ran(pod)]
         line = f"{len(placeholders)} placeholders, {len(ran)} of {gang.members} members ran"
         if line != last:
-            typer.echo(last := line)
+            say(last := line)
         if len(ran) == gang.members and not placeholders:
             return True
         if time.monotonic() >= deadline:
             for pod in found:
-                typer.echo(f"{pod['metadata']['name']}: {_pending_reason(pod)}", err=True)
+                say(f"{pod['metadata']['name']}: {_pending_reason(pod)}", err=True)
             return False
         time.sleep(PAUSE_S)
 

@@ -1,13 +1,14 @@
 """`muster uninstall`: deletes what Muster created while it ran; the chart runs it after its Deployments are deleted.
 
 Placeholders keep their resources as long as their owners exist. A running operator registers the webhook again, so its
-pods must have ended. The signing keys identify Muster's placeholders, so they are deleted last, and only when no
-placeholder is left; the command can be repeated.
+pods must have ended and its Leases must no longer be renewed. The signing keys identify Muster's placeholders, so they
+are deleted last, and only when no placeholder is left; the command can be repeated.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Final
@@ -15,9 +16,13 @@ from typing import Annotated, Final
 import typer
 
 from muster import placeholders
-from muster.clients.kubernetes import Cluster, connect
+from muster.clients import leases
+from muster.clients.kubernetes import Cluster, Json, connect
+from muster.confirmation import DryRun, Yes, is_confirmed
 from muster.errors import PROBLEM, NotThere
 from muster.options import Context, Kubeconfig, Steps, exit_on_error
+from muster.text import say
+from muster_operator.kube.leases import NO_HOLDER, LeaseObservation, read
 from muster_operator.main import LEASE_NAME
 from muster_operator.model import signing
 from muster_operator.runtime.conflicts import NAMESPACE, PREFIX
@@ -25,8 +30,8 @@ from muster_operator.webhook.certificates import SECRET
 from muster_operator.webhook.registration import name_of
 
 EXAMPLES = (
-    "muster uninstall --namespace muster",
-    "muster uninstall --namespace muster --only-registrations",
+    "muster uninstall --namespace muster --dry-run",
+    "muster uninstall --namespace muster --only-registrations --yes",
 )
 
 RUNNING: Final = "app=muster,component=scheduler"
@@ -54,19 +59,28 @@ def command(  # noqa: PLR0913 # long: the command line is its options
             help="Delete only the webhook registration, and keep Muster running without the webhook.",
         ),
     ] = False,
-    seconds: Annotated[
-        int, typer.Option(min=0, help="Maximum time to wait for Muster's pods to terminate, in seconds.")
-    ] = 120,
+    yes: Yes = False,
+    dry_run: DryRun = False,
+    seconds: Annotated[int, typer.Option(min=0, help="Maximum time to wait until Muster has ended, in seconds.")] = 120,
     kubeconfig: Kubeconfig = "",
     context: Context = "",
 ) -> None:
     """Delete placeholders, the webhook registration, Secrets and Leases after Muster was uninstalled."""
     names = tuple(name for part in scheduler_names.split(",") if (name := part.strip()))
     installation = Installation(namespace, lease_name, names)
-    if only_registrations:
-        exit_on_error(lambda: delete_registrations(connect(kubeconfig, context), installation))
-    else:
-        exit_on_error(lambda: delete_leftovers(connect(kubeconfig, context), installation, seconds))
+
+    def run() -> None:
+        with connect(kubeconfig, context) as cluster:
+            is_asked = dry_run or not yes
+            objects = _objects(cluster, installation, only_registrations=only_registrations) if is_asked else []
+            if not is_confirmed(cluster, objects, yes=yes, dry_run=dry_run):
+                return
+            if only_registrations:
+                delete_registrations(cluster, installation)
+            else:
+                delete_leftovers(cluster, installation, seconds)
+
+    exit_on_error(run)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,25 +106,21 @@ def delete_registrations(cluster: Cluster, installation: Installation) -> None:
 def delete_leftovers(cluster: Cluster, installation: Installation, seconds: float) -> None:
     """Delete what is left of the installation, and print each object.
 
-    Raises Exit(1) if Muster still runs or something could not be deleted, Unreachable if its pods cannot be listed.
+    Raises Exit(1) if Muster still runs or something could not be deleted, Unreachable if its pods or Leases cannot be
+    read.
     """
-    _wait_for_pods_to_end(cluster, installation.namespace, seconds)
+    _wait_until_it_has_ended(cluster, installation, seconds)
     steps = Steps()
-    home = f"/api/v1/namespaces/{installation.namespace}"
-    keys = f"{home}/secrets/{signing.SECRET}"
+    keys = _secret(installation, signing.SECRET)
     all_deleted = steps.run(lambda: _delete_placeholders(cluster, installation, steps))
-    for path in (
-        *_registrations(installation),
-        f"{home}/secrets/{SECRET}",
-        f"/apis/coordination.k8s.io/v1/namespaces/{installation.namespace}/leases/{installation.lease_name}",
-    ):
+    for path in (*_registrations(installation), _secret(installation, SECRET), _leader_lease(installation)):
         steps.run(partial(_delete, cluster, path))
     for name in installation.scheduler_names:
         steps.run(partial(_delete_name_lease, cluster, installation, name))
     if all_deleted:
         steps.run(lambda: _delete(cluster, keys))
     else:
-        typer.echo(f"kept, placeholders may be left: {keys}")
+        say(f"kept, placeholders may be left: {keys}")
     steps.end()
 
 
@@ -119,15 +129,72 @@ def _registrations(installation: Installation) -> list[str]:
     return [f"{_REGISTRATIONS}/{kind}webhookconfigurations/{name}" for kind in ("mutating", "validating")]
 
 
-def _wait_for_pods_to_end(cluster: Cluster, namespace: str, seconds: float) -> None:
+def _secret(installation: Installation, name: str) -> str:
+    return f"/api/v1/namespaces/{installation.namespace}/secrets/{name}"
+
+
+def _leader_lease(installation: Installation) -> str:
+    return leases.path(installation.namespace, installation.lease_name)
+
+
+def _name_lease(name: str) -> str:
+    return leases.path(NAMESPACE, f"{PREFIX}{name}")
+
+
+def _objects(cluster: Cluster, installation: Installation, *, only_registrations: bool) -> list[str]:
+    """The objects that exist and would be deleted, for the question. Raises Unreachable."""
+    paths = [path for path in _registrations(installation) if _found(cluster, path)]
+    if only_registrations:
+        return paths
+    pods = (f"pod {placeholders.full_name(pod)}" for pod in _placeholders(cluster, installation).signed)
+    own = (_secret(installation, SECRET), _leader_lease(installation), _secret(installation, signing.SECRET))
+    names = (_name_lease(name) for name in installation.scheduler_names)
+    held = (path for path in names if (lease := _found(cluster, path)) and _is_own(installation, lease))
+    return [*pods, *paths, *(path for path in own if _found(cluster, path)), *held]
+
+
+def _found(cluster: Cluster, path: str) -> Json | None:
+    try:
+        return cluster.get(path)
+    except NotThere:
+        return None
+
+
+def _is_own(installation: Installation, lease: Json) -> bool:
+    return leases.holder(lease) in {"", f"{installation.namespace}/{installation.lease_name}"}
+
+
+def _wait_until_it_has_ended(cluster: Cluster, installation: Installation, seconds: float) -> None:
+    """Wait until no pod runs and no Lease is renewed. A Lease that was not released has to expire.
+
+    Clocks are not compared: a Lease has expired when it has not changed for its duration. Raises Exit(1).
+    """
     deadline = time.monotonic() + seconds
-    pods = f"/api/v1/namespaces/{namespace}/pods"
-    while running := [pod["metadata"]["name"] for pod in cluster.list(pods, labelSelector=RUNNING)]:
+    observed: dict[str, LeaseObservation] = {}
+    while running := [*_running_pods(cluster, installation), *_renewed_leases(cluster, installation, observed)]:
         if time.monotonic() >= deadline:
-            typer.echo(f"muster: {', '.join(running)} still running: delete the Deployments of Muster first", err=True)
+            say(f"muster: {', '.join(running)} still running: delete the Deployments of Muster first", err=True)
             raise typer.Exit(PROBLEM)
-        typer.echo(f"waiting until these pods end: {', '.join(running)}")
+        say(f"waiting until these end: {', '.join(running)}")
         time.sleep(PAUSE_S)
+
+
+def _running_pods(cluster: Cluster, installation: Installation) -> list[str]:
+    pods = cluster.list(f"/api/v1/namespaces/{installation.namespace}/pods", labelSelector=RUNNING)
+    return [f"pod {pod['metadata']['name']}" for pod in pods]
+
+
+def _renewed_leases(
+    cluster: Cluster, installation: Installation, observed: dict[str, LeaseObservation]
+) -> Iterator[str]:
+    leader = _leader_lease(installation)
+    for path in (leader, *map(_name_lease, installation.scheduler_names)):
+        lease, now_s = _found(cluster, path), time.monotonic()
+        if lease is None or (path != leader and not _is_own(installation, lease)):
+            continue
+        observed[path] = observed.get(path, LeaseObservation()).updated(read(lease), now_s)
+        if observed[path].free_in_s(NO_HOLDER, now_s) > 0:
+            yield f"the holder {leases.holder(lease)} of the Lease {lease['metadata']['name']}"
 
 
 def _delete(cluster: Cluster, path: str) -> bool:
@@ -136,31 +203,42 @@ def _delete(cluster: Cluster, path: str) -> bool:
         uid = cluster.get(path)["metadata"]["uid"]
     except NotThere:
         uid = ""
-    typer.echo(f"{'deleted' if uid and cluster.delete(path, uid) else 'not found'}: {path}")
+    say(f"{'deleted' if uid and cluster.delete(path, uid) else 'not found'}: {path}")
     return True
 
 
 def _delete_name_lease(cluster: Cluster, installation: Installation, name: str) -> bool:
     """Delete the Lease of a scheduler name, unless another installation holds it."""
-    path = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{PREFIX}{name}"
-    try:
-        found = cluster.get(path)
-    except NotThere:
-        typer.echo(f"not found: {path}")
+    path = _name_lease(name)
+    found = _found(cluster, path)
+    if found is None:
+        say(f"not found: {path}")
         return True
-    holder = (found.get("spec") or {}).get("holderIdentity") or ""
-    if holder not in {"", f"{installation.namespace}/{installation.lease_name}"}:
-        typer.echo(f"kept, held by {holder}: {path}")
+    if not _is_own(installation, found):
+        say(f"kept, held by {leases.holder(found)}: {path}")
         return True
     meta = found["metadata"]
     is_deleted = cluster.delete(path, meta["uid"], meta["resourceVersion"])
-    typer.echo(f"{'deleted' if is_deleted else 'not found'}: {path}")
+    say(f"{'deleted' if is_deleted else 'not found'}: {path}")
     return True
 
 
 def _delete_placeholders(cluster: Cluster, installation: Installation, steps: Steps) -> bool:
     """Delete the placeholders that Muster signed; False = one may be left. Raises Unreachable."""
-    found = placeholders.survey(
+    found = _placeholders(cluster, installation)
+    before = steps.failed
+    deleted = sum(steps.run(partial(placeholders.delete_pod, cluster, pod)) for pod in found.signed)
+    say(f"deleted: {deleted} placeholders")
+    if left := len(found.unsigned) + len(found.unverified):
+        say(f"kept, not signed with a key of Muster: {left} pods with the placeholder annotation")
+    if found.error and not isinstance(found.error, NotThere):
+        raise found.error
+    return steps.failed == before
+
+
+def _placeholders(cluster: Cluster, installation: Installation) -> placeholders.Survey:
+    """The placeholders with the scheduler names of the installation. Raises Unreachable."""
+    return placeholders.survey(
         (
             pod
             for name in installation.scheduler_names
@@ -169,11 +247,3 @@ def _delete_placeholders(cluster: Cluster, installation: Installation, steps: St
         frozenset(installation.scheduler_names),
         lambda: placeholders.signing_keys(cluster, installation.namespace),
     )
-    before = steps.failed
-    deleted = sum(steps.run(partial(placeholders.delete_pod, cluster, pod)) for pod in found.signed)
-    typer.echo(f"deleted: {deleted} placeholders")
-    if left := len(found.unsigned) + len(found.unverified):
-        typer.echo(f"kept, not signed with a key of Muster: {left} pods with the placeholder annotation")
-    if found.error and not isinstance(found.error, NotThere):
-        raise found.error
-    return steps.failed == before

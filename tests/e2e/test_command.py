@@ -256,3 +256,28 @@ async def test_kubectl_completes_muster_commands(tmp_path: Path) -> None:
     )
     out, _ = await process.communicate()
     assert out.decode().splitlines() == ["nodes\tList nodes with allocations.", ":0"]
+
+
+async def test_a_pod_of_a_user_with_the_labels_of_muster_is_not_taken_for_the_core(muster: Command) -> None:
+    scenario = muster.scenario
+    forged = a_pod("a", labels={"app": "muster", "component": "scheduler"})
+    forged["spec"]["containers"][0]["ports"] = [{"name": "rest", "containerPort": 9080}]
+    labels = {"app.kubernetes.io/name": "muster", "app.kubernetes.io/component": "operator"}
+    lease = {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": "muster-scheduler-muster", "labels": labels},
+        "spec": {"holderIdentity": "a_a"},
+    }
+    await scenario.create([forged])
+    await scenario.api.create(lease, scenario.namespace)
+    token = Path(muster.kubeconfig).with_suffix(".token")
+    token.write_text("a-token-of-an-administrator")
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "muster", "status", "--token-file", str(token)),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env={**os.environ, "KUBECONFIG": muster.kubeconfig},
+    )
+    _, err = await process.communicate()
+    assert (process.returncode, f"no running pod of Muster in namespace {NAMESPACE}" in err.decode()) == (3, True), err

@@ -38,7 +38,10 @@ _UNSUPPORTED: Final = ("as", "as-uid", "as-groups", "as-user-extra", "proxy-url"
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """URL and credentials of an API server. `authority`, `certificate`, `key`: PEM files, empty = none."""
+    """URL and credentials of an API server. `authority`, `certificate`, `key`: PEM files, empty = none.
+
+    `context`: its name in the kubeconfig; empty = the service account of the pod in which the command runs.
+    """
 
     server: str
     authority: str = ""
@@ -46,6 +49,7 @@ class Access:
     certificate: str = ""
     key: str = ""
     headers: Mapping[str, str] = field(default_factory=dict)
+    context: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +92,7 @@ class KubeContext:
             certificate,
             key,
             {"Authorization": authorization} if authorization else {},
+            self.name,
         )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from email.utils import parsedate_to_datetime
-from typing import Any, Final
+from typing import Any, Final, Self
 from urllib.parse import urlencode
 
 from muster.clients import kubeconfig as kubeconfig_files
@@ -26,6 +26,13 @@ class Cluster:
 
     http: Http
     access: Access
+
+    def __enter__(self) -> Self:
+        """Use `with` to close the connection at the end."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.http.close()
 
     def get(self, path: str) -> Json:
         """One object. Raises NotThere, and Unreachable for every other failure."""

@@ -1,6 +1,8 @@
 """Connection to a core in the cluster: finds its pod and opens a port-forward, as `kubectl port-forward` does.
 
-Only the core of the leader has the state of the cluster: the one with which an operator has registered.
+Only the core of the leader has the state of the cluster: the one with which an operator has registered. The Leases of
+the scheduler names lead to the leader's pod. A token is sent to this pod, or to pods of Muster's namespace, and to no
+other namespace.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from http.client import HTTPConnection
 from typing import Any, Final
 
+from muster.clients import leases
 from muster.clients.http import TIMEOUT_S, Http
 from muster.clients.kubeconfig import Access
 from muster.clients.kubernetes import Cluster, Json
@@ -26,23 +29,30 @@ TLS_OPTIONS: Final = ("--rest-tls-cert", "MUSTER_CORE_REST_TLS_CERT")
 
 
 def pods(cluster: Cluster, namespace: str) -> list[Json]:
-    """Running pods of Muster in a namespace; empty = in all namespaces. Raises Unreachable."""
-    path = f"/api/v1/namespaces/{namespace}/pods" if namespace else "/api/v1/pods"
+    """Running pods of Muster in its namespace. Raises Unreachable."""
+    path = f"/api/v1/namespaces/{namespace}/pods"
     found = cluster.list(path, labelSelector=SELECTOR, fieldSelector="status.phase=Running")
-    return sorted(found, key=lambda pod: str(pod["metadata"]["name"]))
+    own = (pod for pod in found if pod["metadata"]["namespace"] == namespace)
+    return sorted(own, key=lambda pod: str(pod["metadata"]["name"]))
 
 
 def core(cluster: Cluster, namespace: str, headers: dict[str, str]) -> Rest:
-    """The core of the leader, else of the first pod that answers.
+    """The core of the leader, else of the first pod in Muster's namespace that answers.
+
+    `namespace`: of Muster; empty = the Leases of the scheduler names name it, else `muster`.
 
     Raises:
+        BadUsage: there are several installations.
         Unreachable: Muster has no running pod, or none answers.
     """
-    candidates = with_core(pods(cluster, namespace))
+    home, lease = leases.installation(leases.readable_names(cluster), namespace)
+    leader = leases.leader(cluster, home, lease) if lease else None
+    # With split.enabled, the core is not in the leader's pod.
+    candidates = [leader] if leader and has_core(leader) else with_core(pods(cluster, home))
     if not candidates:
-        where = f"namespace {namespace}" if namespace else "the cluster"
         raise Unreachable(
-            "the core", f"no running pod of Muster in {where} ({SELECTOR}); set --muster-namespace or --server"
+            "the core",
+            f"no running pod of Muster in namespace {home} ({SELECTOR}); set --muster-namespace or --server",
         )
     responding: list[Rest] = []
     reasons: list[str] = []
@@ -74,8 +84,12 @@ def http(cluster: Cluster, pod: Json, headers: dict[str, str]) -> Http:
 
 def with_core(found: list[Json]) -> list[Json]:
     """The pods with a port named `rest`; all pods if none has one."""
-    named = [pod for pod in found if any(port.get("name") == PORT_NAME for port in _ports(pod))]
-    return named or found
+    return list(filter(has_core, found)) or found
+
+
+def has_core(pod: Json) -> bool:
+    """Whether a container has a port named `rest`."""
+    return any(port.get("name") == PORT_NAME for port in _ports(pod))
 
 
 def port_of(pod: Json) -> int:

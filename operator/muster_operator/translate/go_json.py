@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import re
+import unicodedata
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NoReturn
 
@@ -286,6 +287,11 @@ def user_info(field: str, annotation: str) -> tuple[str, list[str], list[str]]:
     notes = Notes()
     found = _USER(field, parsed(field, annotation, 'write {"user": "name", "groups": ["group"]}'), None, notes)
     return found.get("user", ""), found.get("groups", []), notes.lines
+
+
+def is_printable_name(name: str) -> bool:
+    """Whether a user or group is not blank and has no control characters, which could rewrite a reader's terminal."""
+    return bool(name.strip()) and not any(unicodedata.category(character) == "Cc" for character in name)
 
 
 def quantities(field: str, annotation: str) -> dict[str, str]:

@@ -319,6 +319,8 @@ def _read_user(annotation: bytes) -> tuple[UserInfo, str]:
         return _no_user(str(error)[:_PROBLEM_SHOWN])
     if not user:
         return _no_user("; ".join(['"user" is missing or empty', *warnings]))
+    if not all(map(go_json.is_printable_name, filter(None, (user, *groups)))):
+        return _no_user("a name is blank or has control characters")
     return UserInfo(user, tuple(group for group in groups if group)), ""
 
 

@@ -14,7 +14,6 @@ scheduler names keeps it.
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -74,16 +73,11 @@ def read_user_info(annotation: str) -> UserInfo:
         user, groups, warnings = go_json.user_info(ANNOTATION_USER_INFO, annotation)
     except BadInputError as error:
         raise BadInputError(error.field, error.problem, _FIX) from error
-    if not _is_name(user):
+    if not go_json.is_printable_name(user):
         raise _bad("; ".join(["has no user, or one that is not printable text", *warnings]))
-    if not all(_is_name(group) for group in groups):
+    if not all(go_json.is_printable_name(group) for group in groups):
         raise _bad("has groups that are not printable text")
     return UserInfo(user, tuple(groups))
-
-
-def _is_name(name: str) -> bool:
-    """Whether the name is not blank and has no control characters."""
-    return bool(name.strip()) and not any(unicodedata.category(character) == "Cc" for character in name)
 
 
 def _bad(problem: str) -> BadInputError:

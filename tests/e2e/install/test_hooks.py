@@ -109,11 +109,11 @@ async def test_an_uninstall_deletes_only_the_objects_of_its_installation(
     forged = a_pod("forged")
     forged["metadata"]["annotations"] |= {PLACEHOLDER: "true", ANNOTATION_PLACEHOLDER_SIGNATURE: "forged"}
     await api.request("POST", f"/api/v1/namespaces/{scenario.namespace}/pods", forged, made_by)
-    code, text = await hooked(scenario, "muster-cleanup", NAMESPACE, "uninstall", without="secrets")
+    code, text = await hooked(scenario, "muster-cleanup", NAMESPACE, "uninstall", "--yes", without="secrets")
     assert (code, "kept, placeholders may be left" in text) == (1, True), text
     assert len([pod for pod in await api.find("pods", scenario.namespace) if is_placeholder(pod)]) > 2, text
     assert f"deleted: {REGISTRATIONS}/mutatingwebhookconfigurations/{NAME}" in text, "a failure stopped the rest"
-    code, text = await hooked(scenario, "muster-cleanup", NAMESPACE, "uninstall")
+    code, text = await hooked(scenario, "muster-cleanup", NAMESPACE, "uninstall", "--yes")
     assert code == 0, text
     assert text.index(" placeholders\n") < text.index(f"secrets/{SECRET}") < text.index(f"secrets/{SIGNING}")
     assert await api.delete("pods", "forged", scenario.namespace, grace_s=0), "a forged placeholder was deleted"
@@ -169,7 +169,7 @@ async def test_forged_placeholders_are_listed_and_deleted_and_signed_ones_are_ke
     assert not await asyncio.to_thread(cluster.delete, path, "uid-of-an-older-pod")
     cluster.http.close()
     assert await scenario.api.get("pods", "forged", scenario.namespace)
-    code, text = await hooked(scenario, "muster-cleanup", NAMESPACE, *LIST, "--delete")
+    code, text = await hooked(scenario, "muster-cleanup", NAMESPACE, *LIST, "--delete", "--yes")
     assert (code, text.splitlines()[-2].split()[-1]) == (0, "yes"), text
 
     async def is_deleted() -> bool:

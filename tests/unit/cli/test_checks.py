@@ -51,32 +51,37 @@ def a_lease(holder: str, *, ago_s: float = 1, home: str = "muster", serves: str 
     ],
 )
 def test_a_lease_must_be_held_and_renewed(lease: Json, level: Level, expected: str) -> None:
-    found = only(checks.check_leases([lease], "muster", NOW))
+    found = only(checks.check_leases([lease], [], "muster", NOW))
     assert (found.level, found.message) == (level, expected)
 
 
 def test_a_missing_lease_is_a_warning() -> None:
-    assert levels(checks.check_leases([], "muster", NOW)) == [Level.WARNING]
+    assert levels(checks.check_leases([], [], "muster", NOW)) == [Level.WARNING]
+
+
+def a_name_lease(name: str, holder: str, *, ago_s: float = 1) -> Json:
+    renewed = (NOW - timedelta(seconds=ago_s)).isoformat().replace("+00:00", "Z")
+    state = operators.Lease(holder, 45, renewed, renewed)
+    return operators.body("kube-system", f"muster-scheduler-{name}", state, frozenset({name}))
 
 
 def test_another_live_muster_with_the_same_scheduler_name_is_a_problem() -> None:
-    ours = a_lease("pod-1")
-    others = [
-        a_lease("dead", home="old", ago_s=99),
-        a_lease("polite", home="beside", serves="second"),
-        a_lease("rival", home="twice", serves="yunikorn"),
+    ours = a_lease("pod-1", serves="muster,yunikorn,old")
+    of_names = [
+        a_name_lease("muster", "muster/muster"),
+        a_name_lease("old", "dead/muster", ago_s=99),
+        a_name_lease("second", "beside/muster"),
+        a_name_lease("yunikorn", "twice/muster"),
     ]
-    found = list(checks.check_leases([ours, *others], "muster", NOW))
+    found = list(checks.check_leases([ours], of_names, "muster", NOW))
     assert [finding.message for finding in found if finding.level is Level.PROBLEM] == [
-        "another Muster, led by rival in twice, serves yunikorn too"
+        "another Muster, with the Lease twice/muster, serves yunikorn too"
     ]
 
 
 def test_the_served_names_come_from_the_lease_of_this_installation() -> None:
-    assert checks.served_names([a_lease("a", serves="mine"), a_lease("b", home="x", serves="its")], "muster") == {
-        "mine"
-    }
-    assert checks.served_names([], "muster") == BOTH
+    assert checks.served_names([a_lease("a", serves="mine")]) == {"mine"}
+    assert checks.served_names([]) == BOTH
 
 
 def test_the_lease_selector_matches_the_labels_of_the_operator() -> None:

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from muster import permissions
 from muster_operator.kube.leases import Lease, body
 from muster_operator.model.errors import PartEnded, StartupRefused
 from muster_operator.runtime import conflicts
@@ -197,7 +196,3 @@ async def test_a_failed_yunikorn_check_keeps_the_last_certain_result() -> None:
 async def test_a_withheld_name_is_served_once_no_yunikorn_is_running() -> None:
     with pytest.raises(PartEnded, match="restarting to serve the scheduler name yunikorn"):
         await a_yunikorn_check({"muster"}, {"yunikorn"}, lambda: reply(200, {"items": []}))
-
-
-def test_doctor_checks_permissions_for_the_same_leases() -> None:
-    assert (permissions.NAMES_NAMESPACE, permissions.PREFIX) == (conflicts.NAMESPACE, conflicts.PREFIX)

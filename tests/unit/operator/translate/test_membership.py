@@ -79,6 +79,8 @@ def test_pods_without_an_id_get_a_shared_or_a_unique_id_by_setting() -> None:
         ('{"username": "ann"}', '"user" is missing or empty; user.info.username is ignored; did you mean user?'),
         ('{"user": ""}', '"user" is missing or empty'),
         ('{"user": null}', '"user" is missing or empty'),
+        ('{"user": "eve\\u001b]0;owned\\u0007"}', "a name is blank or has control characters"),
+        ('{"user": "ann", "groups": ["dev\\u009b2J"]}', "a name is blank or has control characters"),
         ('{"user": 7}', "user.info.user: is the number 7, not text; write text in quotes"),
         ('{"user": "ann", "groups": ["dev", 7]}', "user.info.groups[1]: is the number 7, not text"),
         ("[]", "user.info: is a list, not an object; write {user, groups}"),

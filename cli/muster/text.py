@@ -1,0 +1,27 @@
+"""Text on the terminal of the person who runs a command. All output of the commands goes through this module.
+
+Users choose names, annotations and messages; control characters in them could rewrite the screen or forge lines.
+"""
+
+from __future__ import annotations
+
+import typer
+
+_KEPT = "\n"
+
+
+def printable(text: str) -> str:
+    """The text with each character that is not printable as the escape sequence of JSON. Line feeds are kept."""
+    if text.isprintable():
+        return text
+    return "".join(char if char in _KEPT or char.isprintable() else _escaped(char) for char in text)
+
+
+def say(text: object, *, err: bool = False) -> None:
+    """Print a line, on standard error if `err`."""
+    typer.echo(printable(str(text)), err=err)
+
+
+def _escaped(char: str) -> str:
+    units = char.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))

@@ -1,0 +1,102 @@
+"""The core is found by the Leases in kube-system, and a token is sent to no pod of another namespace."""
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from muster.clients import leases, port_forward
+from muster.clients.kubernetes import connect
+from muster.errors import BadUsage
+from muster_operator.kube import leases as operators
+from muster_operator.runtime import conflicts
+from tests.unit.cli.api_server import NOW, Json, api_server
+from tests.unit.cli.conftest import run
+
+LABELS = {"app": "muster", "component": "scheduler"}
+
+
+def a_pod(namespace: str, name: str, uid: str = "", **more: Any) -> Json:
+    """A running pod with the labels of Muster and a port named `rest`."""
+    metadata = {"namespace": namespace, "name": name, "uid": uid or f"{name}-uid", "labels": LABELS}
+    container = {"name": "core", "ports": [{"name": "rest", "containerPort": 9080}]}
+    return {"kind": "Pod", "metadata": metadata, "spec": {"containers": [container], **more}}
+
+
+def a_lease(namespace: str, name: str, holder: str, *, ago_s: float = 1) -> Json:
+    """A Lease as the operator writes it."""
+    renewed = (NOW - timedelta(seconds=ago_s)).isoformat().replace("+00:00", "Z")
+    found = operators.body(namespace, name, operators.Lease(holder, 10, renewed, renewed), frozenset({"muster"}))
+    found["metadata"]["uid"], found["metadata"]["resourceVersion"] = f"{name}-uid", "7"
+    return found
+
+
+def name_lease(name: str, holder: str, *, ago_s: float = 1) -> Json:
+    """The Lease of a scheduler name."""
+    return a_lease("kube-system", f"muster-scheduler-{name}", holder, ago_s=ago_s)
+
+
+FORGED = (
+    a_pod("eve", "a"),
+    a_lease("eve", "muster-scheduler-muster", "eve/muster"),
+    a_lease("eve", "muster", "a_a-uid"),
+)
+LEASES = (name_lease("muster", "team/muster"), a_lease("team", "muster", "m-2_m-2-uid"))
+
+
+def tried(tmp_path: Path, *objects: Json, namespace: str = "") -> list[str]:
+    """The pods to which `muster status` tried to open a port-forward with a token."""
+    (tmp_path / "token").write_text("a-token-of-an-administrator")
+    with api_server(*objects) as api:
+        options = [f"--muster-namespace={namespace}"] if namespace else []
+        files = ["--kubeconfig", api.kubeconfig(tmp_path), "--token-file", str(tmp_path / "token")]
+        result = run("status", *files, *options)
+        assert result.exit_code == 3, result.output
+        return [path.split("/")[4] + "/" + path.split("/")[6] for _, path, _ in api.requests if "portforward" in path]
+
+
+def test_a_pod_of_another_namespace_with_the_labels_of_muster_receives_no_token(tmp_path: Path) -> None:
+    assert tried(tmp_path, *FORGED, *LEASES, a_pod("team", "m-1"), a_pod("team", "m-2")) == ["team/m-2"]
+
+
+def test_without_leases_the_core_is_searched_in_namespace_muster_and_nowhere_else(tmp_path: Path) -> None:
+    assert tried(tmp_path, *FORGED) == []
+    assert tried(tmp_path, *FORGED, a_pod("muster", "m-1")) == ["muster/m-1"]
+    assert tried(tmp_path, *FORGED, a_pod("batch", "b-1"), namespace="batch") == ["batch/b-1"]
+
+
+def test_a_pod_that_only_has_the_name_of_the_leader_is_not_the_leader(tmp_path: Path) -> None:
+    assert tried(tmp_path, *LEASES, a_pod("team", "m-1"), a_pod("team", "m-2", uid="newer")) == ["team/m-1", "team/m-2"]
+    with api_server(*LEASES, a_pod("team", "m-2", uid="newer")) as api:
+        cluster = connect(api.kubeconfig(tmp_path), "")
+        assert leases.leader(cluster, "team", "muster") is None
+        cluster.http.close()
+
+
+def test_the_core_of_an_operator_without_one_is_in_another_pod_of_its_namespace(tmp_path: Path) -> None:
+    operator = a_pod("team", "m-2", containers=[{"name": "operator"}])
+    assert tried(tmp_path, *LEASES, *FORGED, operator, a_pod("team", "core-0")) == ["team/core-0"]
+
+
+def test_several_installations_have_to_be_named_unless_one_is_in_namespace_muster() -> None:
+    both = [name_lease("batch", "batch/muster"), name_lease("spark", "spark/muster")]
+    with pytest.raises(BadUsage, match="namespaces batch, spark; set --muster-namespace"):
+        leases.installation(both, "")
+    assert leases.installation(both, "spark") == ("spark", "muster")
+    assert leases.installation([*both, name_lease("muster", "muster/two")], "") == ("muster", "two")
+    assert leases.installation([name_lease("muster", "")], "") == ("muster", "")
+
+
+def test_the_doctor_reads_leases_only_of_the_installation_that_kube_system_names(tmp_path: Path) -> None:
+    with api_server(*FORGED, *LEASES) as api:
+        result = run("doctor", "-o", "json", "--kubeconfig", api.kubeconfig(tmp_path))
+        assert "m-2_m-2-uid leads" in result.stdout
+        assert "a_a-uid" not in result.stdout
+        assert not [path for _, path, _ in api.requests if "/namespaces/eve/" in path]
+
+
+def test_the_leases_of_names_are_those_that_the_operator_writes() -> None:
+    assert (leases.NAMES_NAMESPACE, leases.PREFIX) == (conflicts.NAMESPACE, conflicts.PREFIX)
+    assert ",".join(f"{key}={value}" for key, value in conflicts.LABELS.items()) == leases.NAMES_SELECTOR
+    assert port_forward.SELECTOR.startswith("app=muster,")
