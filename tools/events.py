@@ -128,7 +128,7 @@ def texts(module: ModuleType) -> Iterator[str]:
 def alerts() -> Iterator[str]:
     """Yield a row per alert rule, in file order."""
     for group in yaml.safe_load(RULES.read_text())["spec"]["groups"]:
-        for rule in group["rules"]:
+        for rule in (rule for rule in group["rules"] if "alert" in rule):
             annotations = {key: VALUE.sub(r"*\1*", text) for key, text in rule["annotations"].items()}
             meaning = f"**{annotations['summary']}.** {annotations['description']}"
             anchor = f'<a id="{rule["alert"].lower()}"></a>'  # of the annotation runbook_url in the chart

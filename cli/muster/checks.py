@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from muster.clients.leases import PREFIX, holder, is_alive, late_s
+from muster.leases import PREFIX, holder, is_alive, late_s
 
 Json = dict[str, Any]
 

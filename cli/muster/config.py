@@ -19,7 +19,7 @@ from muster.clients.kubernetes import Cluster, connect
 from muster.errors import PROBLEM, BadUsage, NotThere
 from muster.options import Context, Kubeconfig, exit_on_error
 from muster.output import Format, Output, console, emit, table
-from muster.text import say
+from muster.text import print_line
 from muster_core.config import document
 from muster_core.config.load import ValidationResult
 from muster_core.config.load import validate as validate_queues
@@ -64,17 +64,17 @@ def _validate(file: str) -> None:
     try:
         result = _check(read_file(file), shown)
     except (BadSetting, ConfigurationError) as error:
-        say(f"{shown}: {error}")
+        print_line(f"{shown}: {error}")
         raise typer.Exit(PROBLEM) from error
     for line in result.findings:
-        say(line)
+        print_line(line)
     for line in result.warnings:
-        say(f"warning: {line}", err=True)
+        print_line(f"warning: {line}", err=True)
     if result.checksum_match is False:
-        say(f"warning: checksum: does not match the text: its checksum is {result.checksum}", err=True)
+        print_line(f"warning: checksum: does not match the text: its checksum is {result.checksum}", err=True)
     if not result.allowed:
         raise typer.Exit(PROBLEM)
-    say(f"{shown}: valid, checksum {result.checksum}")
+    print_line(f"{shown}: valid, checksum {result.checksum}")
 
 
 def _check(written: str, file: str) -> ValidationResult:
@@ -192,10 +192,10 @@ def _print_config_maps(config_maps: Sequence[Raw], output: Output) -> None:
         entries = merged(config_maps)
         _print_values(config_maps, entries, output)
         for finding in setting_warnings(entries):
-            say(f"warning: {finding.line}", err=True)
+            print_line(f"warning: {finding.line}", err=True)
         parse(entries)
     except BadSetting as error:
-        say(f"muster: {error}", err=True)
+        print_line(f"muster: {error}", err=True)
         raise typer.Exit(PROBLEM) from error
 
 
@@ -222,7 +222,7 @@ def _from_file(file: str) -> Raw:
     try:
         config_map = read_manifest(read_file(file))
     except ConfigurationError as error:
-        say(f"muster: {shown_name(file)}: {error}", err=True)
+        print_line(f"muster: {shown_name(file)}: {error}", err=True)
         raise typer.Exit(PROBLEM) from error
     if config_map is None:
         raise BadUsage(f"{shown_name(file)} is not the manifest of a ConfigMap")

@@ -10,7 +10,7 @@ import typer
 
 from muster.clients.kubernetes import Cluster
 from muster.errors import BadUsage
-from muster.text import say
+from muster.text import print_line
 
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Delete without a question.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what would be deleted, and delete nothing.")]
@@ -27,16 +27,16 @@ def is_confirmed(cluster: Cluster, objects: Sequence[str], *, yes: bool, dry_run
         typer.Abort: the answer is no.
     """
     where = f"context {cluster.access.context}" if cluster.access.context else "the cluster of this pod"
-    say(f"{where}, server {cluster.access.server}", err=True)
+    print_line(f"{where}, server {cluster.access.server}", err=True)
     if yes and not dry_run:
         return True
     for text in objects if dry_run else objects[:_SHOWN]:
-        say(f"{'would delete' if dry_run else 'to delete'}: {text}", err=True)
+        print_line(f"{'would delete' if dry_run else 'to delete'}: {text}", err=True)
     if dry_run:
-        say(f"dry run: {len(objects)} objects would be deleted", err=True)
+        print_line(f"dry run: {len(objects)} objects would be deleted", err=True)
         return False
     if len(objects) > _SHOWN:
-        say(f"and {len(objects) - _SHOWN} more; --dry-run lists all", err=True)
+        print_line(f"and {len(objects) - _SHOWN} more; --dry-run lists all", err=True)
     if not sys.stdin.isatty():
         raise BadUsage(
             "nothing was deleted: without a terminal there is no question; add --yes to delete, "

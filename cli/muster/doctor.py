@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import typer
 
-from muster import checks, permissions, printers
+from muster import checks, leases, permissions, printers
 from muster.checks import Finding, Level
-from muster.clients import leases, port_forward
+from muster.clients import installations, port_forward
 from muster.clients.kubernetes import Cluster
 from muster.errors import PROBLEM, NotThere, Unreachable
 from muster.get import read_status
@@ -64,7 +64,7 @@ class DiagnosedInstallation:
     @cached_property
     def name_leases(self) -> list[Json]:
         """Leases of scheduler names; empty if they cannot be read."""
-        return leases.readable_names(self.cluster)
+        return installations.name_leases(self.cluster)
 
     @cached_property
     def home(self) -> str:

@@ -19,7 +19,7 @@ from typing import Any, Final
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from muster.text import say
+from muster.text import print_line
 
 INSPECT: Final = "Inspect"
 DIAGNOSE: Final = "Diagnose"
@@ -161,12 +161,12 @@ class Commands(TyperGroup):
         except _UsageError as error:
             sys.exit(_report(error))
         except typer.Abort:
-            say("muster: aborted", err=True)
+            print_line("muster: aborted", err=True)
             sys.exit(1)
         except OSError as error:
             if error.errno not in _WRITE_ERRORS:
                 raise
-            say(f"muster: cannot write the output: {error.strerror}", err=True)
+            print_line(f"muster: cannot write the output: {error.strerror}", err=True)
             sys.exit(1)
         sys.exit(code)
 
@@ -176,7 +176,7 @@ def _report(error: Any) -> int:
     message = " ".join(error.format_message().split())
     path = error.ctx.command_path if error.ctx is not None else "muster"
     if message:
-        say(f"{path}: {message.rstrip('.?')}; see {path} --help", err=True)
+        print_line(f"{path}: {message.rstrip('.?')}; see {path} --help", err=True)
     code: int = error.exit_code
     return code
 

@@ -20,7 +20,7 @@ from muster.clients import kubernetes, port_forward
 from muster.clients.http import Http, to_url
 from muster.clients.rest import Rest
 from muster.errors import PROBLEM, BadUsage, CommandError
-from muster.text import say
+from muster.text import print_line
 
 P = ParamSpec("P")
 
@@ -181,7 +181,7 @@ class Steps:
         try:
             return step()
         except CommandError as error:
-            say(f"muster: {error}", err=True)
+            print_line(f"muster: {error}", err=True)
             self.failed += 1
             return False
 
@@ -196,5 +196,5 @@ def exit_on_error(action: Callable[[], None]) -> None:
     try:
         action()
     except CommandError as error:
-        say(f"muster: {error}", err=True)
+        print_line(f"muster: {error}", err=True)
         raise typer.Exit(error.code) from error

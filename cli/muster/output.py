@@ -20,7 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from muster.errors import BadUsage
-from muster.text import printable, say
+from muster.text import print_line, printable
 
 T = TypeVar("T")
 
@@ -117,7 +117,7 @@ def _screen(page: Console) -> Iterator[Callable[[RenderableType], None]]:
 def emit(found: Any, output: Output) -> None:
     """Print data as JSON or YAML."""
     if output is Output.JSON:
-        say(orjson.dumps(found, option=orjson.OPT_INDENT_2).decode())
+        print_line(orjson.dumps(found, option=orjson.OPT_INDENT_2).decode())
         return
     import yaml  # noqa: PLC0415  # other formats do not wait for it
 

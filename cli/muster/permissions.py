@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from muster.checks import Finding, fine, problem
-from muster.clients.leases import NAMES_NAMESPACE, PREFIX
+from muster.leases import NAMES_NAMESPACE, PREFIX
 
 Json = dict[str, Any]
 

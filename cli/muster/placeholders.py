@@ -13,14 +13,14 @@ from typing import Annotated, Any, Final
 import typer
 
 from muster.checks import DEFAULT_NAMES, Finding, fine, unknown, warning
+from muster.clients import installations
 from muster.clients import kubeconfig as kubeconfig_files
-from muster.clients import leases
 from muster.clients.kubernetes import Cluster, connect
 from muster.confirmation import DryRun, Yes, is_confirmed
 from muster.errors import CommandError, NotThere
 from muster.options import PANEL, AllNamespaces, Context, Kubeconfig, Steps, exit_on_error
 from muster.output import Format, Output, as_data, console, emit, table
-from muster.text import say
+from muster.text import print_line
 from muster_operator.model import names
 from muster_operator.model.signing import CURRENT, PREVIOUS, SECRET, SigningKeys, Validity, placeholder_texts, read_key
 
@@ -97,10 +97,10 @@ def _chosen(cluster: Cluster, pods: list[Json], *, is_named: bool) -> list[Json]
     if is_named:
         return pods
     names = frozenset(map(_scheduler_name, pods))
-    served = leases.served_names(cluster, names, cluster.server_time()) if names else frozenset()
+    served = installations.served_names(cluster, names, cluster.server_time()) if names else frozenset()
     for name in sorted(names - served):
         number = sum(_scheduler_name(pod) == name for pod in pods)
-        say(
+        print_line(
             f"muster: kept: {number} pods with scheduler name {name}, which no running Muster serves, so YuniKorn may "
             f"use them; to delete them add --scheduler-names {name}",
             err=True,
@@ -117,7 +117,7 @@ def report(cluster: Cluster, found: Survey, output: Output, chosen: list[Json]) 
     steps = Steps()
     deleted = {full_name(pod) for pod in chosen if steps.run(partial(delete_pod, cluster, pod))}
     if found.unverified:
-        say(f"muster: {_unverified(found)}", err=True)
+        print_line(f"muster: {_unverified(found)}", err=True)
     if output.is_data:
         emit(as_data(found.unsigned), output)
     else:
@@ -135,7 +135,7 @@ def _print(pods: list[Json], deleted: set[str], *, is_wide: bool) -> None:
             is_deleted = "yes" if full_name(pod) in deleted else "no"
             page.add_row(metadata["namespace"], metadata["name"], phase, is_deleted, *more)
         console().print(page)
-    say(f"{len(pods)} placeholders without a valid signature")
+    print_line(f"{len(pods)} placeholders without a valid signature")
 
 
 def signing_keys(cluster: Cluster, namespace: str) -> SigningKeys:

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 import uvloop
 
-from muster.text import say
+from muster.text import print_line
 from muster_core import main as core
 from muster_core.rest.auth import AccessSettings, CompatibilityMode
 from muster_core.runtime.log_level import LogLevel as CoreLogLevel
@@ -84,7 +84,7 @@ def command(  # noqa: PLR0913 # long: the command line is its options
 ) -> None:
     """Run core and operator in one process, for the cluster of KUBECONFIG."""
     if not embedded:
-        say("muster run needs --embedded; or run `muster core` and `muster operator` as two processes", err=True)
+        print_line("muster run needs --embedded; or run `muster core` and `muster operator` as two processes", err=True)
         raise typer.Exit(2)
     logs.configure(log_level, log_format)
     log_lines.log_uncaught_exceptions()
@@ -114,7 +114,7 @@ def command(  # noqa: PLR0913 # long: the command line is its options
                 )
             )
     except (LinkError, core.StartError) as error:
-        say(f"muster cannot start: {error}", err=True)
+        print_line(f"muster cannot start: {error}", err=True)
         raise typer.Exit(1) from error
 
 

@@ -17,7 +17,7 @@ from muster.clients import kubeconfig as kubeconfig_files
 from muster.clients.kubernetes import Cluster, Json, connect
 from muster.errors import PROBLEM
 from muster.options import Context, Kubeconfig, exit_on_error
-from muster.text import say
+from muster.text import print_line
 from muster_operator.model.names import (
     ANNOTATION_PARAMETERS,
     ANNOTATION_TASK_GROUP_NAME,
@@ -125,7 +125,7 @@ def run(cluster: Cluster, gang: Gang, seconds: float) -> None:
         for number in range(gang.members):
             cluster.create(pods, gang.member(number))
         if not _all_ran(cluster, gang, seconds):
-            say(f"muster: the gang did not run within {seconds} s", err=True)
+            print_line(f"muster: the gang did not run within {seconds} s", err=True)
             raise typer.Exit(PROBLEM)
     finally:
         for number in range(gang.members):
@@ -144,12 +144,12 @@ def _all_ran(cluster: Cluster, gang: Gang, seconds: float) -> bool:
         ran = [pod for pod in found if pod not in placeholders and _ran(pod)]
         line = f"{len(placeholders)} placeholders, {len(ran)} of {gang.members} members ran"
         if line != last:
-            say(last := line)
+            print_line(last := line)
         if len(ran) == gang.members and not placeholders:
             return True
         if time.monotonic() >= deadline:
             for pod in found:
-                say(f"{pod['metadata']['name']}: {_pending_reason(pod)}", err=True)
+                print_line(f"{pod['metadata']['name']}: {_pending_reason(pod)}", err=True)
             return False
         time.sleep(PAUSE_S)
 

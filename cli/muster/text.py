@@ -17,7 +17,7 @@ def printable(text: str) -> str:
     return "".join(char if char in _KEPT or char.isprintable() else _escaped(char) for char in text)
 
 
-def say(text: object, *, err: bool = False) -> None:
+def print_line(text: object, *, err: bool = False) -> None:
     """Print a line, on standard error if `err`."""
     typer.echo(printable(str(text)), err=err)
 

@@ -15,13 +15,12 @@ from typing import Annotated, Final
 
 import typer
 
-from muster import placeholders
-from muster.clients import leases
+from muster import leases, placeholders
 from muster.clients.kubernetes import Cluster, Json, connect
 from muster.confirmation import DryRun, Yes, is_confirmed
 from muster.errors import PROBLEM, NotThere
 from muster.options import Context, Kubeconfig, Steps, exit_on_error
-from muster.text import say
+from muster.text import print_line
 from muster_operator.kube.leases import NO_HOLDER, LeaseObservation, read
 from muster_operator.main import LEASE_NAME
 from muster_operator.model import signing
@@ -120,7 +119,7 @@ def delete_leftovers(cluster: Cluster, installation: Installation, seconds: floa
     if all_deleted:
         steps.run(lambda: _delete(cluster, keys))
     else:
-        say(f"kept, placeholders may be left: {keys}")
+        print_line(f"kept, placeholders may be left: {keys}")
     steps.end()
 
 
@@ -173,9 +172,9 @@ def _wait_until_it_has_ended(cluster: Cluster, installation: Installation, secon
     observed: dict[str, LeaseObservation] = {}
     while running := [*_running_pods(cluster, installation), *_renewed_leases(cluster, installation, observed)]:
         if time.monotonic() >= deadline:
-            say(f"muster: {', '.join(running)} still running: delete the Deployments of Muster first", err=True)
+            print_line(f"muster: {', '.join(running)} still running: delete the Deployments of Muster first", err=True)
             raise typer.Exit(PROBLEM)
-        say(f"waiting until these end: {', '.join(running)}")
+        print_line(f"waiting until these end: {', '.join(running)}")
         time.sleep(PAUSE_S)
 
 
@@ -203,7 +202,7 @@ def _delete(cluster: Cluster, path: str) -> bool:
         uid = cluster.get(path)["metadata"]["uid"]
     except NotThere:
         uid = ""
-    say(f"{'deleted' if uid and cluster.delete(path, uid) else 'not found'}: {path}")
+    print_line(f"{'deleted' if uid and cluster.delete(path, uid) else 'not found'}: {path}")
     return True
 
 
@@ -212,14 +211,14 @@ def _delete_name_lease(cluster: Cluster, installation: Installation, name: str) 
     path = _name_lease(name)
     found = _found(cluster, path)
     if found is None:
-        say(f"not found: {path}")
+        print_line(f"not found: {path}")
         return True
     if not _is_own(installation, found):
-        say(f"kept, held by {leases.holder(found)}: {path}")
+        print_line(f"kept, held by {leases.holder(found)}: {path}")
         return True
     meta = found["metadata"]
     is_deleted = cluster.delete(path, meta["uid"], meta["resourceVersion"])
-    say(f"{'deleted' if is_deleted else 'not found'}: {path}")
+    print_line(f"{'deleted' if is_deleted else 'not found'}: {path}")
     return True
 
 
@@ -228,9 +227,9 @@ def _delete_placeholders(cluster: Cluster, installation: Installation, steps: St
     found = _placeholders(cluster, installation)
     before = steps.failed
     deleted = sum(steps.run(partial(placeholders.delete_pod, cluster, pod)) for pod in found.signed)
-    say(f"deleted: {deleted} placeholders")
+    print_line(f"deleted: {deleted} placeholders")
     if left := len(found.unsigned) + len(found.unverified):
-        say(f"kept, not signed with a key of Muster: {left} pods with the placeholder annotation")
+        print_line(f"kept, not signed with a key of Muster: {left} pods with the placeholder annotation")
     if found.error and not isinstance(found.error, NotThere):
         raise found.error
     return steps.failed == before

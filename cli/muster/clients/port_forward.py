@@ -12,7 +12,8 @@ from collections.abc import Iterator, Sequence
 from http.client import HTTPConnection
 from typing import Any, Final
 
-from muster.clients import leases
+from muster import leases
+from muster.clients import installations
 from muster.clients.http import TIMEOUT_S, Http
 from muster.clients.kubeconfig import Access
 from muster.clients.kubernetes import Cluster, Json
@@ -45,8 +46,8 @@ def core(cluster: Cluster, namespace: str, headers: dict[str, str]) -> Rest:
         BadUsage: there are several installations.
         Unreachable: Muster has no running pod, or none answers.
     """
-    home, lease = leases.installation(leases.readable_names(cluster), namespace)
-    leader = leases.leader(cluster, home, lease) if lease else None
+    home, lease = leases.installation(installations.name_leases(cluster), namespace)
+    leader = installations.leader(cluster, home, lease) if lease else None
     # With split.enabled, the core is not in the leader's pod.
     candidates = [leader] if leader and has_core(leader) else with_core(pods(cluster, home))
     if not candidates:

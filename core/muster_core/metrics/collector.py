@@ -7,6 +7,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from heapq import nsmallest
+from itertools import accumulate
+from operator import itemgetter
 from types import MappingProxyType
 from typing import Final, Protocol
 
@@ -17,6 +20,7 @@ from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
 from muster_core.metrics.counters import PAUSE, Metrics
+from muster_core.model import limits
 from muster_core.model.ids import ROOT, QueuePath
 from muster_core.model.states import ApplicationState
 from muster_core.placement.autoscaling import outstanding_in_steps
@@ -25,6 +29,7 @@ from muster_core.state.applications import Application, lacking
 from muster_core.state.nodes import Columns
 from muster_core.state.queues import Queue
 from muster_core.state.scheduler_state import Partition, SchedulerState
+from muster_core.state.waiting_times import BOUNDS_S, sums
 from muster_si.keys import CPU, MEMORY
 
 #: Label values. Expired applications are not counted.
@@ -58,6 +63,8 @@ class Census:
     states: Counter[str] = field(default_factory=Counter)
     by_queue: dict[QueuePath, dict[str, int]] = field(default_factory=dict)
     phases: Counter[Phase] = field(default_factory=Counter)
+    #: When the oldest incomplete gang of each queue was submitted.
+    oldest_gangs_ns: dict[QueuePath, int] = field(default_factory=dict)
     asks: int = 0
     allocations: int = 0
 
@@ -81,6 +88,9 @@ def count(found: Census, partitions: Iterable[Partition]) -> Iterator[None]:
             found.allocations += len(app.allocations)
             if app.spec.placeholder_ask and not app.removed:
                 found.phases[phase(app)] += 1
+                if app.is_reserving:
+                    oldest, path = found.oldest_gangs_ns, app.queue.path
+                    oldest[path] = min(app.submitted_ns, oldest.get(path, app.submitted_ns))
         for number, app in enumerate(ended):
             if number % _APPLICATIONS_PER_SLICE == 0:
                 yield
@@ -145,6 +155,12 @@ def application_families(partitions: Iterable[Partition]) -> Iterator[Metric]:
         "muster_core_gangs",
         "Gangs, by progress.",
         [({"phase": each.value}, found.phases[each]) for each in Phase],
+    )
+    oldest = nsmallest(limits.QUEUES_WITH_PENDING_GANGS, found.oldest_gangs_ns.items(), key=itemgetter(1, 0))
+    yield gauge(
+        "muster_core_oldest_pending_gang_timestamp_seconds",
+        "Submission time of the oldest incomplete gang of a leaf queue; queues without one have no series.",
+        [({"queue": path}, at_ns / 10**9) for path, at_ns in oldest],
     )
     yield gauge("muster_core_pending_asks", "Pending requests.", [({}, found.asks)])
     yield gauge("muster_core_allocations", "Allocations, including placeholders.", [({}, found.allocations)])
@@ -262,6 +278,36 @@ def queue_families(partitions: Iterable[Partition]) -> Iterator[Metric]:
         )
 
 
+def waiting_families(partitions: Iterable[Partition]) -> Iterator[Metric]:
+    """Yields the metrics about waiting times."""
+    partitions = list(partitions)
+    for name, meaning, times in (
+        (
+            "muster_core_pod_scheduling_seconds",
+            "Time from the creation of a pod to its allocation to a node, without placeholders, by leaf queue.",
+            [partition.pod_times for partition in partitions],
+        ),
+        (
+            "muster_core_gang_scheduling_seconds",
+            "Time from the submission of a gang until all its members have resources, by leaf queue.",
+            [partition.gang_times for partition in partitions],
+        ),
+    ):
+        metric = Metric(name, meaning, "histogram")
+        for number, (queue, counts, sum_s) in enumerate(sums(times)):
+            if number % _QUEUES_PER_SLICE == 0:
+                yield PAUSE
+            metric.samples += _buckets(name, {"queue": queue}, counts, sum_s)
+        yield metric
+
+
+def _buckets(name: str, labels: Mapping[str, str], counts: list[int], sum_s: float) -> Iterator[Sample]:
+    for bound, total in zip((*map(float, BOUNDS_S), "+Inf"), accumulate(counts), strict=True):
+        yield Sample(f"{name}_bucket", {**labels, "le": str(bound)}, total)
+    yield Sample(f"{name}_count", dict(labels), sum(counts))
+    yield Sample(f"{name}_sum", dict(labels), sum_s)
+
+
 def _add(amounts: _Amounts, path: QueuePath, queue: Queue, partition: Partition) -> None:
     """Adds one queue. Usage of 0 is included for CPU, memory, and resources with a guarantee or maximum, so that
     dashboards show an idle queue as 0. The maximum of root is the cluster size."""
@@ -369,6 +415,7 @@ class StateCollector(Collector):
         yield from application_families(partitions)
         yield from queue_families(partitions)
         yield from shortage_families(partitions)
+        yield from waiting_families(partitions)
         yield from self._events()
         yield from self._core()
 

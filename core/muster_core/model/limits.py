@@ -40,6 +40,12 @@ CACHED_CHARACTERS: Final = 4096
 #: parent queue, because the number of dynamic queues is not limited.
 ENDED_COUNTS_OF_GONE_QUEUES: Final = 4096
 
+#: Leaf queues with their own histograms of waiting times; times of further queues are added to the parent queue.
+TIMED_QUEUES: Final = 500
+
+#: Leaf queues whose oldest incomplete gang is a metric: those with the oldest gangs.
+QUEUES_WITH_PENDING_GANGS: Final = 100
+
 #: Estimated bytes of the ended applications that a partition keeps for REST. The oldest ones are dropped before their
 #: time above this limit.
 HISTORY_BYTES: Final = 64 * 2**20

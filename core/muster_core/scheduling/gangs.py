@@ -339,6 +339,8 @@ def after_placing(partition: Partition, app: Application, now_ns: int) -> None:
     if app.gang.quota_reservation:
         ledger.shrink_quota_reservation(partition, app, lacking(app))
     if is_reserved(app):
+        if not app.gang.was_complete and not app.gang.recovered:
+            partition.gang_times.note(app.queue.path, now_ns - app.submitted_ns)
         app.gang.was_complete = True
         finish(partition, app)
         # A Direct gang may be Running already, because a bound member was reported.

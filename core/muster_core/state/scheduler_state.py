@@ -34,6 +34,7 @@ from muster_core.state.request_classes import UnschedulableClasses
 from muster_core.state.reservations import Contention, PendingCallbacks, Preemptions, Reservations
 from muster_core.state.scheduling_queue import LeafQueue, SchedulingQueue, UnschedulableApplications
 from muster_core.state.users import UserLedger
+from muster_core.state.waiting_times import WaitingTimes
 
 
 @dataclass(slots=True, eq=False)
@@ -177,6 +178,9 @@ class Partition:
     removed_bytes: int = 0
     #: Number of ended applications by queue and final state. Never decreases.
     ended: dict[tuple[QueuePath, ApplicationState], int] = field(default_factory=dict)
+    #: Time from the creation of pods to their allocation, and from the submission of gangs until they are complete.
+    pod_times: WaitingTimes = field(default_factory=WaitingTimes)
+    gang_times: WaitingTimes = field(default_factory=WaitingTimes)
     #: Timer of the oldest ended application; 0 = none.
     expiring: int = 0
     #: Incomplete gangs that compete for resources (docs/internals/semantics.md, rule 12).
@@ -271,10 +275,14 @@ class Partition:
         *,
         asked: bool = False,
     ) -> None:
-        """Adds an event record of allocations that were created or ended together. `asked`: each ended a request.
+        """Adds an event record of allocations that were created or ended together, and counts their waiting times.
 
-        The first ones link the application to its group.
+        The first ones link the application to its group. `asked`: each ended a request.
         """
+        if asked:
+            for one in allocations:
+                if one.spec.created_ns and not one.spec.placeholder:
+                    self.pod_times.note(app.queue.path, one.allocated_ns - one.spec.created_ns)
         if not self.tracking:
             return
         if change is Change.ADD and app.group and not app.linked:

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from muster.clients import leases, port_forward
+from muster import leases
+from muster.clients import installations, port_forward
 from muster.clients.kubernetes import connect
 from muster.errors import BadUsage
 from muster_operator.kube import leases as operators
@@ -60,7 +61,7 @@ def test_a_pod_of_another_namespace_with_the_labels_of_muster_receives_no_token(
     assert tried(tmp_path, *FORGED, *LEASES, a_pod("team", "m-1"), a_pod("team", "m-2")) == ["team/m-2"]
 
 
-def test_without_leases_the_core_is_searched_in_namespace_muster_and_nowhere_else(tmp_path: Path) -> None:
+def test_without_leases_the_core_is_searched_in_namespace_muster_only(tmp_path: Path) -> None:
     assert tried(tmp_path, *FORGED) == []
     assert tried(tmp_path, *FORGED, a_pod("muster", "m-1")) == ["muster/m-1"]
     assert tried(tmp_path, *FORGED, a_pod("batch", "b-1"), namespace="batch") == ["batch/b-1"]
@@ -70,7 +71,7 @@ def test_a_pod_that_only_has_the_name_of_the_leader_is_not_the_leader(tmp_path: 
     assert tried(tmp_path, *LEASES, a_pod("team", "m-1"), a_pod("team", "m-2", uid="newer")) == ["team/m-1", "team/m-2"]
     with api_server(*LEASES, a_pod("team", "m-2", uid="newer")) as api:
         cluster = connect(api.kubeconfig(tmp_path), "")
-        assert leases.leader(cluster, "team", "muster") is None
+        assert installations.leader(cluster, "team", "muster") is None
         cluster.http.close()
 
 

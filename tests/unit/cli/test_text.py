@@ -9,7 +9,7 @@ import yaml
 
 from muster import printers
 from muster.output import Output, console, emit, table
-from muster.text import printable, say
+from muster.text import print_line, printable
 from tests.unit.repo.tree import ROOT
 
 EVIL = "eve\x1b]0;owned\x07\x1b[2J\x7f\x9b31m\u202etxt.\u2028\rx\ty"
@@ -34,7 +34,7 @@ def test_tables_lines_and_errors_are_printed_without_control_characters(capsys: 
     with screen.capture() as text:
         screen.print(page, EVIL)
     assert text.get().count(SHOWN) == 2
-    say(f"muster: {EVIL}", err=True)
+    print_line(f"muster: {EVIL}", err=True)
     assert capsys.readouterr().err == f"muster: {SHOWN}\n"
 
 

@@ -18,9 +18,14 @@ RULES: dict[str, Any] = yaml.safe_load((FOLDER / "alerts.yaml").read_text(encodi
 NOT_SHOWN: dict[str, str] = yaml.safe_load((FOLDER / "not-shown.yaml").read_text(encoding="utf-8"))
 
 PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
-ALERTS = [rule for group in RULES["spec"]["groups"] for rule in group["rules"]]
+ALL_RULES = [rule for group in RULES["spec"]["groups"] for rule in group["rules"]]
+ALERTS = [rule for rule in ALL_RULES if "alert" in rule]
+RECORDED = {rule["record"]: rule["expr"] for rule in ALL_RULES if "record" in rule}
 SHOWN = {f"{panel['title']} {target['refId']}": target["expr"] for panel in PANELS for target in panel["targets"]}
 ALERTED = {rule["alert"]: rule["expr"] for rule in ALERTS}
+
+#: Expressions of panels, alerts and recording rules by their names.
+EXPRESSIONS = {**SHOWN, **ALERTED, **RECORDED}
 
 NAME = re.compile(r"\b((?:muster|yunikorn|process|python)_[a-z0-9_]+)(?:\{([^}]*)\})?")
 MATCHER = re.compile(r'(\w+)\s*(=~|=)\s*"([^"]*)"')
@@ -51,7 +56,7 @@ def named(expression: str) -> Iterator[tuple[str, str]]:
     return ((found[1], found[2] or "") for found in NAME.finditer(expression))
 
 
-@pytest.mark.parametrize("expression", [*SHOWN.values(), *ALERTED.values()], ids=[*SHOWN, *ALERTED])
+@pytest.mark.parametrize("expression", [*EXPRESSIONS.values()], ids=[*EXPRESSIONS])
 def test_an_expression_uses_only_existing_metrics_and_labels(expression: str) -> None:
     metrics = list(named(expression))
     assert metrics, "an expression without a metric shows nothing"
@@ -75,7 +80,7 @@ def check_values(name: str, label: str, operator: str, text: str) -> None:
     assert set(wanted) <= known, f"{name} has no {label} {text}"
 
 
-@pytest.mark.parametrize("expression", [*SHOWN.values(), *ALERTED.values()], ids=[*SHOWN, *ALERTED])
+@pytest.mark.parametrize("expression", [*EXPRESSIONS.values()], ids=[*EXPRESSIONS])
 def test_an_expression_has_balanced_brackets(expression: str) -> None:
     for opening, closing in ("()", "{}", "[]"):
         assert expression.count(opening) == expression.count(closing)
@@ -103,6 +108,14 @@ def test_each_alert_reports_how_bad_it_is_and_what_to_do() -> None:
         assert set(rule["annotations"]) == {"summary", "description"}
         for found in re.findall(r"\$labels\.(\w+)", rule["annotations"]["description"]):
             assert any(found in KNOWN[name] for name, _ in named(rule["expr"]))
+
+
+def test_a_recording_rule_is_named_after_its_label_and_metric() -> None:
+    assert RECORDED
+    for name, expression in RECORDED.items():
+        label, metric, _ = name.split(":")
+        assert f"{metric}_bucket" in [found for found, _ in named(expression)]
+        assert f"by (le, {label})" in expression
 
 
 def test_no_two_panels_overlap_and_each_has_its_number() -> None:

@@ -6,11 +6,22 @@ from dataclasses import replace
 from prometheus_client.core import Metric
 
 from muster_core.metrics import collector
-from muster_core.model.events import ApplicationAdded, ApplicationRemoved, NodeAction
-from muster_core.model.ids import ApplicationId, NodeId
+from muster_core.model import limits
+from muster_core.model.events import AllocationReported, ApplicationAdded, ApplicationRemoved, NodeAction
+from muster_core.model.ids import ROOT, ApplicationId, NodeId, QueuePath
 from muster_core.model.resources import Limit, Resources
 from muster_core.state.scheduler_state import Partition
-from tests.unit.builders import PARTITION, a_configuration, a_queue, an_application, an_ask, resources
+from muster_core.state.waiting_times import WaitingTimes
+from tests.unit.builders import (
+    PARTITION,
+    SECOND,
+    a_configuration,
+    a_queue,
+    an_allocation,
+    an_application,
+    an_ask,
+    resources,
+)
 from tests.unit.core.conftest import Bench
 from tests.unit.core.scheduling.scenario import Scenario
 
@@ -197,3 +208,70 @@ def test_usage_of_0_is_shown_for_cpu_memory_and_guaranteed_resources() -> None:
         ("guaranteed", "gpu"): 1,
         **{(state, name): 0 for state in ("allocated", "pending") for name in ("vcore", "memory", "gpu")},
     }
+
+
+def of_waiting(partitions: list[Partition], name: str) -> Series:
+    return series(collector.waiting_families(partitions), name)
+
+
+def test_the_time_from_the_creation_of_a_pod_to_its_allocation_is_a_histogram_by_queue() -> None:
+    scenario = Scenario(a_configuration(a_queue("a"), a_queue("b")), nodes=1, vcore=3000)
+    scenario.send(ApplicationAdded(an_application("one", queue="root.a")))
+    ago = scenario.now_ns - 7 * SECOND
+    later = replace(an_ask("ahead", app="one"), created_ns=scenario.now_ns + SECOND)
+    scenario.ask(replace(an_ask("r0", app="one"), created_ns=ago), later)
+    scenario.ask(an_ask("unknown", app="one"))
+    name = "muster_core_pod_scheduling_seconds"
+    buckets = of_waiting([scenario.partition], f"{name}_bucket")
+    assert {bound: count for (queue, bound), count in buckets.items() if queue == "root.a"} == {
+        **dict.fromkeys(("1.0", "2.0", "5.0"), 1),
+        **{f"{bound}.0": 2 for bound in (10, 30, 60, 120, 300, 600, 1800, 3600, 14400, 86400)},
+        "+Inf": 2,
+    }
+    assert of_waiting([scenario.partition], f"{name}_count") == {("root.a",): 2}
+    assert of_waiting([scenario.partition], f"{name}_sum") == {("root.a",): 7.0}
+    assert of_waiting([scenario.partition] * 2, f"{name}_sum") == {("root.a",): 14.0}, "partitions are added up"
+
+
+def test_the_time_from_the_submission_of_a_gang_to_its_completion_is_a_histogram_by_queue() -> None:
+    scenario = Scenario(a_configuration(a_queue("a")), nodes=1, vcore=1000)
+    scenario.gang(ApplicationAdded(an_application("one", gang=2)), 2)
+    name = "muster_core_gang_scheduling_seconds_sum"
+    oldest = of_applications(scenario, "muster_core_oldest_pending_gang_timestamp_seconds")
+    assert (of_waiting([scenario.partition], name), oldest) == ({}, {("root.a",): scenario.now_ns / SECOND})
+    scenario.wait(40)
+    scenario.add_node("more", vcore=1000)
+    assert of_waiting([scenario.partition], name) == {("root.a",): 40.0}
+    assert of_waiting([scenario.partition], "muster_core_pod_scheduling_seconds_sum") == {}, "placeholders do not count"
+    assert of_applications(scenario, "muster_core_oldest_pending_gang_timestamp_seconds") == {}
+
+
+def test_a_gang_that_was_complete_before_a_restart_is_not_counted_again() -> None:
+    scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
+    scenario.send(ApplicationAdded(an_application("one", gang=1)))
+    placed = an_allocation("p0", "n0", app="one", placeholder=True, group="workers")
+    scenario.send(AllocationReported(placed))
+    assert of_applications(scenario, "muster_core_gangs")["reserved",] == 1
+    assert of_waiting([scenario.partition], "muster_core_gang_scheduling_seconds_sum") == {}
+
+
+def test_waiting_times_of_more_queues_than_have_series_are_added_to_their_parents() -> None:
+    times = WaitingTimes()
+    for number in range(limits.TIMED_QUEUES - 1):
+        times.note(QueuePath(f"root.a{number}"), SECOND)
+    times.note(QueuePath("root.parent"), SECOND)
+    for queue in ("root.parent.more", "root.other.deep", "root.a0"):
+        times.note(QueuePath(queue), SECOND)
+    found = {queue: sum(counts) for queue, counts, _ in times}
+    assert len(found) == limits.TIMED_QUEUES + 1
+    assert (found[QueuePath("root.parent")], found[QueuePath("root.a0")], found[ROOT]) == (2, 2, 1)
+
+
+def test_only_the_queues_with_the_oldest_pending_gangs_have_a_series() -> None:
+    most = limits.QUEUES_WITH_PENDING_GANGS
+    scenario = Scenario(a_configuration(*(a_queue(f"q{number}") for number in range(most + 3))))
+    for number in range(most + 3):
+        scenario.wait(1)
+        scenario.send(ApplicationAdded(an_application(f"g{number}", gang=2, queue=f"root.q{number}")))
+    oldest = of_applications(scenario, "muster_core_oldest_pending_gang_timestamp_seconds")
+    assert set(oldest) == {(f"root.q{number}",) for number in range(most)}

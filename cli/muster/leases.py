@@ -1,15 +1,11 @@
-"""Finds Muster in a cluster by the Leases of scheduler names in kube-system, which only administrators can write.
-
-Any user can create pods and Leases with Muster's labels in a namespace, so no label of another namespace is used.
-"""
+"""Muster's Leases as JSON: of scheduler names in kube-system, and of the leader in its namespace. Requests nothing."""
 
 from __future__ import annotations
 
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from muster.clients.kubernetes import Cluster
-from muster.errors import BadUsage, NotThere, Unreachable
+from muster.errors import BadUsage
 
 Json = dict[str, Any]
 
@@ -26,12 +22,6 @@ def path(namespace: str, name: str = "") -> str:
     return f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases{'/' if name else ''}{name}"
 
 
-def of_names(cluster: Cluster) -> list[Json]:
-    """The Leases of scheduler names. Raises Unreachable."""
-    found = cluster.list(path(NAMES_NAMESPACE), labelSelector=NAMES_SELECTOR)
-    return [lease for lease in found if str(lease["metadata"]["name"]).startswith(PREFIX)]
-
-
 def installation(name_leases: list[Json], namespace: str) -> tuple[str, str]:
     """Namespace, and name of the leader's Lease; the name is empty if no Lease of a scheduler name names it.
 
@@ -44,39 +34,6 @@ def installation(name_leases: list[Json], namespace: str) -> tuple[str, str]:
     only = next(iter(found)) if len(found) == 1 else DEFAULT_NAMESPACE
     chosen = namespace or only
     return chosen, found.get(chosen, "")
-
-
-def leader(cluster: Cluster, namespace: str, lease: str) -> Json | None:
-    """The pod that holds the leader's Lease: its name and UID are the holder. None = there is none.
-
-    Raises Unreachable.
-    """
-    try:
-        name, _, uid = holder(cluster.get(path(namespace, lease))).rpartition("_")
-        pod = cluster.get(f"/api/v1/namespaces/{namespace}/pods/{name}") if name else None
-    except NotThere:
-        return None
-    return pod if pod and pod["metadata"]["uid"] == uid else None
-
-
-def served_names(cluster: Cluster, names: frozenset[str], now: datetime) -> frozenset[str]:
-    """Those of the scheduler names that a running Muster serves: it renews their Leases. Raises Unreachable."""
-    served = set()
-    for name in names:
-        try:
-            if is_alive(cluster.get(path(NAMES_NAMESPACE, PREFIX + name)), now):
-                served.add(name)
-        except NotThere:
-            continue
-    return frozenset(served)
-
-
-def readable_names(cluster: Cluster) -> list[Json]:
-    """As `of_names`, but empty if the Leases cannot be read: the namespace is then the option's, or `muster`."""
-    try:
-        return of_names(cluster)
-    except Unreachable:
-        return []
 
 
 def is_alive(lease: Json, now: datetime) -> bool:
