@@ -80,7 +80,7 @@ async def has_condition(scenario: Scenario, request: Json, kind: str, status: st
 
 async def is_posted(scenario: Scenario, message: str) -> None:
     async def found() -> bool:
-        events = await scenario.events("GangScheduling")
+        events = [*await scenario.events("NodesNotRequested"), *await scenario.events("NodesNotProvided")]
         return any(message in one["message"] and one["involvedObject"]["name"] == "train-driver-0" for one in events)
 
     await scenario.eventually(f"{message} is posted on the originator", found, SLOW_S)

@@ -415,7 +415,9 @@ def resume(ledger: Ledger, out: Outcome, app: Application, now: float, why: str)
     """The core gave up the reservation of a Soft gang: deletes the placeholders, then schedules the members singly."""
     reporting.reservation_over(app)
     step(app, AppEvent.RESUME)
-    reporting.post(out, app.originator.ref, messages.gang_resumed(why))
+    note = messages.gang_resumed(why)
+    reporting.post(out, app.originator.ref, note)
+    reporting.post(out, app.originator.ref, messages.gang_incomplete(note.text))
     mark_resumed(ledger, out, app)
     placeholders.kill_all(ledger, out, app, now, problems.reservation_ended())
     settle(ledger, out, app, now)
@@ -426,6 +428,8 @@ def fail(ledger: Ledger, out: Outcome, app: Application, now: float, failure: No
     app.failure = failure
     step(app, AppEvent.FAIL)
     reporting.post(out, app.originator.ref, failure)
+    if app.gang is not None and failure.kind.reason != messages.APPLICATION_REJECTED:
+        reporting.post(out, app.originator.ref, messages.gang_failed(failure.text))
     placeholders.kill_all(ledger, out, app, now, problems.application_failed())
     for task in list(app.members.values()):
         join_failed(ledger, out, task, failure)

@@ -28,9 +28,10 @@ def report_mismatches(ledger: Ledger, out: Outcome, app: Application, task: Task
     if pod.node is not None or stated == app.examined:
         return
     app.examined = stated
-    for problem in _differences(app, pod):
-        if _is_new(app, problem):
-            reporting.post(out, pod.ref, messages.ignored(problem))
+    # The texts do not name the pod, so that equal ones are reported once.
+    for note in (*map(messages.unknown_name, pod.membership.misspelt), *map(messages.ignored, _differences(app, pod))):
+        if _is_new(app, note.text):
+            reporting.post(out, pod.ref, note)
     if app.gang is not None:
         _warn_unknown_group(out, app, app.gang, pod)
     elif not app.source.is_written and not ledger.settings.disable_gang and not app.is_missing_gang_reported:
@@ -46,12 +47,8 @@ def _is_new(app: Application, note: str) -> bool:
 
 
 def _differences(app: Application, pod: Pod) -> Iterator[str]:
-    """Differences from the application, and names without effect.
-
-    The texts do not name the pod, so that equal ones are reported once.
-    """
+    """Differences from the application."""
     member = pod.membership
-    yield from member.misspelt
     if member.queue and member.queue != app.queue:
         yield problems.queue_ignored(member.queue, app.name, app.queue)
     if _is_another_person(member.user, app.user):

@@ -506,6 +506,8 @@ def _is_in_condition(task: Task, text: str) -> bool:
 def _application_event(ledger: Ledger, out: Outcome, event: CoreEvent, now: float) -> None:
     """Posts an event of an application. With a task group it means that the members do not fit on the nodes.
 
+    An event of a gang that still reserves reports what it waits for.
+
     See docs/internals/semantics.md, 10.
     """
     app = ledger.applications.get(AppId(event.object_id))
@@ -513,7 +515,8 @@ def _application_event(ledger: Ledger, out: Outcome, event: CoreEvent, now: floa
         return
     task = ledger.tasks.get(app.originator.ref.uid)
     if task is None or _is_unposted(task, event.message, now):
-        text = messages.failed_scheduling if event.reference_id else messages.application_problem
+        is_incomplete = event.reference_id or (app.gang is not None and app.state is AppState.RESERVING)
+        text = messages.gang_incomplete if is_incomplete else messages.application_problem
         post(out, app.originator.ref, text(event.message))
     if event.reference_id:
         cannot_fit(ledger, out, app, event.message, now)

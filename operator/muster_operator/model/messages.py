@@ -15,7 +15,7 @@ from typing import Final
 
 from muster_operator.model import names
 from muster_operator.model.commands import EventType, Importance, Subject
-from muster_operator.model.event_texts import GANG, event, gang_event
+from muster_operator.model.event_texts import event, gang_event
 from muster_si import keys
 
 
@@ -232,6 +232,15 @@ def allocation_rejected(problem: str) -> str:
 # -- pods: what was ignored -------------------------------------------------------------------------------------------
 
 
+@event("UnknownAnnotation")
+def unknown_name(problem: str) -> str:
+    """A label or an annotation of the pod resembles one that Muster reads, and has no effect.
+
+    Use the name that the message suggests.
+    """
+    return problem
+
+
 @event("Scheduling")
 def ignored(problem: str) -> str:
     """A label, an annotation or a constraint of the pod is invalid or contradicts another one, and was ignored.
@@ -241,7 +250,7 @@ def ignored(problem: str) -> str:
     return problem
 
 
-@event("Scheduling")
+@event("InvalidAnnotation")
 def namespace_of_application_ignored(namespace: str, problem: str) -> str:
     """An annotation of the application's namespace is invalid and was ignored.
 
@@ -376,7 +385,7 @@ def parameter_ignored(problem: str) -> str:
     return problem
 
 
-@gang_event("TaskGroupsError")
+@event("TaskGroupsError")
 def unknown_group(group: str, app: str, known: str) -> str:
     """The pod names a task group that its application does not define. The event is on the pod.
 
@@ -388,7 +397,7 @@ def unknown_group(group: str, app: str, known: str) -> str:
     )
 
 
-@gang_event("TaskGroupsError")
+@event("TaskGroupsError")
 def missing_groups(annotation: str, app: str, originator: str) -> str:
     """The first pod of the application defines no task groups, but this pod refers to one. The event is on the pod.
 
@@ -401,7 +410,7 @@ def missing_groups(annotation: str, app: str, originator: str) -> str:
     )
 
 
-@gang_event("TaskGroupsError")
+@event("TaskGroupsError")
 def task_groups_too_large(placement: str) -> str:
     """The task groups are too large for the placement `Direct` or `Auto`.
 
@@ -422,7 +431,7 @@ def placeholders_impossible(problem: str) -> str:
     return problem
 
 
-@gang_event("PlaceholdersFollowMembers", EventType.NORMAL)
+@event("PlaceholdersFollowMembers", EventType.NORMAL, importance=Importance.PROGRESS)
 def placeholders_follow(group: str, differences: str, fields: str) -> str:
     """All present members of a task group request more than it defines, or have constraints that it leaves out.
 
@@ -434,7 +443,7 @@ def placeholders_follow(group: str, differences: str, fields: str) -> str:
     )
 
 
-@gang_event("PlaceholdersFollowMembers", EventType.NORMAL)
+@event("PlaceholdersFollowMembers", EventType.NORMAL, importance=Importance.PROGRESS)
 def scheduler_follows(group: str, constraints: str) -> str:
     """All present members have constraints that only Muster reserves for. The placeholder pods do not have them.
 
@@ -447,7 +456,7 @@ def scheduler_follows(group: str, constraints: str) -> str:
     )
 
 
-@gang_event("PlaceholderCreateFailed")
+@event("PlaceholderCreateFailed")
 def slots_without_pods(problem: str) -> str:
     """A placeholder of an `Auto` gang cannot be created. The gang continues, but autoscalers do not see absent members.
 
@@ -456,7 +465,7 @@ def slots_without_pods(problem: str) -> str:
     return f"{problem}; the gang continues without placeholder pods for absent members"
 
 
-@gang_event("NodesNotProvided")
+@event("NodesNotProvided")
 def nodes_not_provided(problem: str) -> str:
     """The autoscaler reports a problem with the ProvisioningRequest of the gang. The gang continues to wait.
 
@@ -465,7 +474,7 @@ def nodes_not_provided(problem: str) -> str:
     return f"the autoscaler did not provide nodes for the gang: {problem}"
 
 
-@gang_event("NodesNotRequested")
+@event("NodesNotRequested")
 def nodes_not_requested(name: str, problem: str) -> str:
     """The ProvisioningRequest of a gang or one of its PodTemplates cannot be created or read. Muster retries.
 
@@ -474,7 +483,7 @@ def nodes_not_requested(name: str, problem: str) -> str:
     return f"ProvisioningRequest {name} cannot be created or read: {problem}"
 
 
-@gang_event("PlaceholderCreateFailed")
+@event("PlaceholderCreateFailed")
 def no_signing_key() -> str:
     """The operator has no key to sign placeholders, so gangs wait.
 
@@ -505,7 +514,7 @@ def gang_resumed(problem: str) -> str:
     return f"{problem or 'the reservation ended'}; the members are scheduled one by one"
 
 
-@gang_event("MemberRejected")
+@event("MemberRejected")
 def member_rejected(node: str, pod: str, problem: str) -> str:
     """A kubelet rejected a pod of the gang.
 
@@ -514,7 +523,7 @@ def member_rejected(node: str, pod: str, problem: str) -> str:
     return f"the kubelet of node {node} rejected pod {pod} ({problem})"
 
 
-@gang_event("MemberRejected")
+@event("MemberRejected")
 def member_rejected_slot_kept(node: str, pod: str, problem: str, seconds: int, group: str) -> str:
     """A kubelet rejected a pod of the gang, and the gang needs a replacement. Its slot is reserved for some time.
 
@@ -526,7 +535,7 @@ def member_rejected_slot_kept(node: str, pod: str, problem: str, seconds: int, g
     )
 
 
-@gang_event("DeleteUnconfirmed")
+@event("DeleteUnconfirmed")
 def delete_unconfirmed(seconds: int, reason: str) -> str:
     """A deleted placeholder still exists. The event is on the placeholder.
 
@@ -535,9 +544,27 @@ def delete_unconfirmed(seconds: int, reason: str) -> str:
     return f"deleted {seconds} s ago ({reason}) but still exists; check the pod's node and finalizers"
 
 
-@gang_event(GANG)
+@event("GangFailed")
+def gang_failed(problem: str) -> str:
+    """A gang failed: a `Hard` gang was not complete in time, or its placeholders cannot be created.
+
+    Follow the message. The pods of the gang fail, and their controller decides whether it creates others.
+    """
+    return problem
+
+
+@event("GangIncomplete", importance=Importance.PROGRESS)
+def gang_incomplete(problem: str) -> str:
+    """A gang waits because not all its members have resources, or its members are scheduled one by one.
+
+    Follow the message.
+    """
+    return problem
+
+
+@event("ApplicationProblem")
 def application_problem(problem: str) -> str:
-    """The core reports a problem of the application.
+    """The core reports a problem of an application, for example an invalid tag that it ignores.
 
     Fix what the message names.
     """
@@ -592,7 +619,7 @@ def node_left_out() -> str:
     return f"internal error: the node is not used for scheduling; {_REPORT}"
 
 
-@event("Scheduling", subject=Subject.NAMESPACE)
+@event("InvalidAnnotation", subject=Subject.NAMESPACE)
 def namespace_problem(problem: str) -> str:
     """Annotations of the namespace are invalid. The quotas of running applications stay in effect.
 
@@ -601,7 +628,7 @@ def namespace_problem(problem: str) -> str:
     return problem
 
 
-@event("Scheduling", subject=Subject.NAMESPACE)
+@event("UnknownAnnotation", subject=Subject.NAMESPACE)
 def namespace_names(problem: str) -> str:
     """Annotations or labels of the namespace, or resources in its quota, have names without effect.
 

@@ -275,7 +275,7 @@ def test_core_events_are_posted_on_the_pod_the_originator_and_the_node() -> None
     out = driver.receive(spoken)
     assert events(out) == [
         ("w0", "FailedScheduling", "FailedScheduling"),
-        ("w0", "GangScheduling", "GangScheduling"),
+        ("w0", "ApplicationProblem", "ApplicationProblem"),
         ("n1", "Scheduling", "Scheduling"),
     ]
     types = [command.type for command in out.commands if isinstance(command, PostEvent)]
@@ -313,12 +313,19 @@ def test_a_gang_that_fits_no_node_is_reported_immediately_as_event_and_condition
 def test_an_event_about_another_problem_of_a_gang_sets_no_condition() -> None:
     driver = live()
     driver.see(a_pod("w0", app=APP, annotations=gang_annotations(a_group())))
-    driver.accepted()
-    out = driver.receive(
-        CoreEvents((CoreEvent(EventKind.APP, "dev/job", "", "the quota of its namespace is no quota"),))
-    )
-    assert events(out) == [("w0", "GangScheduling", "GangScheduling")]
+    ignored = CoreEvent(EventKind.APP, "dev/job", "", "the quota of its namespace is no quota")
+    out = driver.receive(CoreEvents((ignored,)))
+    assert events(out) == [("w0", "ApplicationProblem", "ApplicationProblem")]
     assert orders(out) == []
+
+
+def test_what_an_incomplete_gang_waits_for_is_found_by_the_reason_of_its_event() -> None:
+    driver = live()
+    driver.see(a_pod("w0", app=APP, annotations=gang_annotations(a_group())))
+    driver.accepted()
+    for group, text in (("", "2 members have ended"), ("workers", "member workers needs 99 CPUs")):
+        out = driver.receive(CoreEvents((CoreEvent(EventKind.APP, "dev/job", group, text),)))
+        assert ("w0", "GangIncomplete", "GangIncomplete") in events(out)
 
 
 def test_an_alternating_reason_costs_about_twenty_writes_an_hour() -> None:

@@ -165,7 +165,7 @@ def test_a_soft_timeout_deletes_the_placeholders_and_schedules_the_members(alloc
     simulation.core.time_out(APP)
     simulation.run()
     assert_converged(simulation)
-    assert [event.action for event in warnings(simulation.kubernetes)] == ["GangSchedulingFailed"]
+    assert [event.action for event in warnings(simulation.kubernetes)] == ["GangSchedulingFailed", "GangIncomplete"]
     simulation.kill_operator(lose_commands=True)
     simulation.run()
     assert_converged(simulation)
@@ -193,6 +193,7 @@ def test_a_hard_timeout_fails_the_members() -> None:
     assert {status["reason"] for status in failed} == {"ResourceReservationTimeout"}
     event_actions = {(event.reason, event.action) for event in simulation.kubernetes.events}
     assert ("GangScheduling", "PlaceholderTimeOut") in event_actions
+    assert ("GangFailed", "GangFailed") in event_actions, "found with --field-selector reason=GangFailed"
     assert simulation.ledger.applications == {}
 
 

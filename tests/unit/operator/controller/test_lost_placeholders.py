@@ -22,7 +22,7 @@ def test_a_rejected_placeholder_is_recreated_under_a_new_name_and_temporarily_av
     assert again.spec.name not in {raw["metadata"]["name"] for raw in placeholders}
     assert [command.pod.uid for command in out.commands if isinstance(command, DeletePod)] == [uid(first)]
     assert [item.key for item in out.requests if isinstance(item, AllocationReleased)] == [uid(first)]
-    assert events(out) == [("w0", "GangScheduling", "MemberRejected")]
+    assert events(out) == [("w0", "MemberRejected", "MemberRejected")]
     assert avoided(driver.see(pod_of(again))) == "n1"
     assert avoided(driver.wait(60)) is None
 

@@ -100,7 +100,9 @@ def test_a_user_annotation_without_a_user_is_reported_once_per_application() -> 
 def test_a_misspelt_annotation_is_reported_once_per_application() -> None:
     driver = live()
     written = {"yunikorn.apache.org/taskGroups": "[]"}
-    [(_, note)] = reported_mismatches(driver.see(a_pod("w0", app=APP, annotations=written)))
+    out = driver.see(a_pod("w0", app=APP, annotations=written))
+    [(_, note)] = reported_mismatches(out)
+    assert [one.reason for one in out.commands if isinstance(one, PostEvent)] == ["UnknownAnnotation"]
     assert note == (
         "annotation yunikorn.apache.org/taskGroups has no effect; did you mean yunikorn.apache.org/task-groups?"
     )

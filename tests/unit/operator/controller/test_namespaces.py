@@ -107,7 +107,7 @@ def test_an_annotation_that_becomes_invalid_is_reported_and_the_old_quota_stays(
     waiting(driver)
     bad = namespace_seen(a_namespace(namespace_quota="2 CPUs"))
     out = driver.fact(bad)
-    assert events(out) == [("dev", "Scheduling", "Scheduling")]
+    assert events(out) == [("dev", "InvalidAnnotation", "InvalidAnnotation")]
     assert out.requests == []
     assert not driver.fact(bad)
 
@@ -139,7 +139,7 @@ def test_a_bad_quota_is_ignored_and_reported_on_the_first_pod_of_each_applicatio
     driver = live()
     driver.fact(namespace_seen(a_namespace("new", namespace_quota='{"cpu": "1", "memory": "much"}')))
     out = driver.see(in_new())
-    assert events(out) == [("w0", "Scheduling", "Scheduling")]
+    assert events(out) == [("w0", "InvalidAnnotation", "InvalidAnnotation")]
     assert TAG not in tags(out)[0]
     assert events(driver.see(in_new("w1"))) == []
 

@@ -216,7 +216,7 @@ def test_the_resumed_annotation_moves_to_the_next_pod_even_after_a_restart() -> 
 def test_a_pod_of_an_unknown_group_is_reported_in_a_recovery() -> None:
     stranger = a_pod("w1", app=APP, annotations=gang_annotations(member_of="other"))
     driver = gathered(older(a_member("w0"), 1), stranger)
-    assert events(whole(recovery.begin(driver.ledger, 0.0))) == [("w1", "GangScheduling", "TaskGroupsError")]
+    assert events(whole(recovery.begin(driver.ledger, 0.0))) == [("w1", "TaskGroupsError", "TaskGroupsError")]
 
 
 def test_bound_pods_of_a_rejected_application_still_use_resources() -> None:

@@ -70,7 +70,7 @@ def test_a_gang_that_fits_on_no_node_gets_one_event() -> None:
     impossible = "the gang would not fit even in an empty cluster: 1 of 2 members of task group g would not fit"
     event = CoreEvents((CoreEvent(EventKind.APP, APP, "g", impossible),))
     fresh = restarted(a_member("w0"))
-    assert events(fresh.receive(event)) == [("w0", "FailedScheduling", "FailedScheduling")]
+    assert events(fresh.receive(event)) == [("w0", "GangIncomplete", "GangIncomplete")]
     assert events(fresh.receive(event)) == []
     assert events(restarted(that_waited(a_member("w0"), impossible)).receive(event)) == []
 

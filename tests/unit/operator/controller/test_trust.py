@@ -195,7 +195,7 @@ def test_placeholders_are_created_only_when_keys_exist() -> None:
     driver.see(a_member("w0"))
     out = driver.accepted()
     assert orders(out) == []
-    assert ("w0", "GangScheduling", "PlaceholderCreateFailed") in events(out)
+    assert ("w0", "PlaceholderCreateFailed", "PlaceholderCreateFailed") in events(out)
     created = [one for one in driver.fact(KeysSeen(KEYS)).commands if isinstance(one, CreatePlaceholder)]
     assert len(created) == 2
     assert all(one.spec.signature for one in created)
