@@ -274,3 +274,14 @@ def test_a_returned_slot_keeps_its_request_when_the_others_are_split() -> None:
     assert len(app.asks) == 60
     assert returned[0] in app.asks
     assert slots(scenario) == (60, 0, 0)
+
+
+def test_a_member_that_is_bound_elsewhere_makes_room_for_the_other_slots() -> None:
+    """The queue has room for two of three slots. A member that somebody else has bound takes the third one."""
+    scenario = Scenario(a_configuration(a_queue("a", vcore=3300)), nodes=1)
+    scenario.send(a_gang(3))
+    scenario.ask(*pods(2))
+    scenario.send(bound("extra", "n0", group="of-no-group", allocated_s=1000))
+    assert slots(scenario) == (3, 0, 0)
+    scenario.send(AllocationReported(an_allocation("b0", "n0", vcore=300, group="workers", allocated_s=1000)))
+    assert slots(scenario) == (0, 0, 2)
