@@ -31,8 +31,9 @@ from muster_operator.kube.leadership import Candidacy, LeaderElection, LeaderLab
 from muster_operator.kube.provisioning import served_class
 from muster_operator.kube.secrets import SigningSecret
 from muster_operator.kube.session import Credentials, KubeSession, LeadershipGuard
-from muster_operator.kube.write_queue import Pool
+from muster_operator.kube.write_queue import Pool, named_command
 from muster_operator.model.cluster_events import KeysSeen
+from muster_operator.model.commands import Command
 from muster_operator.model.errors import ApiRefused, ConfigurationRejected, StartupRefused, Uncertain, Unreachable
 from muster_operator.model.pods import PlaceholderSpec, Pod
 from muster_operator.runtime import logs
@@ -104,6 +105,13 @@ def assembled(
         cancel_attempts=kube.cancellation.now,
         may_decide=fresh if names is None else lambda: fresh() and names.are_all_held,
     )
+
+    def repaired(command: Command) -> None:
+        log.error("a write without a result is repeated", **named_command(command))
+        metrics.sweep_repairs.labels(type(command).__name__).inc()
+        inbox.suspect("pods")
+
+    pool.on_repair = repaired
     if names is not None:
         names.on_held = pool.wake
     metrics.held.set_function(lambda: not fresh() or (names is not None and names.are_lost))

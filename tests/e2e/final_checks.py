@@ -27,6 +27,8 @@ async def check(scenario: Scenario) -> None:
     await scenario.eventually("the core's ledgers are empty", lambda: _core_is_empty(scenario))
     repairs = await scenario.muster.samples("muster_operator_state_repairs_total")
     assert not repairs, f"state mismatch between core and operator: {repairs}\n{await scenario.report()}"
+    for name in ("muster_operator_sweep_repairs_total", "muster_operator_loop_failures_total"):
+        assert not await scenario.muster.samples(name), f"{name}\n{await scenario.report()}"
 
 
 def _nothing_was_bound_twice(scenario: Scenario, report: str) -> None:

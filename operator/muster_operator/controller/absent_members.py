@@ -256,7 +256,7 @@ def placeholder_ended(ledger: Ledger, app: Application, task: Task, now: float, 
     changed(ledger, app, now)
 
 
-def slots_timed_out(ledger: Ledger, out: Outcome, change: SchedulingStateChanged) -> None:
+def slots_timed_out(ledger: Ledger, out: Outcome, change: SchedulingStateChanged, _now: float) -> None:
     """The core has released the slots of absent members of a task group: creates no more placeholder pods for it."""
     app, group = ledger.applications.get(change.app), change.key.removeprefix(f"{change.app}/")
     definition = app.gang.group(group) if app is not None and app.gang is not None else None

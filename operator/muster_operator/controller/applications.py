@@ -22,7 +22,7 @@ from muster_operator.controller import (
     tasks,
     trust,
 )
-from muster_operator.controller.state import Application, Deadline, Ledger, Phase, Task, TimerKind, set_timer
+from muster_operator.controller.state import Application, Deadline, Ledger, Phase, Task, TimerKind, isolate, set_timer
 from muster_operator.controller.tasks import application_spec, can_announce, given_up_spec, renewal_spec
 from muster_operator.model import messages, problems
 from muster_operator.model.cluster_events import Namespace
@@ -141,7 +141,7 @@ def namespace_seen(ledger: Ledger, out: Outcome, before: Namespace | None, found
         out.requests += [ApplicationSubmitted(renewal_spec(ledger, app)) for app in one_per_queue.values()]
     for app in own:
         if app.state is AppState.NEW:
-            submit(ledger, out, app, now)
+            isolate(submit, ledger, out, app, now)
 
 
 def _submit_pods_of_namespace(ledger: Ledger, out: Outcome, namespace: str, now: float) -> None:

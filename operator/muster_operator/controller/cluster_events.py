@@ -25,7 +25,7 @@ from muster_operator.controller import (
     volume_binding,
 )
 from muster_operator.controller.nodes import node_gone, node_seen
-from muster_operator.controller.state import Application, ForeignAllocation, Ledger, Phase, Task
+from muster_operator.controller.state import Application, ForeignAllocation, Ledger, Phase, Task, isolate
 from muster_operator.model import messages, problems
 from muster_operator.model.cluster_events import (
     ClusterEvent,
@@ -73,6 +73,12 @@ def apply_event(ledger: Ledger, out: Outcome, fact: ClusterEvent, now: float) ->
         ledger.postponed.append(fact)
     else:
         record_event(ledger, fact)
+
+
+def event_received(ledger: Ledger, out: Outcome, fact: ClusterEvent, now: float) -> None:
+    """Handles an event. If that fails, at least records the state, with which its object is examined again."""
+    if not isolate(apply_event, ledger, out, fact, now):
+        isolate(lambda ledger, _out, fact, _now: record_event(ledger, fact), ledger, out, fact, now)
 
 
 def unreadable_seen(ledger: Ledger, out: Outcome, pod: ForeignPod, now: float) -> None:
@@ -208,7 +214,7 @@ def _react_around(
             was = ledger.priority_classes.get(name, True)
             record_event(ledger, fact)
             if was is not allow_preemption:
-                class_seen(ledger, out, name)
+                class_seen(ledger, out, name, now)
 
 
 def _pod_seen(ledger: Ledger, out: Outcome, pod: Pod | ForeignPod, now: float) -> None:
@@ -227,16 +233,22 @@ def _pod_seen(ledger: Ledger, out: Outcome, pod: Pod | ForeignPod, now: float) -
 def _keys_seen(ledger: Ledger, out: Outcome, now: float) -> None:
     """Verifies placeholders again whose key was unknown, and creates placeholders that waited for a key."""
     for uid in list(ledger.unverified):
-        pod = ledger.pods.get(uid)
-        if pod is not None:
-            pod = ledger.pods[uid] = trust.settled(ledger, pod)
-            if uid not in ledger.unverified:
-                task = ledger.tasks.get(uid)
-                if task is not None and pod.membership.placeholder:  # it counted as a member
-                    applications.task_ended(ledger, out, task, now)
-                tasks.untracked_gone(ledger, out, uid)
-                own_pod_seen(ledger, out, pod, now)
+        isolate(_verify_again, ledger, out, uid, now)
     placeholders.keys_seen(ledger, out)
+
+
+def _verify_again(ledger: Ledger, out: Outcome, uid: PodUid, now: float) -> None:
+    pod = ledger.pods.get(uid)
+    if pod is None:
+        return
+    pod = ledger.pods[uid] = trust.settled(ledger, pod)
+    if uid in ledger.unverified:
+        return
+    task = ledger.tasks.get(uid)
+    if task is not None and pod.membership.placeholder:  # it counted as a member
+        applications.task_ended(ledger, out, task, now)
+    tasks.untracked_gone(ledger, out, uid)
+    own_pod_seen(ledger, out, pod, now)
 
 
 def _pod_gone(ledger: Ledger, out: Outcome, uid: PodUid, now: float) -> None:
@@ -305,11 +317,11 @@ def changed(ledger: Ledger, out: Outcome, task: Task, pod: Pod, now: float) -> N
         _has_node(ledger, out, app, task, now)
 
 
-def class_seen(ledger: Ledger, out: Outcome, name: str) -> None:
+def class_seen(ledger: Ledger, out: Outcome, name: str, now: float) -> None:
     """Sends the pods of a priority class again, because its allow-preemption setting has changed."""
     for task in ledger.tasks.values():
         if task.pod.priority_class == name and task.pod.allow_preemption is None:
-            tasks.resend(ledger, out, task)
+            isolate(lambda ledger, out, task, _now: tasks.resend(ledger, out, task), ledger, out, task, now)
 
 
 def _has_changed(old: Pod, new: Pod) -> bool:

@@ -6,7 +6,8 @@ command result moves the task of its pod to the next state, or schedules a retry
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterable, Iterator
+from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
@@ -22,7 +23,7 @@ from muster_operator.controller import (
     tasks,
     volume_binding,
 )
-from muster_operator.controller.state import Application, Ledger, Phase, SlotState, Task
+from muster_operator.controller.state import Application, Ledger, Phase, SlotState, Task, isolate
 from muster_operator.model import messages, problems
 from muster_operator.model.commands import (
     BindPod,
@@ -46,6 +47,8 @@ from muster_operator.model.core_messages import (
     AllocationRejected,
     AllocationReleased,
     AllocationResponse,
+    ApplicationAccepted,
+    ApplicationRejected,
     ApplicationResponse,
     ApplicationUpdated,
     AskCancelled,
@@ -53,6 +56,7 @@ from muster_operator.model.core_messages import (
     AskReleased,
     CoreEvents,
     CoreResponse,
+    NodeRecommended,
     NodeResponse,
     Recommendations,
     Released,
@@ -186,6 +190,12 @@ _CONFIRMATIONS = frozenset({TerminationType.STOPPED_BY_RM, TerminationType.UNKNO
 def handle_core_response(ledger: Ledger, response: CoreResponse, now: float) -> Outcome:
     """Handles a message of the core. ``now``: seconds of a monotonic clock."""
     out = Outcome()
+    response_received(ledger, out, response, now)
+    return out
+
+
+def response_received(ledger: Ledger, out: Outcome, response: CoreResponse, now: float) -> None:
+    """Handles a message of the core and adds the consequences to ``out``. Each of its parts is isolated."""
     if ledger.phase is Phase.LIVE:
         _handle(ledger, out, response, now)
     elif ledger.phase is Phase.RECOVERING:
@@ -193,7 +203,6 @@ def handle_core_response(ledger: Ledger, response: CoreResponse, now: float) -> 
             _application_answers(ledger, out, response, now)
             response = ApplicationResponse(updated=response.updated)
         ledger.postponed.append(response)
-    return out
 
 
 def _handle(ledger: Ledger, out: Outcome, response: CoreResponse, now: float) -> None:
@@ -203,63 +212,65 @@ def _handle(ledger: Ledger, out: Outcome, response: CoreResponse, now: float) ->
         case ApplicationResponse():
             _application_answers(ledger, out, response, now)
             for update in response.updated:
-                _updated(ledger, out, update, now)
+                isolate(_updated, ledger, out, update, now)
         case NodeResponse():
-            _nodes(ledger, out, response)
+            for name in response.accepted:
+                isolate(nodes.accepted, ledger, out, name, now)
+            for rejection in (response.rejected or {}).items():
+                isolate(nodes.rejected, ledger, out, rejection, now)
         case SchedulingStates():
             _states(ledger, out, response, now)
         case CoreEvents():
             for event in response.events:
-                reporting.report_core_event(ledger, out, event, now)
+                isolate(reporting.report_core_event, ledger, out, event, now)
         case Recommendations():
-            _recommendations(ledger, out, response)
+            for found in response.nodes:
+                isolate(_recommended, ledger, out, found, now)
 
 
 def _states(ledger: Ledger, out: Outcome, response: SchedulingStates, now: float) -> None:
     """Handles states of pods, and of task groups that the core reserves for without placeholder pods."""
     reporting.pod_states_changed(ledger, out, response.changes, now)
-    for change in response.changes:
-        if change.key not in ledger.tasks and change.kind == keys.REASON_TIMED_OUT:
-            absent_members.slots_timed_out(ledger, out, change)
-    reporting.states_changed(ledger, out, (one for one in response.changes if one.key not in ledger.tasks), now)
+    of_groups = [change for change in response.changes if change.key not in ledger.tasks]
+    for change in of_groups:
+        if change.kind == keys.REASON_TIMED_OUT:
+            isolate(absent_members.slots_timed_out, ledger, out, change, now)
+    reporting.states_changed(ledger, out, of_groups, now)
     if ledger.settings.provisioning_class:
-        provisioning.states_changed(ledger, out, dict.fromkeys(change.app for change in response.changes))
+        for app in dict.fromkeys(change.app for change in response.changes):
+            isolate(provisioning.state_changed, ledger, out, app, now)
 
 
-def _nodes(ledger: Ledger, out: Outcome, response: NodeResponse) -> None:
-    for name in response.accepted:
-        nodes.accepted(ledger, out, name)
-    for name, reason in (response.rejected or {}).items():
-        nodes.rejected(ledger, out, name, reason)
-
-
-def _recommendations(ledger: Ledger, out: Outcome, response: Recommendations) -> None:
-    for found in response.nodes:
-        node = ledger.nodes.get(found.node)
-        if node is not None:
-            reporting.post_node(out, node.name, node.uid, messages.node_recommendation(found.message))
+def _recommended(ledger: Ledger, out: Outcome, found: NodeRecommended, _now: float) -> None:
+    node = ledger.nodes.get(found.node)
+    if node is not None:
+        reporting.post_node(out, node.name, node.uid, messages.node_recommendation(found.message))
 
 
 def _allocations(ledger: Ledger, out: Outcome, response: AllocationResponse, now: float) -> None:
     """Handles the parts of a message in this order. See docs/internals/semantics.md, 1."""
-    for cancelled in response.cancelled_asks:
-        for key in _keys(ledger, cancelled.app, cancelled.key):
-            _ask_cancelled(ledger, out, cancelled, key, now)
-    for released in response.released:
-        for key in _keys(ledger, released.app, released.key):
-            _released(ledger, out, released, key, now)
+    for cancelled in _by_key(ledger, response.cancelled_asks):
+        isolate(_ask_cancelled, ledger, out, cancelled, now)
+    for released in _by_key(ledger, response.released):
+        isolate(_released, ledger, out, released, now)
     for allocated in response.allocated:
-        _allocated(ledger, out, allocated, now)
+        isolate(_allocated, ledger, out, allocated, now)
     for refused in response.rejected_asks:
-        _ask_rejected(ledger, out, refused, now)
+        isolate(_ask_rejected, ledger, out, refused, now)
     for rejected in response.rejected_allocations:
-        _allocation_rejected(ledger, out, rejected)
+        isolate(_allocation_rejected, ledger, out, rejected, now)
 
 
-def _keys(ledger: Ledger, app_id: AppId, key: PodUid) -> list[PodUid]:
-    """The key, or all keys of the application if it is empty. See docs/internals/semantics.md, 3."""
-    if key:
-        return [key]
+KeyedOrder = TypeVar("KeyedOrder", AskCancelled, Released)
+
+
+def _by_key(ledger: Ledger, orders: Iterable[KeyedOrder]) -> Iterator[KeyedOrder]:
+    """The orders. One without a key applies to all keys of the application. See docs/internals/semantics.md, 3."""
+    for order in orders:
+        yield from [order] if order.key else [replace(order, key=key) for key in _all_keys(ledger, order.app)]
+
+
+def _all_keys(ledger: Ledger, app_id: AppId) -> list[PodUid]:
     app = ledger.applications.get(app_id)
     return [*app.members, *app.placeholders] if app else []
 
@@ -270,9 +281,9 @@ def _task(ledger: Ledger, app_id: AppId, key: PodUid) -> Task | None:
     return task if task is not None and task.app == app_id else None
 
 
-def _ask_cancelled(ledger: Ledger, out: Outcome, order: AskCancelled, key: PodUid, now: float) -> None:
+def _ask_cancelled(ledger: Ledger, out: Outcome, order: AskCancelled, now: float) -> None:
     """Deletes a placeholder if its request was cancelled. A real pod waits until it can be requested again."""
-    task = _task(ledger, order.app, key)
+    key, task = order.key, _task(ledger, order.app, order.key)
     if order.termination in _CONFIRMATIONS or task is None or not task.asked:
         return
     if task.pod.membership.placeholder:
@@ -287,9 +298,9 @@ def _ask_cancelled(ledger: Ledger, out: Outcome, order: AskCancelled, key: PodUi
         applications.request_declined(ledger, out, task, now)
 
 
-def _released(ledger: Ledger, out: Outcome, order: Released, key: PodUid, now: float) -> None:
+def _released(ledger: Ledger, out: Outcome, order: Released, now: float) -> None:
     """Deletes the pod. The release is confirmed when the pod is gone, or now if the core released no pod."""
-    task = _task(ledger, order.app, key)
+    key, task = order.key, _task(ledger, order.app, order.key)
     if order.termination in _CONFIRMATIONS:
         if task is not None and task.held and task.allocation_id == order.allocation_id:
             tasks.resend(ledger, out, task)  # the core allocated a node that was gone by then and is back now
@@ -382,7 +393,7 @@ def _ask_rejected(ledger: Ledger, out: Outcome, response: AskRejected, now: floa
         reporting.post(out, task.pod.ref, messages.request_rejected(response.reason))
 
 
-def _allocation_rejected(ledger: Ledger, out: Outcome, response: AllocationRejected) -> None:
+def _allocation_rejected(ledger: Ledger, out: Outcome, response: AllocationRejected, _now: float) -> None:
     """The core rejects a bound pod as an allocation of the application. The pod counts on its node only."""
     task = _task(ledger, response.app, response.key)
     if task is None or not task.held or task.state is not TaskState.BOUND:
@@ -396,13 +407,19 @@ def _allocation_rejected(ledger: Ledger, out: Outcome, response: AllocationRejec
 def _application_answers(ledger: Ledger, out: Outcome, response: ApplicationResponse, now: float) -> None:
     """Handles accepted and rejected applications. Ignores answers to submissions that were removed."""
     for rejected in response.rejected:
-        app = _submitted_application(ledger, rejected.app)
-        if app is not None:
-            applications.reject(ledger, out, app, now, rejected.reason)
+        isolate(_application_rejected, ledger, out, rejected, now)
     for accepted in response.accepted:
-        app = _submitted_application(ledger, accepted.app)
-        if app is not None:
-            applications.accept(ledger, out, app, now)
+        isolate(_application_accepted, ledger, out, accepted, now)
+
+
+def _application_rejected(ledger: Ledger, out: Outcome, rejected: ApplicationRejected, now: float) -> None:
+    if (app := _submitted_application(ledger, rejected.app)) is not None:
+        applications.reject(ledger, out, app, now, rejected.reason)
+
+
+def _application_accepted(ledger: Ledger, out: Outcome, accepted: ApplicationAccepted, now: float) -> None:
+    if (app := _submitted_application(ledger, accepted.app)) is not None:
+        applications.accept(ledger, out, app, now)
 
 
 def _submitted_application(ledger: Ledger, app_id: AppId) -> Application | None:

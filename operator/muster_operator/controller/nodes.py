@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import partial
 
 from muster_operator.controller import rejections, reporting, state, tasks, volume_binding
 from muster_operator.controller.applications import ANSWERED
-from muster_operator.controller.state import Ledger
+from muster_operator.controller.state import Ledger, Task, isolate
 from muster_operator.controller.tasks import allocation_of
 from muster_operator.controller.volume_binding import as_reported
 from muster_operator.model import messages, problems
@@ -83,7 +84,7 @@ def _waiting_allocations(ledger: Ledger, name: NodeName) -> Iterator[AllocationS
             yield spec
 
 
-def accepted(ledger: Ledger, out: Outcome, name: NodeName) -> None:
+def accepted(ledger: Ledger, out: Outcome, name: NodeName, _now: float) -> None:
     """The core accepted a node. Posts an event if the node was created during the session.
 
     Pods that were bound to it in the meantime are reported now, because they use another stream and could have
@@ -100,8 +101,9 @@ def accepted(ledger: Ledger, out: Outcome, name: NodeName) -> None:
     out.requests += (AllocationReported(spec) for spec in _waiting_allocations(ledger, name))
 
 
-def rejected(ledger: Ledger, out: Outcome, name: NodeName, reason: str) -> None:
-    """The core rejected a node. Its pods stay in the waiting list, for a later node of that name."""
+def rejected(ledger: Ledger, out: Outcome, rejection: tuple[NodeName, str], _now: float) -> None:
+    """The core rejected a node for a reason. Its pods stay in the waiting list, for a later node of that name."""
+    name, reason = rejection
     node = ledger.nodes.get(name)
     reporting.post_node(out, name, node.uid if node else "", messages.node_rejected(reason))
     _is_last_answer(ledger, name)
@@ -124,15 +126,7 @@ def node_gone(ledger: Ledger, out: Outcome, name: NodeName, now: float) -> None:
     out.requests.append(NodeDecommissioned(name))
     rejections.node_gone(ledger, name, now)
     for uid in ledger.tasks_by_node.on(name):
-        task = ledger.tasks[uid]
-        task.held = False
-        state.recount(task)
-        if task.volume_wait is not None:
-            volume_binding.fail_binding(ledger, out, task, now, problems.node_deleted(name))
-            continue
-        tasks.await_node(ledger, uid, name)
-        if task.pod.membership.placeholder:
-            tasks.kill(ledger, out, task, now, problems.node_deleted(name))
+        isolate(partial(_lost_node, name=name), ledger, out, ledger.tasks[uid], now)
     for by_node, allocations in (
         (ledger.foreign_by_node, ledger.foreign),
         (ledger.untracked_by_node, ledger.untracked_pods),
@@ -140,3 +134,14 @@ def node_gone(ledger: Ledger, out: Outcome, name: NodeName, now: float) -> None:
         for uid in by_node.on(name):
             allocations[uid].reported = False
             tasks.await_node(ledger, uid, name)
+
+
+def _lost_node(ledger: Ledger, out: Outcome, task: Task, now: float, *, name: NodeName) -> None:
+    task.held = False
+    state.recount(task)
+    if task.volume_wait is not None:
+        volume_binding.fail_binding(ledger, out, task, now, problems.node_deleted(name))
+        return
+    tasks.await_node(ledger, task.uid, name)
+    if task.pod.membership.placeholder:
+        tasks.kill(ledger, out, task, now, problems.node_deleted(name))

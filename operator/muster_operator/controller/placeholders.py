@@ -55,6 +55,14 @@ def retry_creation(ledger: Ledger, out: Outcome, app: Application, slots: list[S
     _start_creations(ledger, out, app)
 
 
+def order_again(ledger: Ledger, out: Outcome, app: Application, slot: Slot) -> None:
+    """Creates a placeholder whose creation has no result."""
+    if slot.name in app.creations.open:
+        _order(ledger, out, app, slot)
+    else:
+        retry_creation(ledger, out, app, [slot])
+
+
 def order_replacement(
     ledger: Ledger, out: Outcome, app: Application, lost_slot: Slot, avoid: tuple[NodeName, ...]
 ) -> None:

@@ -7,7 +7,6 @@ which have the annotations of the request from the start. Members would need a p
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 
 from muster_operator.controller import reporting
 from muster_operator.controller.state import Application, Ledger, Task
@@ -45,16 +44,15 @@ def request_name(ledger: Ledger, app: Application) -> str:
     return nodes_request_name(app.originator.ref.uid, app.name) if _gang_of(ledger, app) else ""
 
 
-def states_changed(ledger: Ledger, out: Outcome, apps: Iterable[AppId]) -> None:
-    """The core reported why placeholders of these gangs wait: requests nodes for the first time.
+def state_changed(ledger: Ledger, out: Outcome, app_id: AppId, _now: float) -> None:
+    """The core reported why placeholders of a gang wait: requests nodes for the first time.
 
     Later requests are left to the checks, so that a reason that changes often does not cause writes.
     """
-    for app_id in apps:
-        app = ledger.applications.get(app_id)
-        gang = _gang_of(ledger, app) if app is not None else None
-        if app is not None and gang is not None and app.has_nodes_request is None:
-            _request_nodes(ledger, out, app, gang)
+    app = ledger.applications.get(app_id)
+    gang = _gang_of(ledger, app) if app is not None else None
+    if app is not None and gang is not None and app.has_nodes_request is None:
+        _request_nodes(ledger, out, app, gang)
 
 
 def _request_nodes(ledger: Ledger, out: Outcome, app: Application, gang: GangDefinition) -> None:

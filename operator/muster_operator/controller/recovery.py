@@ -3,17 +3,17 @@
 Builds the requests with which a new session of the core receives the complete state: applications, nodes with their
 pods, waiting requests. The order is that of docs/internals/semantics.md, 19. Called by runtime/session.
 
-A failure affects one pod, application, node or input: `attempt` returns the exception, the caller reports it and leaves
-out the object, and the recovery continues.
+A failure affects one pod, application, node or input (`isolation`). What the core has not received yet is left out of
+the recovery and joins when it is examined again.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Final, ParamSpec, TypeVar
+from typing import Final
 
 from msgspec import structs
 
@@ -24,21 +24,20 @@ from muster_operator.controller import (
     mismatches,
     placeholders,
     rejections,
-    reporting,
     runs,
     state,
     tasks,
     trust,
     volume_binding,
 )
-from muster_operator.controller.cluster_events import handle_event, record_event
-from muster_operator.controller.core_responses import handle_core_response, was_answered
+from muster_operator.controller.cluster_events import event_received, record_event
+from muster_operator.controller.core_responses import handle_command_result, response_received
+from muster_operator.controller.isolation import retry
 from muster_operator.controller.nodes import existing_allocation, existing_places
-from muster_operator.controller.state import Application, ForeignAllocation, Ledger, Phase
+from muster_operator.controller.state import Application, ForeignAllocation, Ledger, Phase, isolate
 from muster_operator.controller.volume_binding import as_reported
-from muster_operator.model import messages, problems
-from muster_operator.model.cluster_events import ClusterEvent, PodSeen
-from muster_operator.model.commands import Failure, Outcome, Result
+from muster_operator.model import problems
+from muster_operator.model.commands import Outcome, Result
 from muster_operator.model.core_messages import (
     AllocationResponse,
     AllocationSpec,
@@ -46,7 +45,7 @@ from muster_operator.model.core_messages import (
     AskSubmitted,
     CoreEvents,
     CoreRequest,
-    CoreResponse,
+    Node,
     NodeCreated,
     NodeOpened,
     NodeResponse,
@@ -88,12 +87,17 @@ def begin(ledger: Ledger, now: float) -> Iterator[Outcome]:
             yield Outcome()
             continue
         for pod in run.members:
-            _isolated(ledger, out, pod, now, partial(_rejoin, run=run))
+            if not isolate(partial(_rejoin, run=run), ledger, out, pod, now):
+                forget(ledger, pod)
         for pod in run.placeholders:
-            _isolated(ledger, out, pod, now, partial(_rejoin_placeholder, app_id=run.id))
+            if not isolate(partial(_rejoin_placeholder, app_id=run.id), ledger, out, pod, now):
+                forget(ledger, pod)
         if (app := ledger.applications.get(run.id)) is not None:
             placeholders.pair_existing(app)
-            _submit(ledger, out, app, now)
+            requests = len(out.requests)
+            if not isolate(applications.submit, ledger, out, app, now):
+                del out.requests[requests:]
+                _leave_out(ledger, app, now)
         done += len(run.members) + len(run.placeholders)
         if done >= SLICE:
             yield out
@@ -116,6 +120,8 @@ def _clear(ledger: Ledger) -> None:
     ledger.retired.clear()
     ledger.pending_writes.clear()
     ledger.deadlines.clear()
+    ledger.failures.clear()
+    ledger.short_lived.clear()
     ledger.deletions.clear()
     ledger.deleting.clear()
     ledger.storage.waiting.clear()
@@ -161,25 +167,6 @@ def _by_application(ledger: Ledger, ids: Mapping[AppId, AppId]) -> Iterator[runs
         for pods_of_kind in groups[app]:
             pods_of_kind.sort(key=rank)
         yield from runs.split(ledger, ids.get(app, app), *groups[app])
-
-
-def _isolated(
-    ledger: Ledger, out: Outcome, pod: Pod, now: float, work: Callable[[Ledger, Outcome, Pod, float], None]
-) -> None:
-    """Calls ``work`` for a pod. If it fails, the pod is removed and the requests and commands are dropped."""
-    requests, commands = len(out.requests), len(out.commands)
-    error = attempt(work, ledger, out, pod, now)
-    if error is not None:
-        del out.requests[requests:], out.commands[commands:]
-        leave_out(ledger, out, pod, error)
-
-
-def _submit(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
-    requests, commands = len(out.requests), len(out.commands)
-    error = attempt(applications.submit, ledger, out, app, now)
-    if error is not None:
-        del out.requests[requests:], out.commands[commands:]
-        leave_out_application(ledger, out, app, error)
 
 
 def _rejoin(ledger: Ledger, out: Outcome, pod: Pod, now: float, *, run: runs.Run) -> None:
@@ -234,16 +221,9 @@ def report_nodes(ledger: Ledger, now: float) -> Iterator[Outcome]:
             yield Outcome()
     for node in ledger.nodes.values():
         uids = sorted(on_node.pop(node.name, []))
-        existing = (_existing(ledger, out, uid, node.name) for uid in uids)
-        existing_specs = [spec for spec in existing if spec is not None] + places[node.name]
-        reported = attempt(as_reported, ledger, node)
-        if isinstance(reported, Exception):
-            out.failures.append(Failure("Node", node.name, reported))
-            reporting.post_node(out, node.name, node.uid, messages.node_left_out())
+        if not isolate(partial(_report_node, uids=uids, places=places[node.name]), ledger, out, node, now):
             ledger.awaiting_node[node.name] = set(uids)
-        else:
-            out.requests.append(NodeCreated(reported, drained=True, existing=tuple(existing_specs)))
-        done += 1 + len(existing_specs)
+        done += 1 + len(uids) + len(places[node.name])
         if done >= SLICE:
             yield out
             out, done = Outcome(), 0
@@ -252,21 +232,27 @@ def report_nodes(ledger: Ledger, now: float) -> Iterator[Outcome]:
     yield out
 
 
-def _existing(ledger: Ledger, out: Outcome, uid: PodUid, node: NodeName) -> AllocationSpec | None:
-    """The allocation of a pod to report with its node. If that fails, only its resources are reported."""
-    found = attempt(existing_allocation, ledger, uid, node)
-    if not isinstance(found, Exception):
-        return found
-    task = ledger.tasks.get(uid)
-    if task is not None:
-        leave_out(ledger, out, task.pod, found)
-    else:
-        out.failures.append(Failure("Pod", uid, found))
-    pod_on_node = tasks.find_foreign(ledger, uid)
-    if pod_on_node is None or pod_on_node.pod.node != node:
-        return None
-    pod_on_node.pod = bare(pod_on_node.pod)
-    return tasks.as_reported(pod_on_node, node)
+def _report_node(
+    ledger: Ledger, out: Outcome, node: Node, now: float, *, uids: list[PodUid], places: list[AllocationSpec]
+) -> None:
+    """Reports a node with its allocations. If an allocation cannot be created, the pod counts with its resources."""
+    reported, existing = as_reported(ledger, node), list[AllocationSpec]()
+    for uid in uids:
+        add = partial(_add_existing, node=node.name, existing=existing)
+        if not isolate(add, ledger, out, uid, now):
+            if (task := ledger.tasks.get(uid)) is not None:
+                forget(ledger, task.pod)
+            if (pod_on_node := tasks.find_foreign(ledger, uid)) is not None:
+                pod_on_node.pod, pod_on_node.reported = structs.replace(pod_on_node.pod, tags={}), False
+            isolate(add, ledger, out, uid, now)
+    out.requests.append(NodeCreated(reported, drained=True, existing=(*existing, *places)))
+
+
+def _add_existing(
+    ledger: Ledger, _out: Outcome, uid: PodUid, _now: float, *, node: NodeName, existing: list[AllocationSpec]
+) -> None:
+    if (found := existing_allocation(ledger, uid, node)) is not None:
+        existing.append(found)
 
 
 def submit_asks(ledger: Ledger, now: float) -> Iterator[Outcome]:
@@ -277,10 +263,7 @@ def submit_asks(ledger: Ledger, now: float) -> Iterator[Outcome]:
     out, done = Outcome(), 0
     for app in list(ledger.applications.values()):
         if app.state is AppState.ACCEPTED and not applications.has_untracked(ledger, app):
-            error = attempt(applications.proceed, ledger, out, app, now)
-            if error is not None:
-                # Requests from before the failure are kept: each of them matches a change of the state.
-                out.failures.append(Failure("Application", app.id, error))
+            isolate(applications.proceed, ledger, out, app, now)
         done += 1 + len(app.members)
         if done >= SLICE:
             yield Outcome()
@@ -306,58 +289,29 @@ def open_nodes(ledger: Ledger, now: float) -> Outcome:
     absent_members.session_is_live(ledger, now)
     for app in list(ledger.applications.values()):
         if app.state is AppState.ACCEPTED:  # it was accepted after the nodes or the requests had been sent
-            error = attempt(applications.begin, ledger, out, app, now)
-            if error is not None:
-                out.failures.append(Failure("Application", app.id, error))
+            isolate(applications.begin, ledger, out, app, now)
     for item in ledger.postponed:
-        follows = attempt(_handle, ledger, item, now)
-        if isinstance(follows, Exception):  # as in a live session, a failure affects this input only
-            name = f"{item.pod.ref.namespace}/{item.pod.ref.name}" if isinstance(item, PodSeen) else ""
-            out.failures.append(Failure(type(item).__name__, name, follows))
+        if isinstance(item, Result):
+            isolate(handle_command_result, ledger, out, item, now)
+        elif isinstance(item, _RESPONSES):
+            isolate(response_received, ledger, out, item, now)
         else:
-            out.add(follows)
+            event_received(ledger, out, item, now)
     ledger.postponed.clear()
+    state.sweep_later(ledger, now)
     return out
 
 
-def _handle(ledger: Ledger, item: ClusterEvent | CoreResponse | Result, now: float) -> Outcome:
-    if isinstance(item, Result):
-        return was_answered(ledger, item, now)
-    return handle_core_response(ledger, item, now) if isinstance(item, _RESPONSES) else handle_event(ledger, item, now)
-
-
-P = ParamSpec("P")
-T = TypeVar("T")
-
-
-def attempt(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | Exception:
-    """Returns the result, or the exception. Only this function of the controller catches all exceptions."""
-    try:
-        return work(*args, **kwargs)
-    except Exception as error:  # noqa: BLE001 - the caller reports it
-        return error
-
-
-def leave_out(ledger: Ledger, out: Outcome, pod: Pod, error: Exception) -> None:
-    """Reports the failure of a pod and removes the pod from its application."""
-    out.failures.append(Failure("Pod", f"{pod.ref.namespace}/{pod.ref.name}", error))
-    forget(ledger, pod)
-    if not pod.membership.placeholder or pod.node is not None:
-        note = messages.bound_pod_left_out() if pod.node is not None else messages.waiting_pod_left_out()
-        reporting.post(out, pod.ref, note)
-
-
-def leave_out_application(ledger: Ledger, out: Outcome, app: Application, error: Exception) -> None:
-    """Reports the failure of an application on its first pod and removes it. Its bound pods count on their nodes."""
-    out.failures.append(Failure("Application", app.id, error))
-    reporting.post(out, app.originator.ref, messages.application_left_out(app.name))
+def _leave_out(ledger: Ledger, app: Application, now: float) -> None:
+    """Removes an application, whose bound pods count on their nodes. Its pods join again later."""
     for task in [*app.members.values(), *app.placeholders.values()]:
         forget(ledger, task.pod)
+        retry(ledger, task.uid, now)
     ledger.drop_application(app)
 
 
 def forget(ledger: Ledger, pod: Pod) -> None:
-    """Removes the pod's task without sending anything. A bound pod counts on its node only."""
+    """Removes the pod's task without sending anything. A bound pod counts with its resources on its node only."""
     uid = pod.ref.uid
     task = ledger.tasks.pop(uid, None)
     app = ledger.applications.get(task.app) if task is not None else ledger.runs.get(pod.membership.app)
@@ -374,18 +328,6 @@ def forget(ledger: Ledger, pod: Pod) -> None:
     if app is not None and not app.members and not app.placeholders:
         ledger.drop_application(app)
     if pod.node is not None and not pod.has_ended:
-        _count_on_node(ledger, pod)
-
-
-def _count_on_node(ledger: Ledger, pod: Pod) -> None:
-    uid: PodUid = pod.ref.uid
-    if not isinstance(attempt(tasks.untracked_of, ledger, pod), Exception):
-        return
-    counted = ForeignPod(pod.ref, pod.node, pod.phase, pod.resources, "default", pod.priority, {})
-    ledger.untracked_by_node.add(uid, pod.node)
-    ledger.untracked_pods[uid] = ForeignAllocation(counted)
-
-
-def bare(pod: ForeignPod) -> ForeignPod:
-    """The pod without tags, so that only its resources count."""
-    return structs.replace(pod, tags={})
+        counted = ForeignPod(pod.ref, pod.node, pod.phase, pod.resources, "default", pod.priority, {})
+        ledger.untracked_by_node.add(uid, pod.node)
+        ledger.untracked_pods[uid] = ForeignAllocation(counted)

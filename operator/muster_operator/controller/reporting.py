@@ -10,10 +10,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import partial
 from typing import Final
 
 from muster_operator.controller import state
-from muster_operator.controller.state import Application, Deadline, Ledger, SlotState, Task, TimerKind, set_timer
+from muster_operator.controller.state import (
+    Application,
+    Deadline,
+    Ledger,
+    SlotState,
+    Task,
+    TimerKind,
+    isolate,
+    set_timer,
+)
 from muster_operator.model import messages
 from muster_operator.model.commands import Outcome, SetCondition
 from muster_operator.model.core_messages import CoreEvent, EventKind, SchedulingState, SchedulingStateChanged
@@ -71,26 +81,34 @@ def pod_states_changed(ledger: Ledger, out: Outcome, changes: Iterable[Schedulin
     The conditions are written after all changes, because a request can have two: a reason and a reserved node. If the
     reason of a gang's placeholder changes, the condition of the originator, which contains it, changes with it.
     """
-    changed = {task.uid: task for change in changes if (task := _record_reason(ledger, change)) is not None}
+    changed: dict[PodUid, Task] = {}
+    for change in changes:
+        isolate(partial(_record_reason, changed=changed), ledger, out, change, now)
     for task in changed.values():
-        update_pod_condition(ledger, out, task, now)
+        isolate(update_pod_condition, ledger, out, task, now)
     for app_id in dict.fromkeys(task.app for task in changed.values() if task.pod.membership.placeholder):
-        app = ledger.applications.get(app_id)
-        is_shown = app is not None and app.state is AppState.RESERVING and app.shortage is not None
-        if app is not None and is_shown and not _is_reserving_in_core(app):
-            _note_blocked_placeholder(app)
-            _write_gang_conditions(ledger, out, app, now, all_members=False)
+        isolate(_placeholder_states_changed, ledger, out, app_id, now)
 
 
-def _record_reason(ledger: Ledger, change: SchedulingStateChanged) -> Task | None:
+def _placeholder_states_changed(ledger: Ledger, out: Outcome, app_id: AppId, now: float) -> None:
+    app = ledger.applications.get(app_id)
+    is_shown = app is not None and app.state is AppState.RESERVING and app.shortage is not None
+    if app is not None and is_shown and not _is_reserving_in_core(app):
+        _note_blocked_placeholder(app)
+        _write_gang_conditions(ledger, out, app, now, all_members=False)
+
+
+def _record_reason(
+    ledger: Ledger, _out: Outcome, change: SchedulingStateChanged, _now: float, *, changed: dict[PodUid, Task]
+) -> None:
     task = ledger.tasks.get(change.key)
     if task is None or task.state is not TaskState.SCHEDULING:
-        return None
+        return
     task.shortage = (
         _reserved(task.shortage, change) if change.state is SchedulingState.RESERVED else shortage_of(change)
     )
     task.reason_kind = change.kind
-    return task
+    changed[task.uid] = task
 
 
 def shortage_of(change: SchedulingStateChanged) -> Condition | None:
@@ -258,25 +276,33 @@ def states_changed(ledger: Ledger, out: Outcome, changes: Iterable[SchedulingSta
     arrive before the application is accepted, because it uses another stream (docs/internals/semantics.md, 1). After a
     restart a gang with a bound member runs, and waits for the reservation of the other members.
     """
-    for app_id in dict.fromkeys(change.app for change in changes if _record_shortage(ledger, change)):
-        app = ledger.applications[app_id]
-        before = _gang_conditions(app)
-        app.shortage, app.shortage_kind = _first_shortage(app) or (app.impossible, "")
-        if not app.shortages:
-            _clear_conditions(app, before)
-        elif app.state is AppState.RUNNING or (app.state is AppState.RESERVING and app.check_pause > FIRST_CHECK_S):
-            _write_gang_conditions(ledger, out, app, now)
+    changed: dict[AppId, Application] = {}
+    for change in changes:
+        isolate(partial(_record_shortage, changed=changed), ledger, out, change, now)
+    for app in changed.values():
+        isolate(_shortage_changed, ledger, out, app, now)
 
 
-def _record_shortage(ledger: Ledger, change: SchedulingStateChanged) -> bool:
-    """Records the reason of a gang whose reservations the core keeps. Returns whether a reason has changed.
+def _shortage_changed(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
+    before = _gang_conditions(app)
+    app.shortage, app.shortage_kind = _first_shortage(app) or (app.impossible, "")
+    if not app.shortages:
+        _clear_conditions(app, before)
+    elif app.state is AppState.RUNNING or (app.state is AppState.RESERVING and app.check_pause > FIRST_CHECK_S):
+        _write_gang_conditions(ledger, out, app, now)
+
+
+def _record_shortage(
+    ledger: Ledger, _out: Outcome, change: SchedulingStateChanged, _now: float, *, changed: dict[AppId, Application]
+) -> None:
+    """Records the reason of a gang whose reservations the core keeps, and the gang if the reason has changed.
 
     The core reports a reason again when it requests the slot of an ended placeholder pod again.
     """
     app = ledger.applications.get(change.app)
     group = change.key.removeprefix(f"{change.app}/")
     if app is None or app.state not in _REPORTED_STATES or app.gang is None or app.gang.group(group) is None:
-        return False
+        return
     if change.state is SchedulingState.RESERVED:  # by preemption: no node has to be added for the members
         why: Condition | None = Condition(messages.SKIPPED, change.reason)
     else:
@@ -285,7 +311,8 @@ def _record_shortage(ledger: Ledger, change: SchedulingStateChanged) -> bool:
     after = None if why is None else (why, change.kind)
     if after is not None:
         app.shortages[group] = after
-    return after != before
+    if after != before:
+        changed[app.id] = app
 
 
 def _first_shortage(app: Application) -> tuple[Condition, str] | None:

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import heapq
 from collections import defaultdict, deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final
+from typing import Final, TypeVar
 
 from msgspec import Struct
 
 from muster_operator.model.cluster_events import ClusterEvent, Namespace
-from muster_operator.model.commands import FailPod, MarkResumed, Result, StorageCommand
+from muster_operator.model.commands import FailPod, MarkResumed, Outcome, Result, StorageCommand
 from muster_operator.model.core_messages import AllocationSpec, ApplicationRemoved, CoreResponse, Node, TerminationType
 from muster_operator.model.event_texts import Note
 from muster_operator.model.ids import NO_ALLOCATION_ID, AllocationId, AppId, NodeName, PodUid, application_name, run_id
@@ -434,6 +434,8 @@ class TimerKind(Enum):
     MEMBERS = "the members of an Auto gang that are still absent"
     MISSING = "the members of a waiting gang that nothing creates"
     FOLLOW = "placeholders of a Reserve gang whose members have changed"
+    RETRY = "an object whose handling failed"
+    SWEEP = "everything in a short-lived state"
 
 
 @dataclass(frozen=True, slots=True)
@@ -441,7 +443,7 @@ class Deadline:
     """A timer.
 
     ``subject``: UID of a pod; application ID for CREATIONS, FOLLOW, GANG, MEMBERS, MISSING, NAMESPACE and
-    REJECTED; allocation key for PLACE.
+    REJECTED; allocation key for PLACE; any object for RETRY; empty for SWEEP.
     """
 
     due: float
@@ -511,6 +513,10 @@ class Ledger:
     retired: dict[AppId, int] = field(default_factory=dict)
     #: Writes to send again, by pod.
     pending_writes: dict[PodUid, list[FailPod | MarkResumed]] = field(default_factory=dict)
+    #: Number of failures of objects whose handling raised an exception (`isolation`).
+    failures: dict[str, int] = field(default_factory=dict)
+    #: What was in a short-lived state at the last sweep, and in which (`sweep`).
+    short_lived: dict[tuple[str, ...], object] = field(default_factory=dict)
     #: Heap of timers with the objects that they belong to, see `set_timer`.
     deadlines: list[tuple[float, int, Deadline, object]] = field(default_factory=list)
     deadline_count: int = 0
@@ -569,8 +575,37 @@ def _owner(ledger: Ledger, deadline: Deadline) -> object:
             return ledger.pending_writes.get(uid)
         case TimerKind.PLACE:
             return ledger.places.get(uid)
+        case TimerKind.RETRY:
+            return ledger.failures.get(deadline.subject)
+        case TimerKind.SWEEP:
+            return TimerKind.SWEEP  # it belongs to the session
         case _:
             return ledger.applications.get(AppId(deadline.subject))
+
+
+Item = TypeVar("Item")
+Handler = Callable[["Ledger", Outcome, Item, float], object]
+
+
+def isolate(handle: Handler[Item], ledger: Ledger, out: Outcome, item: Item, now: float) -> bool:
+    """Handles an item. Returns False if that raised an exception; only this function catches all of them."""
+    try:
+        handle(ledger, out, item, now)
+    except Exception as error:  # noqa: BLE001 - it is reported with the outcome
+        from muster_operator.controller import isolation  # noqa: PLC0415 - it imports this module
+
+        isolation.failed(ledger, out, item, error, now)
+        return False
+    return True
+
+
+#: Seconds between two sweeps.
+SWEEP_S: Final = 60.0
+
+
+def sweep_later(ledger: Ledger, now: float) -> None:
+    """Sets the timer of the next sweep. The first one is set when a session is live."""
+    set_timer(ledger, Deadline(now + SWEEP_S, TimerKind.SWEEP, PodUid("")))
 
 
 def next_due(ledger: Ledger) -> float | None:

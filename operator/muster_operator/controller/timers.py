@@ -12,9 +12,20 @@ from muster_operator.controller import (
     provisioning,
     rejections,
     reporting,
+    sweep,
     volume_binding,
 )
-from muster_operator.controller.state import Deadline, Deletion, Ledger, Phase, SlotState, TimerKind, due, set_timer
+from muster_operator.controller.state import (
+    Deadline,
+    Deletion,
+    Ledger,
+    Phase,
+    SlotState,
+    TimerKind,
+    due,
+    isolate,
+    set_timer,
+)
 from muster_operator.controller.tasks import ask_of
 from muster_operator.model import messages, problems
 from muster_operator.model.commands import DeletePod, Outcome
@@ -27,13 +38,10 @@ _MAX_PAUSES: Final = 12
 
 
 def on_timers(ledger: Ledger, now: float) -> Outcome:
-    """Handles the next expired timer if a session is live.
-
-    Only one per call, so that other work runs in between and a failure affects one timer only.
-    """
+    """Handles the next expired timer if a session is live. Only one per call, so that other work runs in between."""
     out = Outcome()
     if ledger.phase is Phase.LIVE and (deadline := due(ledger, now)) is not None:
-        _on_timer(ledger, out, deadline, now)
+        isolate(_on_timer, ledger, out, deadline, now)
     return out
 
 
@@ -52,6 +60,10 @@ def _on_timer(ledger: Ledger, out: Outcome, deadline: Deadline, now: float) -> N
             rejections.give_up(ledger, out, uid, now)
         case TimerKind.VOLUMES:
             volume_binding.too_late(ledger, out, uid, now)
+        case TimerKind.RETRY:
+            sweep.revisit(ledger, out, deadline.subject, now)
+        case TimerKind.SWEEP:
+            sweep.on_timer(ledger, out, now)
         case _:
             _on_application_timer(ledger, out, deadline.kind, AppId(deadline.subject), now)
 

@@ -17,7 +17,17 @@ from typing import Final
 import orjson
 
 from muster_operator.controller import rejections, reporting, tasks
-from muster_operator.controller.state import Deadline, Ledger, Step, StepState, Task, TimerKind, VolumeWait, set_timer
+from muster_operator.controller.state import (
+    Deadline,
+    Ledger,
+    Step,
+    StepState,
+    Task,
+    TimerKind,
+    VolumeWait,
+    isolate,
+    set_timer,
+)
 from muster_operator.model import messages, problems
 from muster_operator.model.cluster_events import (
     AttachmentGone,
@@ -100,7 +110,7 @@ def begin_binding(ledger: Ledger, out: Outcome, task: Task, chosen: ChosenVolume
     steps = {key: Step(_ref(claims, key), volume) for key, volume in sorted(chosen.items())}
     tasks.wait_for_volumes(ledger, task, VolumeWait(steps, until))
     set_timer(ledger, Deadline(until, TimerKind.VOLUMES, task.uid))
-    _continue_binding(ledger, out, task, now)
+    continue_binding(ledger, out, task, now)
 
 
 def _ref(claims: Mapping[str, Claim], key: str) -> ClaimRef:
@@ -114,9 +124,8 @@ def _ref(claims: Mapping[str, Claim], key: str) -> ClaimRef:
 def storage_changed(ledger: Ledger, out: Outcome, name: str, now: float) -> None:
     """Continues the pods that wait for this claim or volume."""
     for uid in tasks.waiting_for(ledger, name):
-        task = ledger.tasks.get(uid)
-        if task is not None and task.volume_wait is not None:
-            _continue_binding(ledger, out, task, now)
+        if (task := ledger.tasks.get(uid)) is not None:
+            isolate(continue_binding, ledger, out, task, now)
 
 
 def too_late(ledger: Ledger, out: Outcome, uid: PodUid, now: float) -> None:
@@ -139,7 +148,7 @@ def binding_answered(ledger: Ledger, out: Outcome, result: Result, command: Stor
         case CommandSucceeded(version=version):
             if step.state is StepState.ORDERED:
                 step.state, step.version = StepState.WRITTEN, version
-            _continue_binding(ledger, out, task, now)
+            continue_binding(ledger, out, task, now)
         case CommandUnanswered() if step.tries < _MAX_TRIES:
             step.tries += 1
             out.commands.append(command)
@@ -149,6 +158,13 @@ def binding_answered(ledger: Ledger, out: Outcome, result: Result, command: Stor
             fail_binding(ledger, out, task, now, message)
 
 
+def write_again(ledger: Ledger, out: Outcome, task: Task, now: float) -> None:
+    """Orders the writes without a result again, and continues with the present state of the claims."""
+    steps = task.volume_wait.steps.values() if task.volume_wait is not None else ()
+    out.commands += [step.order for step in steps if step.order is not None and step.state is StepState.ORDERED]
+    continue_binding(ledger, out, task, now)
+
+
 def fail_binding(ledger: Ledger, out: Outcome, task: Task, now: float, why: str) -> None:
     """The claims cannot be bound on this node: undoes the writes and requests another node."""
     reporting.post(out, task.pod.ref, messages.volumes_failed(task.node or "", why))
@@ -156,7 +172,7 @@ def fail_binding(ledger: Ledger, out: Outcome, task: Task, now: float, why: str)
     tasks.roll_back(ledger, out, task, now, why, has_slot_again=is_kept)
 
 
-def _continue_binding(ledger: Ledger, out: Outcome, task: Task, now: float) -> None:
+def continue_binding(ledger: Ledger, out: Outcome, task: Task, now: float) -> None:
     """Continues the binding: sends writes, binds the pod if all claims are bound, or fails."""
     volume_wait = task.volume_wait
     if volume_wait is None:

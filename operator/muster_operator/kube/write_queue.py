@@ -34,6 +34,7 @@ from muster_operator.model.commands import (
     MarkResumed,
     Order,
     PostEvent,
+    Repeat,
     RequestNodes,
     SelectNode,
     SetCondition,
@@ -370,7 +371,9 @@ def _job(command: Command) -> _Job:
 
 
 class Pool:  # long: queueing, execution and cancellation share the same queues
-    """Runs `execute` for each submitted command; `execute` must not raise. `on_drop`: an event was dropped.
+    """Runs `execute` for each submitted command; `execute` must not raise.
+
+    `on_drop`: an event was dropped. `on_repair`: a command was lost and is repeated.
 
     `cancel_attempts` ends the further attempts of binds in flight. `may_decide`: whether decisions may be sent now.
     Call `wake` when it becomes true.
@@ -387,6 +390,7 @@ class Pool:  # long: queueing, execution and cancellation share the same queues
     ) -> None:
         self._execute, self._limits, self._throttle = execute, limits or Limits(), throttle or Throttle()
         self._cancel_attempts, self._may_decide = cancel_attempts, may_decide
+        self.on_repair: Callable[[Command], None] = lambda command: None
         self._rate = _Rate(self._limits.qps, self._limits.burst)
         self._queues: dict[WritePriority, FairQueue[_Job]] = {kind: FairQueue() for kind in SHARES}
         self._by_key: dict[str, list[_Job]] = {}
@@ -405,9 +409,17 @@ class Pool:  # long: queueing, execution and cancellation share the same queues
             self._events.put(order, time.time())
         elif isinstance(order, CancelCreations):
             self._cancel(self._creations.pop(order.app, {}))
+        elif isinstance(order, Repeat):
+            self._repeat(order.command)
         else:
             self._submit_write(_job(order))
         self._wake.set()
+
+    def _repeat(self, command: Command) -> None:
+        """Adds a command whose result was lost, unless one of its kind for the object still has to end."""
+        if not any(type(job.command) is type(command) for job in self._by_key.get(key_of(command), ())):
+            self.on_repair(command)
+            self._submit_write(_job(command))
 
     def wake(self) -> None:
         """Checks again which writes may start."""

@@ -210,7 +210,16 @@ class CancelCreations(Struct, frozen=True, gc=False):
     app: AppId
 
 
-Order = Command | CancelCreations
+class Repeat(Struct, frozen=True, gc=False):
+    """Carry out a command again, unless one of its kind for the same object is queued or in flight.
+
+    The sweep creates it (`controller/sweep`). What is carried out is a repair, which the write queue counts.
+    """
+
+    command: Command
+
+
+Order = Command | CancelCreations | Repeat
 
 
 class CommandSucceeded(Struct, frozen=True, gc=False):

@@ -302,30 +302,13 @@ _REPORT: Final = "see the operator's log and report it"
 
 
 @event("InternalError")
-def bound_pod_left_out() -> str:
-    """The operator could not restore a bound pod during a recovery, because of an internal error.
+def internal_error() -> str:
+    """The operator could not process a change of the pod or of its application, because of an internal error.
 
-    Report it with the operator's log. Upgrade to a version with the fix, which restarts the operator.
+    Report it with the operator's log. Muster tries again, at first after a second and later every ten minutes. Until it
+    succeeds, a pending pod may not be scheduled, and a bound pod may count on its node only.
     """
-    return f"internal error: the pod counts on its node, but not in its application or queue; {_REPORT}"
-
-
-@event("InternalError")
-def waiting_pod_left_out() -> str:
-    """The operator could not restore a pending pod during a recovery, because of an internal error.
-
-    Report it with the operator's log. Upgrade to a version with the fix, which restarts the operator.
-    """
-    return f"internal error: the pod is not scheduled until it changes; {_REPORT}"
-
-
-@event("InternalError")
-def application_left_out(app: str) -> str:
-    """The operator could not restore an application during a recovery. The event is on its first pod.
-
-    Report it with the operator's log. Upgrade to a version with the fix, which restarts the operator.
-    """
-    return f"internal error: application {app} is not scheduled; {_REPORT}"
+    return f"internal error while processing the pod or its application: Muster tries again; {_REPORT}"
 
 
 @event("InternalError")
@@ -611,12 +594,12 @@ def node_notice(notice: str) -> str:
 
 
 @event("InternalError", subject=Subject.NODE)
-def node_left_out() -> str:
-    """The operator could not restore a node during a recovery, because of an internal error.
+def internal_error_of_node() -> str:
+    """The operator could not process a change of a node, because of an internal error.
 
-    Report it with the operator's log. Upgrade to a version with the fix, which restarts the operator.
+    Report it with the operator's log. Muster tries again.
     """
-    return f"internal error: the node is not used for scheduling; {_REPORT}"
+    return f"internal error while processing the node: Muster tries again; {_REPORT}"
 
 
 @event("InvalidAnnotation", subject=Subject.NAMESPACE)

@@ -9,10 +9,8 @@ from dataclasses import dataclass
 from typing import Final, get_args
 
 from msgspec import Struct
-from msgspec.structs import astuple
 
-from muster_operator.kube.write_queue import named_command
-from muster_operator.model.cluster_events import ClusterEvent, PodSeen
+from muster_operator.model.cluster_events import ClusterEvent
 from muster_operator.model.commands import Result
 from muster_operator.model.core_messages import Inventory
 from muster_operator.si.session import FromCore, Session
@@ -102,35 +100,9 @@ Input = EventReceived | Unreadable | Listed | OfSession | CoreMessage | CommandE
 _LONGEST = 320
 
 
-def named_input(item: Input | None) -> dict[str, str]:
-    """Kind and object of an input for log lines; None = a timer. Never raises."""
-    match item:
-        case None:
-            return {"input": "Reminder"}
-        case EventReceived(fact=fact) if isinstance(fact, Struct):
-            return {"input": type(fact).__name__, "object": _object(fact)[:_LONGEST]}
-        case CommandEnded(result=result) if isinstance(result, Result):
-            return {"input": type(result).__name__, **named_command(result.command)}
-        case CoreMessage(message=message):
-            return {"input": type(message).__name__}
-        case Unreadable(plural=plural, raw=raw):
-            return {"input": plural, "object": _of_metadata(raw)[:_LONGEST]}
-        case _:
-            return {"input": type(item).__name__}
-
-
-def _object(fact: Struct) -> str:
-    """The object of an event: its first field is a name, or has one."""
-    if isinstance(fact, PodSeen):
-        return f"{fact.pod.ref.namespace}/{fact.pod.ref.name}"
-    about = astuple(fact)[0]
-    if isinstance(about, str):
-        return about
-    return str(getattr(about, "name", "") or getattr(getattr(about, "ref", None), "key", ""))
-
-
-def _of_metadata(raw: object) -> str:
+def object_name(raw: object) -> str:
+    """Namespace and name of a raw object, for log lines, which never contain anything else of it."""
     if isinstance(raw, PartialPod):
-        return f"{raw.metadata.namespace}/{raw.metadata.name}"
+        return f"{raw.metadata.namespace}/{raw.metadata.name}"[:_LONGEST]
     metadata = mapping(mapping(raw).get("metadata"))
-    return f"{text(metadata.get('namespace'))}/{text(metadata.get('name'))}"
+    return f"{text(metadata.get('namespace'))}/{text(metadata.get('name'))}"[:_LONGEST]

@@ -27,7 +27,7 @@ from typing import Final, Generic, Protocol, TypeVar
 import structlog
 
 from muster_operator.controller import cluster_events, core_responses, state, timers
-from muster_operator.controller.state import Ledger
+from muster_operator.controller.state import Ledger, isolate
 from muster_operator.kube.watch import WatchFreshness, is_older, whole
 from muster_operator.model.cluster_events import DELETIONS, ClusterEvent, KeysSeen, PodSeen
 from muster_operator.model.commands import Failure, Order, Outcome, PostEvent, Result
@@ -47,7 +47,7 @@ from muster_operator.runtime.inputs import (
     SessionLost,
     SessionUp,
     Unreadable,
-    named_input,
+    object_name,
 )
 from muster_operator.runtime.metrics import Metrics
 from muster_operator.runtime.session import PAUSE_S, Binds, Comparing, Current, Stage
@@ -570,58 +570,50 @@ class Loop:
             now = time.monotonic()
 
     def _supervised(self, item: Input | None, out: Outcome, now: float) -> None:
-        """Handles one input, or a timer (None). A failure affects this input only."""
+        """Handles one input, or a timer (None)."""
         if type(item) in OF_SESSION:
             self._hand_out(out)  # the results so far belong to the present session
-        requests, commands = len(out.requests), len(out.commands)
-        try:
-            self._handle(item, out, now)
-            if self._current.stage is not _LIVE:
-                requests, commands = len(out.requests), len(out.commands)  # a failing recovery step does not drop these
-                self._go_on(out, now)
-        except Exception:
-            kind = type(item).__name__ if item is not None else "Reminder"
-            self._metrics.failures.labels(kind).inc()
-            del out.requests[requests:], out.commands[commands:]
-            log.exception("the operator failed on an input, continuing", **named_input(item))
-            if not isinstance(item, Unreadable):  # an unreadable object has not changed the state
-                self._current.failed()
+        is_handled = isolate(self._handle, self._ledger, out, item, now)
+        if self._current.stage is not _LIVE:
+            is_handled = isolate(self._go_on, self._ledger, out, item, now) and is_handled
+        if not is_handled:
+            self._current.failed()
 
-    def _handle(self, item: Input | None, out: Outcome, now: float) -> None:
+    def _handle(self, ledger: Ledger, out: Outcome, item: Input | None, now: float) -> None:
         match item:
-            case EventReceived():
+            case EventReceived(fact=fact):
                 self._events += 1
                 if not self._events % EVERY:
                     self._freezer.freeze()
-                if isinstance(item.fact, KeysSeen) and self._current.is_served_without_keys:
+                if isinstance(fact, KeysSeen) and self._current.is_served_without_keys:
                     self._hand_out(out)  # the results so far belong to the present session
                     self._current.end_session("signing keys loaded: recovering signed pods", now)
-                cluster_events.apply_event(self._ledger, out, item.fact, now)
-            case CommandEnded():
+                cluster_events.event_received(ledger, out, fact, now)
+            case CommandEnded(result=result):
                 if self.tracer is not None:
-                    self._trace(lambda tracer: tracer.result(item.result))
-                core_responses.handle_command_result(self._ledger, out, item.result, now)
+                    self._trace(lambda tracer: tracer.result(result))
+                isolate(core_responses.handle_command_result, ledger, out, result, now)
             case CoreMessage():
                 self._handle_message(item, out, now)
             case Unreadable():
-                self._unreadable(item, out, now)
+                isolate(self._unreadable, ledger, out, item, now)
             case Listed():
                 self._current.listed(item.plural)
             case SessionUp() | SessionLost() | RecoveryStep() | BarrierAck() | Compared():
                 out.add(self._current.changed(item, now))
             case None:
-                out.add(timers.on_timers(self._ledger, now))
+                out.add(timers.on_timers(ledger, now))
 
-    def _unreadable(self, item: Unreadable, out: Outcome, now: float) -> None:
+    def _unreadable(self, ledger: Ledger, out: Outcome, item: Unreadable, now: float) -> None:
         """Reports an object that cannot be translated. If it is a bound pod, its resources count on its node."""
-        name = named_input(item).get("object", "")
+        name = object_name(item.raw)
         if item.plural == "pods":
             raw = whole(item.raw) if isinstance(item.raw, PartialPod) else item.raw
             if (pod := read_bound(raw)) is not None:
-                cluster_events.unreadable_seen(self._ledger, out, pod, now)
+                cluster_events.unreadable_seen(ledger, out, pod, now)
         out.failures.append(Failure("Unreadable", name, item.error))
 
-    def _go_on(self, out: Outcome, now: float) -> None:
+    def _go_on(self, _ledger: Ledger, out: Outcome, _item: object, now: float) -> None:
         """Sends the next step of a recovery if it can begin. Each step is sent before the next one is computed.
 
         See docs/internals/semantics.md, 19. A step with several messages is continued later, so that other inputs are
@@ -643,7 +635,7 @@ class Loop:
         else:
             response = decoded(message)
         if response is not None:
-            out.add(core_responses.handle_core_response(self._ledger, response, now))
+            core_responses.response_received(self._ledger, out, response, now)
             self._trace(lambda tracer: tracer.received(response))
         comparing = self._current.comparing
         if isinstance(message, si_pb2.AllocationResponse | si_pb2.ApplicationResponse):

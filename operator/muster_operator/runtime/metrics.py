@@ -96,8 +96,11 @@ class Metrics:
             "command_retries", "Retried commands, by the HTTP status of the failed attempt", "kind", "status"
         )
         self.dropped_events = self._counter("dropped_events", "Kubernetes events dropped because the buffer was full")
+        self.sweep_repairs = self._counter(
+            "sweep_repairs", "Writes without a result that the sweep has repeated; must stay 0", "kind"
+        )
         self.sessions = self._counter("core_reconnects", "Registrations with the core after the first one")
-        self.failures = self._counter("loop_failures", "Inputs whose handler raised an exception", "kind")
+        self.failures = self._counter("loop_failures", "Items whose handler raised an exception; must stay 0", "kind")
         self.ready = Gauge(
             "muster_operator_ready", "1 = the session with the core is open and recovered", registry=self.registry
         )

@@ -15,6 +15,7 @@ COUNTED: Mapping[str, str] = {
     "muster_operator_state_repairs_total": DIFFERENCES,
     "muster_operator_watch_restarts_total": "watches started over",
     "muster_operator_core_reconnects_total": "new sessions with the core",
+    "muster_operator_sweep_repairs_total": "lost writes repeated by the sweep",
     "muster_operator_loop_failures_total": "inputs the agent failed on",
 }
 TIMEOUT_S = 1.0

@@ -97,6 +97,7 @@ async def test_the_settings_of_a_registration_and_of_an_update_reach_the_log(ben
 def test_lines_of_the_core_and_of_its_libraries_have_one_form_and_one_level(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    before = structlog.get_config()
     levels = configure_logs(LogLevel.INFO, LogFormat.JSON)
 
     def logged() -> list[tuple[str, str]]:
@@ -110,6 +111,6 @@ def test_lines_of_the_core_and_of_its_libraries_have_one_form_and_one_level(
     at_info = logged()
     levels.set(LogLevel.WARNING)
     at_warning = logged()
-    structlog.reset_defaults()
+    structlog.configure(**before)
     assert at_warning == [(REST, "warning"), ("aiohttp.server", "warning")]
     assert at_info == [(REST, "info"), at_warning[0], ("aiohttp.server", "info"), at_warning[1]]

@@ -19,6 +19,7 @@ from muster_operator.model.commands import (
     CommandSucceeded,
     Outcome,
     PostEvent,
+    Repeat,
     Result,
 )
 from muster_operator.model.core_messages import (
@@ -47,6 +48,13 @@ SHARING = Settings(gang_placement=SETTINGS.gang_placement, sharing_groups={"dev"
 SHARED = AppId("@team/job")
 
 
+def sound(out: Outcome) -> Outcome:
+    """Return the outcome, or raise the exception that was isolated."""
+    for failure in out.failures:
+        raise failure.error
+    return out
+
+
 @dataclass
 class Driver:
     """A ledger with a fake clock. The test advances ``now``."""
@@ -62,7 +70,7 @@ class Driver:
 
     def fact(self, fact: ClusterEvent) -> Outcome:
         """Receive an event of the cluster."""
-        return handle_event(self.ledger, fact, self.now)
+        return sound(handle_event(self.ledger, fact, self.now))
 
     def gone(self, name: str) -> Outcome:
         """Receive the deletion of a pod of ``a_pod``."""
@@ -74,18 +82,18 @@ class Driver:
 
     def receive(self, response: CoreResponse) -> Outcome:
         """Receive a response of the core."""
-        return handle_core_response(self.ledger, response, self.now)
+        return sound(handle_core_response(self.ledger, response, self.now))
 
     def result(self, result: Result) -> Outcome:
         """Receive the result of a command."""
-        return was_answered(self.ledger, result, self.now)
+        return sound(was_answered(self.ledger, result, self.now))
 
     def wait(self, seconds: float) -> Outcome:
         """Advance the time."""
         self.now += seconds
         out = Outcome()
         while (due := next_due(self.ledger)) is not None and due <= self.now:
-            one = on_timers(self.ledger, self.now)
+            one = sound(on_timers(self.ledger, self.now))
             out = Outcome(out.requests + one.requests, out.commands + one.commands)
         return out
 
@@ -162,7 +170,7 @@ def events(outcome: Outcome) -> list[tuple[str, str, str]]:
 
 def orders(outcome: Outcome) -> list[Command]:
     """Return the commands that write and are not events."""
-    return [command for command in outcome.commands if not isinstance(command, PostEvent | CancelCreations)]
+    return [command for command in outcome.commands if not isinstance(command, PostEvent | CancelCreations | Repeat)]
 
 
 def done(command: Command) -> CommandSucceeded:

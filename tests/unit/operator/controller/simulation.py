@@ -16,7 +16,7 @@ from muster_operator.controller.core_responses import handle_core_response, was_
 from muster_operator.controller.reconciliation import Difference, compare
 from muster_operator.controller.state import Ledger, Phase, next_due
 from muster_operator.controller.timers import on_timers
-from muster_operator.model.commands import CancelCreations, Command, CreatePlaceholder, Outcome, Result
+from muster_operator.model.commands import CancelCreations, Command, CreatePlaceholder, Outcome, Repeat, Result
 from muster_operator.model.core_messages import (
     ApplicationRemoved,
     ApplicationSubmitted,
@@ -31,7 +31,7 @@ from muster_operator.model.core_messages import (
 )
 from muster_operator.model.settings import Settings
 from tests.unit.operator.controller.core import Core
-from tests.unit.operator.controller.driver import whole
+from tests.unit.operator.controller.driver import sound, whole
 from tests.unit.operator.controller.index_checks import assert_counted
 from tests.unit.operator.controller.kubernetes import SETTINGS, Kubernetes
 from tests.unit.operator.controller.state_comparison import Asking
@@ -113,10 +113,10 @@ class Simulation:  # long: every move is a method on the same queues
         self._begin()
 
     def _take(self, outcome: Outcome) -> None:
-        for order in outcome.commands:
+        for order in sound(outcome).commands:
             if isinstance(order, CancelCreations):
                 self._cancel(order)
-            else:
+            elif not isinstance(order, Repeat):
                 self.commands.append(order)
         if self.asking is not None:
             self.asking.record_sent(outcome.requests)

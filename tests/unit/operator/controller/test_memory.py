@@ -7,7 +7,7 @@ from itertools import count
 import pytest
 
 from muster_operator.controller import recovery
-from muster_operator.controller.state import Phase
+from muster_operator.controller.state import Phase, TimerKind
 from muster_operator.model.cluster_events import NodeGone, PodGone
 from muster_operator.model.core_messages import (
     AllocationResponse,
@@ -34,6 +34,7 @@ def remaining_state(simulation: Simulation) -> dict[str, object]:
     """The parts of the ledger that still have state of pods."""
     found = {name: getattr(simulation.ledger, name) for name in simulation.ledger.__slots__}
     found["storage"] = simulation.ledger.storage.waiting
+    found["deadlines"] = [due for due in simulation.ledger.deadlines if due[2].kind is not TimerKind.SWEEP]
     return {name: value for name, value in found.items() if name not in STAYS and value}
 
 

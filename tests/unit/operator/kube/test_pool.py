@@ -30,6 +30,7 @@ from muster_operator.model.commands import (
     DeletePod,
     Importance,
     PostEvent,
+    Repeat,
     SetCondition,
 )
 from muster_operator.model.ids import AppId, NodeName, PodUid
@@ -615,3 +616,16 @@ async def test_events_of_a_standby_are_not_posted_when_it_becomes_the_leader() -
     await asyncio.sleep(0)
     assert [command.note for command in await finished(pool, api) if isinstance(command, PostEvent)] == ["leads now"]
     task.cancel()
+
+
+async def test_a_repetition_is_carried_out_only_if_the_command_is_neither_queued_nor_in_flight() -> None:
+    api, repairs = Api(), list[Command]()
+    async with a_pool(api, Limits(writers=1)) as pool:
+        pool.on_repair = repairs.append
+        pool.submit(a_bind("p"))
+        pool.submit(a_bind("q"))
+        await asyncio.sleep(0)
+        for name in ("p", "q", "r"):
+            pool.submit(Repeat(a_bind(name)))
+        assert await finished(pool, api) == [a_bind("p"), a_bind("q"), a_bind("r")]
+    assert repairs == [a_bind("r")]

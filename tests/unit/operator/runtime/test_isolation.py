@@ -106,17 +106,22 @@ def test_a_bound_pod_whose_allocation_cannot_be_created_is_reported_with_its_res
     def is_broken(_ledger: Any, uid: str, _node: Any) -> bool:
         return uid == f"uid-{BROKEN}-runs"
 
-    monkeypatch.setattr(recovery, "existing_allocation", failing(nodes.existing_allocation, is_broken))
+    failures = iter([True])
+
+    def is_first(*args: Any) -> bool:
+        return is_broken(*args) and next(failures, False)
+
+    monkeypatch.setattr(recovery, "existing_allocation", failing(nodes.existing_allocation, is_first))
     out = recovered(gathered())
     assert counted(out) == {f"uid-{BROKEN}-runs": "", "uid-fine-runs": "dev/fine"}
     assert reported(out) == {f"{BROKEN}-runs"}
 
 
 def test_a_failing_event_received_during_a_recovery_affects_no_other_event(monkeypatch: pytest.MonkeyPatch) -> None:
-    def is_broken(_ledger: Any, fact: Any, _now: Any) -> bool:
-        return isinstance(fact, PodSeen) and fact.pod.ref.name == BROKEN
+    def is_broken(_ledger: Any, _out: Any, fact: Any, _now: Any) -> bool:
+        return isinstance(fact, PodSeen) and fact.pod.ref.name == BROKEN and driver.ledger.phase is Phase.LIVE
 
-    monkeypatch.setattr(recovery, "handle_event", failing(cluster_events.handle_event, is_broken))
+    monkeypatch.setattr(cluster_events, "apply_event", failing(cluster_events.apply_event, is_broken))
     driver = gathered()
     whole(recovery.begin(driver.ledger, 0.0))
     for name in (BROKEN, "late"):

@@ -15,11 +15,12 @@ from muster_si.log_lines import ConvertedRecord, LogFormat
 
 @pytest.fixture(autouse=True)
 def _as_before() -> Iterator[None]:
+    before = structlog.get_config()
     logs.configure("info", LogFormat.JSON)
     yield
     logs.follow({})
     logs.set_level("info")
-    structlog.reset_defaults()
+    structlog.configure(**before)
 
 
 def written(capsys: pytest.CaptureFixture[str], name: str) -> list[str]:

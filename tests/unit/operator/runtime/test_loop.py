@@ -372,9 +372,7 @@ async def test_a_failing_input_affects_no_other_input() -> None:
         await operator.wait_until_idle()
         assert "uid-p" in operator.ledger.pods
         assert operator.loop.missing == ""
-    failures = operator.metrics.registry.get_sample_value(
-        "muster_operator_loop_failures_total", {"kind": "CommandEnded"}
-    )
+    failures = operator.metrics.registry.get_sample_value("muster_operator_loop_failures_total", {"kind": "str"})
     assert failures == 1.0
 
 

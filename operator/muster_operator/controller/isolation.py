@@ -1,0 +1,86 @@
+"""Isolation of failures: an item whose handler raises an exception is skipped alone.
+
+`state.isolate` handles each event, part of a message, result, timer and object, in a live session and in a recovery.
+What fails is logged, counted and reported on its object (`InternalError`), and the object is examined again after a
+pause (`sweep.revisit`) until that succeeds. Requests and commands from before the exception are kept, because each of
+them matches a change of the state.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Final
+
+from muster_operator.controller.state import Deadline, Ledger, TimerKind, set_timer
+from muster_operator.model import messages
+from muster_operator.model.commands import Failure, Outcome
+from muster_operator.model.core_messages import Node
+from muster_operator.model.ids import AppId, NodeName, PodUid
+from muster_operator.model.pods import PodRef
+
+#: Seconds until an object is examined again after its first failure; four times as long after each further one.
+_FIRST_S: Final = 1.0
+_LONGEST_S: Final = 600.0
+_MOST_FAILURES: Final = 30
+
+#: Seconds until a timer whose handler failed fires again.
+_TIMER_S: Final = 60.0
+
+
+def failed(ledger: Ledger, out: Outcome, item: object, error: Exception, now: float) -> None:
+    """Reports the failure of an item, and sets the timer after which its object is examined again."""
+    subject = subject_of(item)
+    pod, node = _pod(ledger, subject), ledger.nodes.get(NodeName(subject))
+    name = f"{pod.namespace}/{pod.name}" if pod is not None and subject == pod.uid else subject
+    out.failures.append(Failure(type(item).__name__, name, error))
+    if isinstance(item, Deadline) and item.kind is not TimerKind.RETRY:
+        set_timer(ledger, Deadline(now + _TIMER_S, item.kind, item.subject))
+    if subject not in ledger.failures:  # the first failure
+        if pod is not None:
+            out.commands.append(messages.internal_error().about(pod.namespace, pod.name, pod.uid))
+        elif node is not None:
+            out.commands.append(messages.internal_error_of_node().about("", node.name, node.uid))
+    if subject:
+        retry(ledger, subject, now)
+
+
+def _pod(ledger: Ledger, subject: str) -> PodRef | None:
+    """The pod, or the first pod of the application."""
+    uid, app = PodUid(subject), ledger.applications.get(AppId(subject))
+    with suppress(AttributeError):  # the object can be what is wrong
+        if uid in ledger.tasks:
+            return ledger.tasks[uid].pod.ref
+        if uid in ledger.foreign:
+            return ledger.foreign[uid].pod.ref
+        if uid in ledger.pods:
+            return ledger.pods[uid].ref
+        return app.originator.ref if app is not None else None
+    return None
+
+
+#: Fields that identify an object, and fields whose value has one, in this order.
+_NAMES: Final = ("uid", "key", "app", "id", "subject", "object_id", "name")
+_PARTS: Final = ("ref", "pod", "originator", "spec", "request", "node", "namespace", "object", "command")
+
+
+def subject_of(item: object) -> str:
+    """The UID of the pod, the ID of the application or the name of the object that an item is about; empty = none."""
+    if isinstance(item, tuple) and item:
+        return subject_of(item[0])
+    if isinstance(item, str):
+        return item
+    if isinstance(item, Node):
+        return item.name  # its UID is that of an object that can be created again
+    for name in _NAMES:
+        if isinstance(found := getattr(item, name, None), str) and found:
+            return found
+    parts = (getattr(item, name, None) for name in _PARTS)
+    return next((found for part in parts if part is not None and (found := subject_of(part))), "")
+
+
+def retry(ledger: Ledger, subject: str, now: float) -> None:
+    """Sets the timer after which an object is examined again: a UID, the ID of an application or the name of a node."""
+    failures = ledger.failures.get(subject, 0)
+    ledger.failures[subject] = min(failures + 1, _MOST_FAILURES)
+    pause_s = min(_FIRST_S * 4.0**failures, _LONGEST_S)
+    set_timer(ledger, Deadline(now + pause_s, TimerKind.RETRY, PodUid(subject)))
