@@ -89,8 +89,9 @@ soak: setup ## check the core with random events, placement with random pods aga
 	$(BIN)/python -m tools.soak_placement --pairs $(or $(PAIRS),20000) $(if $(SEED),--seed $(SEED))
 	MUSTER_TESTS=thorough $(BIN)/pytest -n 2 --timeout 1800 -m "thorough or hypothesis" $(ARGS) tests/unit
 
-chaos: setup ## kill processes and inject faults under load, then check for lost, leaked and duplicate pods (N=200 SEED=7 OPERATORS=2 KEEP=folder)
+chaos: setup ## inject each fault into each request of a gang, then kill processes and inject faults under load, and check for lost, leaked and duplicate pods (N=200 SEED=7 OPERATORS=2 KEEP=folder)
 	$(BIN)/python -m devcluster build
+	MUSTER_FAULTS=full $(BIN)/pytest -n 0 -s tests/e2e/faults/test_each_request.py
 	$(BIN)/python -m tools.chaos --episodes $(or $(N),200) $(if $(SEED),--seed $(SEED)) $(if $(OPERATORS),--operators $(OPERATORS)) $(if $(KEEP),--keep $(KEEP))
 
 bench: .venv/.bench ## run the benchmarks, and compare with kube-scheduler and YuniKorn (ARGS="--quick core" selects benchmarks)

@@ -12,6 +12,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from types import TracebackType
+from typing import Protocol
 
 import aiohttp
 from aiohttp import web
@@ -81,6 +82,13 @@ class Rule:
         await self._opened.wait()
 
 
+class Faults(Protocol):
+    """Decides which requests get a fault."""
+
+    async def answer(self, gate: Gate, request: web.Request) -> web.Response | None:
+        """The answer to a request with a fault. None for others, which the gate forwards."""
+
+
 class Gate(Proxy):
     """The proxy with rules; ``async with Gate(access, files) as gate``, then ``gate.url`` in the kubeconfig."""
 
@@ -95,6 +103,7 @@ class Gate(Proxy):
 
         The requests with one are of the detection of YuniKorn, which repeats its lists.
         """
+        self.faults: Faults | None = None
         self.waiting = 0
         """Number of held requests whose clients are still connected."""
         self.watches: Counter[str] = Counter()
@@ -150,11 +159,14 @@ class Gate(Proxy):
         for rule in self._rules:
             rule.open()
         self._rules.clear()
+        self.faults = None
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Apply the first matching rule; without one, forward the request."""
         if "labelSelector" not in request.query:
             self.requests[request.method, request.path, is_watch(request)] += 1
+        if self.faults is not None and (fault := await self.faults.answer(self, request)) is not None:
+            return fault
         rule = next((rule for rule in self._rules if rule.matches(request.method, request.path)), None)
         match rule:
             case Rule(action=Action.HOLD):
