@@ -246,10 +246,11 @@ def _read_explanation(target: Target, subject: str, namespace: str) -> Json:
     """Raises NotThere, and BadUsage if several pods have the name."""
     rest = target.rest
     app, pod = _find(target, subject, namespace)
+    path = app["queueName"]  # empty if the application was rejected before it had a queue
     try:
-        queue, waiting = rest.queue(app["queueName"]), rest.pending(app["queueName"])
+        queue, waiting = (rest.queue(path), rest.pending(path)) if path else (None, [])
     except NotThere:
-        return pending.explain(app, None, [], pod).data()
+        queue, waiting = None, []
     return pending.explain(app, queue, waiting, pod).data()
 
 

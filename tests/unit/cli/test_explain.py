@@ -9,6 +9,8 @@ import pytest
 from muster import pending
 from muster_core.model.decisions import ReasonKind
 from muster_core.model.events import ApplicationAdded
+from muster_core.model.resources import Limit
+from muster_core.model.specs import NamespaceQuota
 from muster_si import keys
 from tests.unit.builders import an_ask
 from tests.unit.cli.conftest import Served, an_application
@@ -157,3 +159,10 @@ def test_a_gang_too_large_for_an_empty_cluster_is_unsatisfiable(served: Served) 
     assert "Suggestion: request less, or add larger nodes" in served.run("explain", "huge").stdout
     served.scenario.gang(ApplicationAdded(an_application("later", gang=10, queue="root.b")), 10)
     assert explained(served, "later")["status"].startswith("Pending: ")
+
+
+def test_a_rejected_application_is_explained(served: Served) -> None:
+    never = an_application("never", queue="", gang=1000, namespace="small")
+    served.scenario.send(ApplicationAdded(replace(never, quota=NamespaceQuota(max=Limit({"vcore": 1000})))))
+    result = served.run("explain", "never", "-n", "small")
+    assert "Rejected: " in result.stdout, result.output
