@@ -267,7 +267,10 @@ def main(  # noqa: PLR0913 # long: the command line is its options
         bool, typer.Option(envvar="MUSTER_CORE_ALLOW_PLAINTEXT", help="Allow TCP without TLS beyond loopback.")
     ] = False,
     rest_address: Annotated[
-        str, typer.Option(envvar="MUSTER_CORE_REST_ADDRESS", help="Listen address of REST and metrics.")
+        str,
+        typer.Option(
+            envvar="MUSTER_CORE_REST_ADDRESS", help="Listen address of REST and metrics; empty = all, IPv4 and IPv6."
+        ),
     ] = "127.0.0.1",
     rest_port: Annotated[
         int, typer.Option(envvar="MUSTER_CORE_REST_PORT", help="Port of REST and metrics; 0 = any free port.")

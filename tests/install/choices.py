@@ -38,6 +38,26 @@ CHOICES: dict[str, Json] = {
             "headersSecret": {"name": "collector", "key": "headers"},
         }
     },
+    "volumes": {
+        "extraVolumes": [{"name": "authority", "configMap": {"name": "authority"}}],
+        "operator": {"extraVolumeMounts": [{"name": "authority", "mountPath": "/etc/authority"}]},
+        "core": {"extraVolumeMounts": [{"name": "authority", "mountPath": "/etc/authority"}]},
+        "split": {"enabled": True, "tls": TLS},
+    },
+    "ingress": {
+        "rest": {
+            "kubernetesAuth": True,
+            "closed": True,
+            "ingress": {"enabled": True, "host": "muster.example.com", "className": "nginx", "tlsSecret": "tls"},
+        }
+    },
+    "nested settings": {
+        "settings": {
+            "service": {"schedulerNames": ["batch", "muster"], "clusterId": "a"},
+            "log.level": 0,
+            "gang.memberWait": "5s",
+        }
+    },
     "digest": {"image": {"repository": "registry.example.com/muster", "digest": f"sha256:{'0' * 64}"}},
     "bare": {
         "networkPolicy": {"enabled": False},

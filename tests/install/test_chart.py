@@ -253,7 +253,7 @@ def test_the_rollout_deadline_exceeds_the_startup_time() -> None:
 def test_each_alert_links_to_its_row_in_the_documentation() -> None:
     groups = named(render(CHOICES["runbooks"]), "PrometheusRule", "muster")["spec"]["groups"]
     page = (ROOT / "docs" / "reference" / "events.md").read_text()
-    rules = [rule for group in groups for rule in group["rules"]]
+    rules = [rule for group in groups for rule in group["rules"] if "alert" in rule]
     assert len(rules) > 20
     for rule in rules:
         address, _, anchor = rule["annotations"]["runbook_url"].partition("#")
@@ -390,3 +390,68 @@ def test_the_policy_for_node_names_is_on_by_default_and_follows_names_users_and_
     assert "request.userInfo.username != 'system:serviceaccount:gangs:muster-operator'" in conditions
     off = render({"nodeNamePolicy": {"enabled": False}})
     assert not [one for one in off if one["metadata"]["name"].startswith("muster-node-name")]
+
+
+def test_settings_may_be_nested_maps_and_lists() -> None:
+    made = render(CHOICES["nested settings"])
+    data = named(made, "ConfigMap", "muster-defaults")["data"]
+    assert data == {
+        "service.schedulerNames": "batch,muster",
+        "service.clusterId": "a",
+        "log.level": "0",
+        "gang.memberWait": "5s",
+    }
+    flat = render({"settings": data})
+    assert flat == made, "both spellings render the same objects, with the same checksum of the settings at startup"
+
+
+@pytest.mark.parametrize(
+    "values, scheduler",
+    [({}, "muster"), (CHOICES["nested settings"], "batch"), ({"test": {"scheduler": "yunikorn"}}, "yunikorn")],
+)
+def test_helm_test_uses_a_scheduler_name_that_muster_serves(values: Json, scheduler: str) -> None:
+    [container] = named(render(values), "Pod", "muster-test")["spec"]["containers"]
+    assert f"--scheduler={scheduler}" in container["args"]
+
+
+def test_rest_listens_on_ipv4_and_ipv6_by_default() -> None:
+    [arguments] = [
+        container["args"] for pod in pods(render({})) for container in pod["containers"] if container["name"] == "core"
+    ]
+    assert "--rest-address=" in arguments
+
+
+def test_the_requests_of_muster_have_a_priority_level_of_their_own() -> None:
+    made = render({}, "batch")
+    schema = named(made, "FlowSchema", "muster-batch")["spec"]
+    level = named(made, "PriorityLevelConfiguration", "muster-batch")
+    assert schema["priorityLevelConfiguration"]["name"] == level["metadata"]["name"]
+    [rule] = schema["rules"]
+    account = {"name": "muster-operator", "namespace": "batch"}
+    assert [subject["serviceAccount"] for subject in rule["subjects"]] == [account]
+    assert 800 < schema["matchingPrecedence"] < 9000, "after Kubernetes' controllers, before other service accounts"
+    without = render({"priorityLevel": {"enabled": False}})
+    assert not {"FlowSchema", "PriorityLevelConfiguration"} & {one["kind"] for one in without}
+
+
+def test_an_ingress_reaches_rest() -> None:
+    made = render(CHOICES["ingress"])
+    spec = named(made, "Ingress", "muster")["spec"]
+    backend = spec["rules"][0]["http"]["paths"][0]["backend"]["service"]
+    service = named(made, "Service", backend["name"])
+    assert backend["port"]["name"] in [port["name"] for port in service["spec"]["ports"]]
+    assert (spec["ingressClassName"], spec["tls"]) == (
+        "nginx",
+        [{"secretName": "tls", "hosts": ["muster.example.com"]}],
+    )
+
+
+def test_additional_volumes_are_in_each_pod_that_mounts_them() -> None:
+    found = pods(render(CHOICES["volumes"]))
+    mounting = [
+        pod
+        for pod in found
+        if any(m["name"] == "authority" for c in pod["containers"] for m in c.get("volumeMounts", ()))
+    ]
+    assert len(mounting) == 2
+    assert all("authority" in [volume["name"] for volume in spec["volumes"]] for spec in mounting)

@@ -45,6 +45,13 @@ CONTRADICTIONS: dict[str, dict[str, Any]] = {
         "queues": {"partitions": []},
         "settings": {"queues.yaml": "partitions: []"},
     },
+    "settings.service.schedulerNames: written twice, as a key with dots and as a nested key": {
+        "settings": {"service.schedulerNames": "a", "service": {"schedulerNames": ["b"]}}
+    },
+    "settings.service.schedulerNames: an item of the list is not a single value": {
+        "settings": {"service": {"schedulerNames": [{"name": "b"}]}}
+    },
+    "rest.ingress.host: rest.ingress.enabled needs the host name": {"rest": {"ingress": {"enabled": True}}},
     "rest.closed requires rest.kubernetesAuth": {"rest": {"closed": True}},
     "rest.compatibilityMode: open contradicts rest.closed": {
         "rest": {"closed": True, "kubernetesAuth": True, "compatibilityMode": "open", "tlsSecret": "rest"}

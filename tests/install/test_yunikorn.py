@@ -27,6 +27,7 @@ SAME: Json = {
     "podLabels": {"team": "batch"},
     "podAnnotations": {"seen": "yes"},
     "podSecurityContext": {"runAsUser": 10001},
+    "extraVolumes": [{"name": "scratch", "emptyDir": {}}],
     "service": {"type": "LoadBalancer", "port": 9081},
     "embedAdmissionController": False,
     "yunikornDefaults": {"service.clusterId": "ours", "event.ringBufferCapacity": 1_000_000, "log.level": "DEBUG"},
@@ -122,17 +123,15 @@ def test_values_of_every_kind_that_the_chart_cannot_use_are_listed_in_one_error(
             "replica": 2,
             "image": {"repository": "apache/yunikorn", "tag": "scheduler-1.6.0"},
             "queues": "partitions: []",
-            "settings": {"service": {"clusterId": "a"}},
             "yunikornDefaults": {"queues": [{"name": "root"}]},
         }
     )
-    assert error.partition("does not have:\n")[2].splitlines()[:7] == [
+    assert error.partition("does not have:\n")[2].splitlines()[:6] == [
         "  enableSchedulerPlugin: remove it: no plugin mode",
         "  yunikorn: move the values below it to the top level: this chart reads no value below `yunikorn`",
         "  replica: unknown; docs/reference/helm-values.md lists the values of this chart",
         "  image: apache/yunikorn is YuniKorn's image; remove `image`, or write an image of Muster",
         "  queues: is not a mapping; if it is a text, remove the `|` behind `queues:`",
-        "  settings.service: the entries of a ConfigMap are text; write `service.clusterId: ...`",
         (
             "  yunikornDefaults.queues: the entries of a ConfigMap are text; "
             "write `queues.yaml: |` and the partitions as text below it"

@@ -84,9 +84,12 @@ volumeMounts:
   - {name: core-token, mountPath: /var/run/secrets/kubernetes.io/serviceaccount, readOnly: true}
   {{- end }}
   {{- end }}
+  {{- with .Values.core.extraVolumeMounts }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
 {{- end }}
 
-{{/* Volumes of the core's container, without the token. */}}
+{{/* Volumes of the core's container, without the token. The operator's pod adds extraVolumes. */}}
 {{- define "muster.coreVolumes" -}}
 {{ if .Values.split.enabled -}}
 - name: si-tls
@@ -106,5 +109,10 @@ volumeMounts:
 {{- with .Values.core.ldapSecret }}
 - name: ldap
   secret: {secretName: {{ . }}, defaultMode: 0440}
+{{- end }}
+{{- if .Values.split.enabled }}
+{{- with .Values.extraVolumes }}
+{{ toYaml . }}
+{{- end }}
 {{- end }}
 {{- end }}

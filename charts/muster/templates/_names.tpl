@@ -80,9 +80,46 @@ internal.yunikorn.apache.org/role: leader
 {{- if and (kindIs "float64" .) (eq (float64 (int64 .)) .) }}{{ int64 . }}{{ else }}{{ toString . }}{{ end }}
 {{- end }}
 
+{{/* The entries of `settings`, else of yunikornDefaults, by their keys with dots, as JSON. They may be written as nested
+     maps and lists: {service: {schedulerNames: [a, b]}} is service.schedulerNames: "a,b". */}}
+{{- define "muster.settings" -}}
+{{- $found := dict }}
+{{- $group := ternary "yunikornDefaults" "settings" (not (empty .Values.yunikornDefaults)) }}
+{{- include "muster.addSettings" (dict "into" $found "group" $group "prefix" "" "values" (get .Values $group)) }}
+{{- toJson $found }}
+{{- end }}
+
+{{/* Adds the entries of `values` to `into`, with a prefix for their keys. Fails if a key is written twice. */}}
+{{- define "muster.addSettings" -}}
+{{- range $key, $value := .values }}
+{{- $full := printf "%s%s" $.prefix $key }}
+{{- if and (eq $full "queues") (or (kindIs "map" $value) (kindIs "slice" $value)) }}
+{{- /* configuration.yaml rejects it. */ -}}
+{{- else if kindIs "map" $value }}
+{{- include "muster.addSettings" (dict "into" $.into "group" $.group "prefix" (printf "%s." $full) "values" $value) }}
+{{- else if not (kindIs "invalid" $value) }}
+{{- if hasKey $.into $full }}
+{{- fail (printf "%s.%s: written twice, as a key with dots and as a nested key; remove one of them" $.group $full) }}
+{{- end }}
+{{- $text := include "muster.text" $value }}
+{{- if kindIs "slice" $value }}
+{{- $items := list }}
+{{- range $value }}
+{{- if or (kindIs "map" .) (kindIs "slice" .) }}
+{{- fail (printf "%s.%s: an item of the list is not a single value; write a list of texts" $.group $full) }}
+{{- end }}
+{{- $items = append $items (include "muster.text" .) }}
+{{- end }}
+{{- $text = join "," $items }}
+{{- end }}
+{{- $_ := set $.into $full $text }}
+{{- end }}
+{{- end }}
+{{- end }}
+
 {{/* The settings that are read at startup, and their values. All others apply immediately. */}}
 {{- define "muster.settingsAtStart" -}}
-{{- $given := .Values.yunikornDefaults | default .Values.settings }}
+{{- $given := include "muster.settings" . | fromJson }}
 {{- if eq (toString (get $given "service.enableConfigHotRefresh")) "false" }}
 {{- toJson (list $given .Values.queues) }}
 {{- end }}
@@ -91,7 +128,7 @@ yunikornDefaults
 {{- end }}
 {{- range $key := splitList "\n" (.Files.Get "files/at-start.txt" | trim) }}
 {{- if hasKey $given $key }}
-{{ $key }}={{ include "muster.text" (get $given $key) }}
+{{ $key }}={{ get $given $key }}
 {{- end }}
 {{- end }}
 {{- end }}
@@ -142,5 +179,5 @@ annotations:
 
 {{/* The scheduler names that this installation serves. */}}
 {{- define "muster.schedulerNames" -}}
-{{ get (.Values.yunikornDefaults | default .Values.settings) "service.schedulerNames" | default "muster,yunikorn" | nospace }}
+{{ get (include "muster.settings" . | fromJson) "service.schedulerNames" | default "muster,yunikorn" | nospace }}
 {{- end }}

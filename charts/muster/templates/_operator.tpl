@@ -89,6 +89,9 @@ volumeMounts:
   {{- if and (eq (include "muster.webhookIsOn" .) "true") (ne .Values.webhook.certificates "self") }}
   - {name: webhook-tls, mountPath: /run/secrets/webhook, readOnly: true}
   {{- end }}
+  {{- with .Values.operator.extraVolumeMounts }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
 {{- end }}
 
 {{- define "muster.tracingEnv" -}}

@@ -48,8 +48,8 @@ _log = structlog.get_logger(__name__)
 class RestSettings:
     """Settings of the REST server.
 
-    address, port: where to listen; port 0 = any free port. tls: None = plain HTTP. access: authorization. levels:
-    controls the log level; None = the log is configured outside this process.
+    address, port: where to listen; empty = all addresses, IPv4 and IPv6; port 0 = any free port. tls: None = plain
+    HTTP. access: authorization. levels: controls the log level; None = the log is configured outside this process.
     """
 
     address: str = "127.0.0.1"
@@ -205,7 +205,7 @@ class RestServer:
         settings = self._settings
         await self._runner.setup()
         context = self._context.context if self._context else None
-        await web.TCPSite(self._runner, settings.address, settings.port, ssl_context=context).start()
+        await web.TCPSite(self._runner, settings.address or None, settings.port, ssl_context=context).start()
         self._background.start()
         takes_tokens = settings.access.token_file or settings.access.kubernetes
         is_beyond = not _is_on_loopback(settings)
