@@ -318,9 +318,13 @@ _NOT_IN_NAMES: Final = re.compile(r"[^a-z0-9-]")
 #: until the kubelet has stopped its container. Only then are the resources and devices free for the replacement pod.
 GRACE_S: Final = 1
 
-#: Differs: placeholders have annotations that disable the sidecars of service meshes, because they run no workload. A
-#: task group can override them.
-_NO_INJECTION: Final = {"sidecar.istio.io/inject": "false", "linkerd.io/inject": "disabled"}
+#: Differs: placeholders have annotations that disable the sidecars of service meshes, because they run no workload, and
+#: that let Cluster Autoscaler evict them, because Muster creates them again. A task group can override them.
+_DEFAULT_ANNOTATIONS: Final = {
+    "sidecar.istio.io/inject": "false",
+    "linkerd.io/inject": "disabled",
+    "cluster-autoscaler.kubernetes.io/safe-to-evict": "true",
+}
 
 #: The container that requests the resources.
 PLACEHOLDER_CONTAINER: Final = "pause"
@@ -387,7 +391,7 @@ def _labels_and_annotations(spec: PlaceholderSpec) -> tuple[dict[str, str], dict
     app = application_name(spec.app)
     labels = placeholder_labels(spec.group, app, spec.queue)
     group_annotations = spec.group.annotations.items()
-    annotations = _NO_INJECTION | {
+    annotations = _DEFAULT_ANNOTATIONS | {
         key: value for key, value in group_annotations if not key.startswith(names.INTERNAL_PREFIX)
     }
     for key, value in ((names.LABEL_APP_ID, app), (names.LABEL_QUEUE, spec.queue)):
@@ -414,18 +418,22 @@ def _metadata(spec: PlaceholderSpec) -> Raw:
         "namespace": spec.namespace,
         "labels": labels,
         "annotations": annotations,
-        "ownerReferences": [owner_reference(spec.owner)],
+        "ownerReferences": [owner_reference(spec.owner, is_controller=True)],
     }
 
 
-def owner_reference(pod: PodRef) -> Raw:
-    """The originator as owner of an object, so that the garbage collector deletes the object with it."""
+def owner_reference(pod: PodRef, *, is_controller: bool = False) -> Raw:
+    """The originator as owner of an object, so that the garbage collector deletes the object with it.
+
+    Differs: the owner of a placeholder is its controller. `kubectl drain` refuses pods without one, and a ReplicaSet
+    would adopt such pods if its selector matches labels of the task group.
+    """
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "name": pod.name,
         "uid": pod.uid,
-        "controller": False,
+        "controller": is_controller,
         "blockOwnerDeletion": True,
     }
 

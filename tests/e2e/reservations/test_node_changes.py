@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+
 from devcluster.api import Json, bind
+from devcluster.binaries import ensure
 from devcluster.nodes import FakeNode
+from devcluster.programs import KUBECTL
 from tests.e2e.conftest import OpenScenario
 from tests.e2e.manifests import Group, a_gang, a_pod, is_bound, with_annotations
 from tests.e2e.scenario import Scenario
@@ -75,6 +80,25 @@ async def test_a_reserving_gang_moves_off_drained_and_tainted_nodes(open_scenari
     reasons = await scenario.eventually("the new node is reported", lambda: node_events(scenario, "fresh"))
     assert reasons == {("fresh", "NodeAccepted")}
     assert not await node_events(scenario, "drained", "tainted")
+
+
+async def test_kubectl_drains_a_node_with_placeholders_without_force(open_scenario: OpenScenario) -> None:
+    """Placeholders have a controller and no local storage, so `kubectl drain` needs no further option."""
+    scenario = await open_scenario([FakeNode("old", cpu="2")])
+    await scenario.create(a_gang("moves", [Group("workers", 3)], timeout_s=600, placement="Reserve"))
+    pods = await reserved(scenario, 2)
+    safe = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+    assert {pod["metadata"]["annotations"][safe] for pod in pods} == {"true"}
+    process = await asyncio.create_subprocess_exec(
+        *(str(ensure([KUBECTL])["kubectl"]), "drain", "old", "--timeout=60s"),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        env={**os.environ, "KUBECONFIG": str(await scenario.cluster.admin_kubeconfig())},
+    )
+    text = (await process.communicate())[0].decode()
+    assert (process.returncode, "node/old drained" in text) == (0, True), text
+    await scenario.cluster.add_nodes([FakeNode("fresh")])
+    assert {pod["spec"]["nodeName"] for pod in await scenario.all_bound(3)} == {"fresh"}
 
 
 async def test_node_resources_can_change_under_pods_and_a_node_can_be_recreated(

@@ -43,6 +43,7 @@ def test_the_placeholder_pod_matches_the_contract() -> None:
             "annotations": {
                 "sidecar.istio.io/inject": "false",
                 "linkerd.io/inject": "disabled",
+                "cluster-autoscaler.kubernetes.io/safe-to-evict": "true",
                 "note": "y",
                 "internal.yunikorn.apache.org/placeholder": "true",
                 "yunikorn.apache.org/task-group-name": "workers",
@@ -57,7 +58,7 @@ def test_the_placeholder_pod_matches_the_contract() -> None:
                     "kind": "Pod",
                     "name": "w0",
                     "uid": "uid-w0",
-                    "controller": False,
+                    "controller": True,
                     "blockOwnerDeletion": True,
                 }
             ],
