@@ -21,6 +21,7 @@ def busy_operator() -> CollectorRegistry:
     metrics.ended("BindPod", 500)
     metrics.retries.labels("BindPod", "500").inc()
     metrics.failures.labels("Ended").inc()
+    metrics.sweep_repairs.labels("BindPod").inc()
     for result in ("created", "exported", "failed"):
         metrics.trace_spans.labels(result).inc()
     admission = ReviewMetrics(metrics)
