@@ -133,6 +133,7 @@ def _report_own(partition: Partition, app: Application, spec: AllocationSpec, no
     _after_report(partition, app, spec, now_ns)
     if not has_slot:
         slots.release_surplus(partition, app, app.allocations[_identity(spec)], spec.allocated_ns, now_ns)
+    partition.requeue_one(app)  # the gang may need less, or no longer wait for the others
 
 
 def release_allocation(

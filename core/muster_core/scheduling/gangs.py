@@ -210,7 +210,7 @@ def drop_virtual_placeholder(partition: Partition, app: Application, asked: Ask)
         ledger.remove_ask(partition, app, asked, Detail.REQUEST_ALLOC)
     else:
         _lower(partition, app, asked, 1)
-    partition.requeue_one(app)  # what is left may fit
+        partition.requeue_one(app)
     if app.gang.quota_reservation:
         left = lacking(app)
         ledger.set_quota_reservation(partition, app, left, granted=app.gang.granted and bool(left))
