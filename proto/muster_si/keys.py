@@ -247,6 +247,8 @@ EXTRA_SCALE_UP_DELAY: Final = "preemption.scaleUpDelay"
 EXTRA_EMPTY_NODE_INTERVAL: Final = "service.emptyNodeInterval"
 #: How long an ended application is kept for REST; 72h.
 EXTRA_EXPIRY: Final = "service.expiry"
+#: Whether the core has YuniKorn's metrics with the path of a queue in their name; true.
+EXTRA_QUEUE_NAMES: Final = "metrics.yunikornQueueNames"
 
 # -- settings of YuniKorn that the core uses ----------------------------------
 SETTING_HEALTH_INTERVAL: Final = "health.checkInterval"

@@ -142,6 +142,8 @@ class CoreSettings:
     severities: Mapping[str, Severity] = field(default_factory=lambda: MappingProxyType({}))
     #: Whether lost members of gangs precede the applications of other queues.
     repairs_across_queues: bool = True
+    #: Whether metrics include those of YuniKorn that have the path of a queue in their name.
+    queue_names: bool = True
 
     def severity(self, subsystem: str) -> Severity | None:
         """Returns the level of a subsystem, or that of its nearest ancestor (`core.scheduler`, `core`, all). None = not
@@ -162,6 +164,7 @@ def settings(extra: Mapping[str, str], notes: Findings) -> CoreSettings:
     ring = keys.SETTING_EVENT_RING if keys.SETTING_EVENT_RING in extra else keys.SETTING_EVENT_RING_OTHER
     return CoreSettings(
         tracks_events=read.flag(keys.SETTING_EVENT_TRACKING, default=default.tracks_events),
+        queue_names=read.flag(keys.EXTRA_QUEUE_NAMES, default=default.queue_names),
         repairs_across_queues=read.flag(keys.EXTRA_REPAIR_ACROSS_QUEUES, default=default.repairs_across_queues),
         ring_capacity=read.count(ring, default.ring_capacity, least=1),
         request_capacity=read.count(keys.SETTING_EVENT_REQUESTS, default.request_capacity, least=1),

@@ -8,18 +8,20 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from heapq import nsmallest
-from itertools import accumulate
+from itertools import accumulate, islice
 from operator import itemgetter
 from types import MappingProxyType
 from typing import Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
+import structlog
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
-from muster_core.metrics.counters import PAUSE, Metrics
+from muster_core.config.settings import CoreSettings
+from muster_core.metrics.counters import LINES, PAUSE, Metrics
 from muster_core.model import limits
 from muster_core.model.ids import ROOT, QueuePath
 from muster_core.model.states import ApplicationState
@@ -32,11 +34,14 @@ from muster_core.state.scheduler_state import Partition, SchedulerState
 from muster_core.state.waiting_times import BOUNDS_S, sums
 from muster_si.keys import CPU, MEMORY
 
+_log = structlog.get_logger(__name__)
+
 #: Label values. Expired applications are not counted.
 _LABELS: Final[Mapping[ApplicationState, str]] = MappingProxyType(
     {state: state.value.lower() for state in ApplicationState if state is not ApplicationState.EXPIRED}
 )
 
+_RUNNING: Final = _LABELS[ApplicationState.RUNNING]
 _ENDED: Final = (ApplicationState.COMPLETED, ApplicationState.FAILED, ApplicationState.REJECTED)
 
 _INVALID: Final = re.compile(r"[^a-zA-Z0-9_]")
@@ -61,7 +66,7 @@ class Census:
     """Counts of applications, requests and allocations."""
 
     states: Counter[str] = field(default_factory=Counter)
-    by_queue: dict[QueuePath, dict[str, int]] = field(default_factory=dict)
+    by_queue: Counter[tuple[QueuePath, str]] = field(default_factory=Counter)
     phases: Counter[Phase] = field(default_factory=Counter)
     #: When the oldest incomplete gang of each queue was submitted.
     oldest_gangs_ns: dict[QueuePath, int] = field(default_factory=dict)
@@ -70,15 +75,8 @@ class Census:
 
 
 def count(found: Census, partitions: Iterable[Partition]) -> Iterator[None]:
-    """Counts every application once, including stored ended ones. Omits deleted queues.
-
-    The state may change after each yield.
-    """
+    """Counts every application once, including stored ended ones. The state may change after each yield."""
     for partition in partitions:
-        by_queue = found.by_queue
-        for path, queue in partition.queues.by_path.items():
-            if queue.is_leaf:
-                by_queue.setdefault(path, dict.fromkeys(_LABELS.values(), 0))
         ended = list(partition.history)
         for number, app in enumerate(list(partition.applications.values())):
             if number % _APPLICATIONS_PER_SLICE == 0:
@@ -102,9 +100,7 @@ def _count(found: Census, app: Application) -> None:
     if label is None:
         return
     found.states[label] += 1
-    in_queue = found.by_queue.get(app.queue.path)
-    if in_queue is not None:
-        in_queue[label] += 1
+    found.by_queue[app.queue.path, label] += 1
 
 
 def phase(app: Application) -> Phase:
@@ -129,27 +125,28 @@ def application_families(partitions: Iterable[Partition]) -> Iterator[Metric]:
         "Applications, by state.",
         [({"state": state}, found.states[state]) for state in _LABELS.values()],
     )
-    yield gauge(
+    yield from gauges(
         "yunikorn_queue_app",
-        "Applications of a queue, by state.",
-        [
-            ({"queue": path, "state": state}, number)
-            for path, states in found.by_queue.items()
-            for state, number in states.items()
-        ],
+        "Applications of a queue, by state. States without applications are omitted, except running.",
+        (
+            ({"queue": path, "state": state}, found.by_queue[path, state])
+            for path in _queues(partitions, leaves_only=True)
+            for state in _LABELS.values()
+            if state == _RUNNING or (path, state) in found.by_queue
+        ),
     )
     ended: Counter[tuple[QueuePath, ApplicationState]] = Counter()
     for partition in partitions:
         ended.update(partition.ended)
-    yield counter(
+    yield from counters(
         "yunikorn_queue_app_total",
         "Applications that ended in a queue, by final state. Counts of deleted queues remain; above a limit, the "
         "oldest are added to the parent queue.",
-        [
+        (
             ({"queue": path, "state": _LABELS[state]}, ended[path, state])
             for path in dict.fromkeys(path for path, _ in ended)
             for state in _ENDED
-        ],
+        ),
     )
     yield gauge(
         "muster_core_gangs",
@@ -240,41 +237,89 @@ def _by_name(usage: dict[str, npt.NDArray[np.int64]]) -> dict[str, npt.NDArray[n
     return named
 
 
-#: Queues that are counted before other work may run.
-_QUEUES_PER_SLICE: Final = 50
-_Amounts = dict[tuple[str, str, str], int]
+_Amounts = dict[tuple[str, str], int]
+_Queues = dict[QueuePath, list[tuple[Queue, Partition]]]
+
+
+def _queues(partitions: Iterable[Partition], *, leaves_only: bool = False) -> _Queues:
+    """Returns the queues by path. Several partitions may have a queue of the same path."""
+    found: _Queues = {}
+    for partition in partitions:
+        for path, queue in partition.queues.by_path.items():
+            if queue.is_leaf or not leaves_only:
+                found.setdefault(path, []).append((queue, partition))
+    return found
 
 
 def queue_families(partitions: Iterable[Partition]) -> Iterator[Metric]:
     """Yields the metrics about queues."""
-    amounts: _Amounts = {}
-    containers: dict[QueuePath, tuple[int, int]] = {}
-    reserved_quota = 0
-    for partition in partitions:
-        for count, (path, queue) in enumerate(list(partition.queues.by_path.items())):
-            if count % _QUEUES_PER_SLICE == 0:
-                yield PAUSE
-            _add(amounts, path, queue, partition)
-            if queue.is_leaf:
-                made, gone = containers.get(path, (0, 0))
-                containers[path] = (made + queue.made, gone + queue.gone)
-                reserved_quota += bool(queue.reserved_quota or queue.requested_quota)
-    yield gauge(
+    partitions = list(partitions)
+    yield from gauges(
         "yunikorn_queue_resource",
         "Resources of a queue: guaranteed, max, allocated, pending, preempting, maxRunningApps.",
-        [
+        (
             ({"queue": path, "state": state, "resource": resource}, amount)
-            for (path, state, resource), amount in amounts.items()
-        ],
+            for path, queues in _queues(partitions).items()
+            for (state, resource), amount in _amounts(path, queues).items()
+        ),
+    )
+    leaves = _queues(partitions, leaves_only=True)
+    reserved_quota = sum(
+        bool(queue.reserved_quota or queue.requested_quota) for queues in leaves.values() for queue, _ in queues
     )
     yield gauge(
         "muster_core_quota_reserving_queues", "Leaf queues in which a gang has reserved quota.", [({}, reserved_quota)]
     )
-    for path, (made, gone) in containers.items():
-        yield counter(
-            f"yunikorn_{word(path)}_queue_container",
-            "Allocations of the queue, allocated and released.",
-            [({"state": "allocated"}, made), ({"state": "released"}, gone)],
+    yield from counters(
+        "muster_core_queue_containers_total",
+        "Allocations of a leaf queue, allocated and released.",
+        (
+            ({"queue": path, "state": state}, number)
+            for path, queues in leaves.items()
+            for state, number in _containers(queues)
+        ),
+    )
+
+
+def _containers(queues: list[tuple[Queue, Partition]]) -> tuple[tuple[str, int], tuple[str, int]]:
+    made, gone = sum(queue.made for queue, _ in queues), sum(queue.gone for queue, _ in queues)
+    return ("allocated", made), ("released", gone)
+
+
+class QueueNames:
+    """The metrics of YuniKorn that have the path of a queue in their name.
+
+    Several paths may have the same name. Only the first queue then has the metric, as in YuniKorn.
+    """
+
+    def __init__(self) -> None:
+        self._reported: frozenset[QueuePath] = frozenset()
+
+    def families(self, partitions: Iterable[Partition], *, enabled: bool) -> Iterator[Metric]:
+        """Yields one metric per leaf queue, and the number of queues without one. Logs each of these queues once."""
+        owners: dict[str, QueuePath] = {}
+        without: set[QueuePath] = set()
+        for path, queues in _queues(partitions, leaves_only=True).items() if enabled else ():
+            name = f"yunikorn_{word(path)}_queue_container"
+            first = owners.setdefault(name, path)
+            if first == path:
+                samples = [({"state": state}, number) for state, number in _containers(queues)]
+                yield counter(name, "Allocations of the queue, allocated and released.", samples)
+                continue
+            without.add(path)
+            if path not in self._reported:
+                _log.warning(
+                    "a queue has no metric with its name, because another queue has the same name in metrics: "
+                    "use muster_core_queue_containers_total",
+                    queue=path,
+                    metric=name,
+                    first=first,
+                )
+        self._reported = frozenset(without)
+        yield gauge(
+            "muster_core_queue_name_collisions",
+            "Leaf queues without a metric of their own name, because another queue has the same name in metrics.",
+            [({}, len(without))],
         )
 
 
@@ -294,10 +339,11 @@ def waiting_families(partitions: Iterable[Partition]) -> Iterator[Metric]:
         ),
     ):
         metric = Metric(name, meaning, "histogram")
-        for number, (queue, counts, sum_s) in enumerate(sums(times)):
-            if number % _QUEUES_PER_SLICE == 0:
-                yield PAUSE
+        for queue, counts, sum_s in sums(times):
             metric.samples += _buckets(name, {"queue": queue}, counts, sum_s)
+            if len(metric.samples) >= LINES:
+                yield metric
+                metric = Metric(name, meaning, "histogram")
         yield metric
 
 
@@ -306,6 +352,13 @@ def _buckets(name: str, labels: Mapping[str, str], counts: list[int], sum_s: flo
         yield Sample(f"{name}_bucket", {**labels, "le": str(bound)}, total)
     yield Sample(f"{name}_count", dict(labels), sum(counts))
     yield Sample(f"{name}_sum", dict(labels), sum_s)
+
+
+def _amounts(path: QueuePath, queues: Iterable[tuple[Queue, Partition]]) -> _Amounts:
+    amounts: _Amounts = {}
+    for queue, partition in queues:
+        _add(amounts, path, queue, partition)
+    return amounts
 
 
 def _add(amounts: _Amounts, path: QueuePath, queue: Queue, partition: Partition) -> None:
@@ -321,10 +374,10 @@ def _add(amounts: _Amounts, path: QueuePath, queue: Queue, partition: Partition)
         ("preempting", dict(queue.preempting.items())),
     ):
         for resource, amount in found.items():
-            key = (path, state, resource)
+            key = (state, resource)
             amounts[key] = amounts.get(key, 0) + amount
     if queue.max_applications:
-        key = (path, "maxRunningApps", "apps")
+        key = ("maxRunningApps", "apps")
         amounts[key] = amounts.get(key, 0) + queue.max_applications
 
 
@@ -394,6 +447,7 @@ class CollectorSources:
     pushes: PushFilter
     open_sessions: Callable[[], int]
     metrics: Metrics
+    settings: Callable[[], CoreSettings] = CoreSettings
 
 
 class StateCollector(Collector):
@@ -401,6 +455,7 @@ class StateCollector(Collector):
 
     def __init__(self, owners: CollectorSources) -> None:
         self._owners = owners
+        self._queue_names = QueueNames()
 
     def describe(self) -> list[Metric]:
         """Returns no names, because they depend on queues and resources."""
@@ -414,6 +469,7 @@ class StateCollector(Collector):
         yield from node_families(partitions, counted.nodes_refused, counted.nodes_gone)
         yield from application_families(partitions)
         yield from queue_families(partitions)
+        yield from self._queue_names.families(partitions, enabled=owners.settings().queue_names)
         yield from shortage_families(partitions)
         yield from waiting_families(partitions)
         yield from self._events()
@@ -456,14 +512,38 @@ class StateCollector(Collector):
         )
 
 
-def gauge(name: str, meaning: str, values: Iterable[tuple[Mapping[str, str], float]]) -> Metric:
+_Values = Iterable[tuple[Mapping[str, str], float]]
+
+
+def gauge(name: str, meaning: str, values: _Values) -> Metric:
     """Returns a gauge with exactly this name."""
     return _metric(name, name, meaning, "gauge", values)
 
 
-def counter(name: str, meaning: str, values: Iterable[tuple[Mapping[str, str], float]]) -> Metric:
+def counter(name: str, meaning: str, values: _Values) -> Metric:
     """Returns a counter. A name that does not end in `_total` is kept unchanged."""
     return _metric(name.removesuffix("_total"), name, meaning, "counter", values)
+
+
+def gauges(name: str, meaning: str, values: _Values) -> Iterator[Metric]:
+    """Yields a gauge with many values in parts, which have the same name."""
+    for part in _parts(values):
+        yield gauge(name, meaning, part)
+
+
+def counters(name: str, meaning: str, values: _Values) -> Iterator[Metric]:
+    """Yields a counter with many values in parts, which have the same name."""
+    for part in _parts(values):
+        yield counter(name, meaning, part)
+
+
+def _parts(values: _Values) -> Iterator[_Values]:
+    """Yields the values in parts. At least one, so that the metric is there."""
+    left = iter(values)
+    part = list(islice(left, LINES))
+    yield part
+    while part := list(islice(left, LINES)):
+        yield part
 
 
 def word(text: str) -> str:
@@ -471,9 +551,7 @@ def word(text: str) -> str:
     return _INVALID.sub("_", text)
 
 
-def _metric(
-    family: str, name: str, meaning: str, kind: str, values: Iterable[tuple[Mapping[str, str], float]]
-) -> Metric:
+def _metric(family: str, name: str, meaning: str, kind: str, values: _Values) -> Metric:
     metric = Metric(family, meaning, kind)
     metric.samples = [Sample(name, dict(labels), value) for labels, value in values]
     return metric

@@ -288,6 +288,7 @@ class Scheduler:  # long: one method for each call of the interface
             pushes=dispatcher.pushes,
             open_sessions=lambda: sum(session.is_open for session in dispatcher.sessions.values()),
             metrics=self.metrics,
+            settings=lambda: dispatcher.settings,
         )
         self.metrics.registry.register(StateCollector(owners))
 

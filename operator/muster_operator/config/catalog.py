@@ -406,6 +406,12 @@ OBSERVABILITY: Final = (
     _at_once(keys.SETTING_EVENT_STREAMS_PER_HOST, "15", "maximum number of concurrent event streams of one client"),
     _at_once(keys.SETTING_HEALTH_INTERVAL, "30s", "time between two health checks of the core; `0s` = none"),
     _at_once(
+        keys.EXTRA_QUEUE_NAMES,
+        "true",
+        "`true`: the core has YuniKorn's metrics with the path of a queue in their name (`yunikorn_root_a_queue_…`); "
+        "`false`: only `muster_core_queue_containers_total`, which has the label `queue`",
+    ),
+    _at_once(
         keys.SETTING_LOG_LEVEL,
         "INFO",
         "DEBUG, INFO, WARN, ERROR, DPANIC, PANIC, FATAL or -1 to 5; not set = the level of the command line",

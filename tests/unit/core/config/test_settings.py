@@ -25,9 +25,11 @@ def test_every_setting_sets_its_field() -> None:
         "event.maxStreamsPerHost": "5",
         "health.checkInterval": "1m",
         "gang.repairAcrossQueues": "false",
+        "metrics.yunikornQueueNames": "false",
     }
     loaded = load("", extra)
-    assert loaded.settings == CoreSettings(False, 1, 2, 3, 0, 5, 60 * SECOND, repairs_across_queues=False)
+    expected = CoreSettings(False, 1, 2, 3, 0, 5, 60 * SECOND, repairs_across_queues=False, queue_names=False)
+    assert loaded.settings == expected
     assert not loaded.configuration.repairs_across_queues
 
 
@@ -48,6 +50,7 @@ def test_an_interval_of_nothing_or_less_turns_the_health_checks_off(text: str) -
     [
         ("event.trackingEnabled", "yes", "is neither true nor false, true is used"),
         ("gang.repairAcrossQueues", "no", "is neither true nor false, true is used"),
+        ("metrics.yunikornQueueNames", "no", "is neither true nor false, true is used"),
         ("event.RESTResponseSize", "0", f"is not a whole number from 1 to {MOST_KEPT}, 10000 is used"),
         ("event.ringBufferCapacity", "-1", f"is not a whole number from 1 to {MOST_KEPT}, 100000 is used"),
         ("event.ringBufferCapacity", "9" * 30, f"is not a whole number from 1 to {MOST_KEPT}, 100000 is used"),

@@ -4,12 +4,15 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from prometheus_client.core import Metric
+from structlog.testing import capture_logs
 
 from muster_core.metrics import collector
+from muster_core.metrics.counters import Metrics
 from muster_core.model import limits
 from muster_core.model.events import AllocationReported, ApplicationAdded, ApplicationRemoved, NodeAction
 from muster_core.model.ids import ROOT, ApplicationId, NodeId, QueuePath
 from muster_core.model.resources import Limit, Resources
+from muster_core.si.events import EventStore, PushFilter
 from muster_core.state.scheduler_state import Partition
 from muster_core.state.waiting_times import WaitingTimes
 from tests.unit.builders import (
@@ -23,7 +26,19 @@ from tests.unit.builders import (
     resources,
 )
 from tests.unit.core.conftest import Bench
+from tests.unit.core.function_calls import MOST_CALLS, most_calls
 from tests.unit.core.scheduling.scenario import Scenario
+
+
+class NoBacklog:
+    """No messages wait."""
+
+    def __len__(self) -> int:
+        return 0
+
+    def oldest_s(self) -> float:
+        return 0.0
+
 
 Series = dict[tuple[str, ...], float]
 
@@ -46,6 +61,10 @@ def of_queues(partitions: list[Partition], name: str) -> Series:
     return series(collector.queue_families(partitions), name)
 
 
+def named(scenario: Scenario, name: str, *, enabled: bool = True) -> Series:
+    return series(collector.QueueNames().families([scenario.partition], enabled=enabled), name)
+
+
 def test_applications_are_counted_by_state_and_by_queue() -> None:
     scenario = Scenario(a_configuration(a_queue("a"), a_queue("b")), nodes=1)
     for name, queue in (("one", "root.a"), ("two", "root.b"), ("three", "root.b")):
@@ -57,7 +76,8 @@ def test_applications_are_counted_by_state_and_by_queue() -> None:
     by_queue = of_applications(scenario, "yunikorn_queue_app")
     assert by_queue["root.b", "running"] == 1
     assert by_queue["root.b", "new"] == 1
-    assert by_queue["root.a", "running"] == 0
+    in_a = {state: count for (queue, state), count in by_queue.items() if queue == "root.a"}
+    assert in_a == {"new": 1, "rejected": 1, "running": 0}, "other states are omitted if they are 0"
     assert ("root", "running") not in by_queue
 
 
@@ -111,8 +131,9 @@ def test_queues_show_resources_application_limits_and_allocation_counts() -> Non
     assert amounts["root", "allocated", "vcore"] == 4000
     memory = {key[1]: value for key, value in amounts.items() if key[0] == "root.a-b" and key[2] == "memory"}
     assert memory == {"allocated": 0, "pending": 0}, "idle queues show 0"
-    counts = of_queues([scenario.partition], "yunikorn_root_a_b_queue_container")
-    assert counts == {("allocated",): 5, ("released",): 1}
+    counts = of_queues([scenario.partition], "muster_core_queue_containers_total")
+    assert counts == {("root.a-b", "allocated"): 5, ("root.a-b", "released"): 1}
+    assert named(scenario, "yunikorn_root_a_b_queue_container") == {("allocated",): 5, ("released",): 1}
 
 
 def test_the_maximum_of_root_is_the_size_of_the_cluster() -> None:
@@ -275,3 +296,64 @@ def test_only_the_queues_with_the_oldest_pending_gangs_have_a_series() -> None:
         scenario.send(ApplicationAdded(an_application(f"g{number}", gang=2, queue=f"root.q{number}")))
     oldest = of_applications(scenario, "muster_core_oldest_pending_gang_timestamp_seconds")
     assert set(oldest) == {(f"root.q{number}",) for number in range(most)}
+
+
+def colliding() -> Scenario:
+    """Three leaf queues with the same name in metrics, and 1, 2 and 3 allocations."""
+    scenario = Scenario(a_configuration(a_queue("a-b"), a_queue("a_b"), a_queue("a", a_queue("b"))), nodes=2)
+    for number, queue in enumerate(("root.a-b", "root.a_b", "root.a.b"), 1):
+        scenario.send(ApplicationAdded(an_application(queue, queue=queue)))
+        scenario.ask(*(an_ask(f"{queue}{index}", app=queue) for index in range(number)))
+    return scenario
+
+
+def test_d15_the_first_of_several_queues_with_one_name_has_the_metric_and_the_others_are_logged_once() -> None:
+    scenario, names = colliding(), collector.QueueNames()
+    with capture_logs() as logs:
+        first, again = (list(names.families([scenario.partition], enabled=True)) for _ in range(2))
+    assert [metric.name for metric in first] == [
+        "yunikorn_root_a_b_queue_container",
+        "muster_core_queue_name_collisions",
+    ]
+    assert series(first, "yunikorn_root_a_b_queue_container")["allocated",] == 1
+    assert series(again, "muster_core_queue_name_collisions") == {(): 2}
+    assert [(log["log_level"], log["queue"], log["first"]) for log in logs] == [
+        ("warning", "root.a_b", "root.a-b"),
+        ("warning", "root.a.b", "root.a-b"),
+    ]
+    by_queue = of_queues([scenario.partition], "muster_core_queue_containers_total")
+    assert [by_queue[path, "allocated"] for path in ("root.a-b", "root.a_b", "root.a.b")] == [1, 2, 3]
+
+
+def test_the_setting_removes_the_metrics_named_after_queues() -> None:
+    assert named(colliding(), "yunikorn_root_a_b_queue_container", enabled=False) == {}
+    assert named(colliding(), "muster_core_queue_name_collisions", enabled=False) == {(): 0}
+
+
+def metric_names(bench: Bench) -> list[str]:
+    return [metric.name for metric in bench.core.metrics.registry.collect()]
+
+
+async def test_the_setting_of_the_resource_manager_applies_to_the_metrics(bench: Bench) -> None:
+    for text, names in (("false", []), ("true", ["yunikorn_root_a_queue_container"])):
+        await bench.register(**{"metrics.yunikornQueueNames": text})
+        bench.core.loop.scheduler_state = Scenario(a_configuration(a_queue("a"))).scheduler_state
+        assert [name for name in metric_names(bench) if name.endswith("_queue_container")] == names
+        assert "muster_core_queue_containers" in metric_names(bench)
+
+
+def test_d15_no_series_and_no_metric_is_written_twice_and_no_part_grows_with_the_queues() -> None:
+    many = 2_000
+    scenario = Scenario(a_configuration(*(a_queue(f"q{index}") for index in range(many))))
+    metrics = Metrics()
+    sources = collector.CollectorSources(
+        lambda: scenario.scheduler_state, NoBacklog(), EventStore("x"), PushFilter(), lambda: 1, metrics
+    )
+    metrics.registry.register(collector.StateCollector(sources))
+    calls, parts = most_calls(metrics.pieces())
+    assert calls <= MOST_CALLS
+    written = b"".join(part for part in parts if isinstance(part, bytes)).decode().splitlines()
+    heads = [line.split()[2] for line in written if line.startswith("# TYPE")]
+    assert len(heads) == len(set(heads)) > many
+    lines = [line.rpartition(" ")[0] for line in written if not line.startswith("#")]
+    assert len(lines) == len(set(lines)) > 4 * many

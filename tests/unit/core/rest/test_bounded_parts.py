@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import inspect
-import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
-from types import FrameType
 
 import orjson
 import pytest
@@ -18,13 +16,11 @@ from muster_core.rest.diagnostics import state_dump_pieces
 from muster_core.rest.http import Pieces, RequestContext, RestContext
 from muster_core.runtime.service import Scheduler
 from tests.unit.builders import a_configuration, a_limit, a_node, a_queue, an_application, an_ask
+from tests.unit.core.function_calls import MOST_CALLS, most_calls
 from tests.unit.core.scheduling.scenario import Scenario
 
 #: Objects of each kind.
 MANY = 3_000
-
-#: Calls of functions in one part, about 2 ms. All objects of a kind take several times as many.
-MOST_CALLS = 20_000
 
 
 class Unchecked(Scenario):
@@ -62,26 +58,6 @@ def context(path: Mapping[str, str], **query: str) -> RequestContext:
     core = Scheduler()
     core.loop.scheduler_state = large().scheduler_state
     return RequestContext(RestContext(core), {"partition": "default", **path}, query, large().now_ns)
-
-
-def most_calls(parts: Iterator[object]) -> tuple[int, list[object]]:
-    """The largest number of function calls for one part, and all parts."""
-    calls = most = 0
-    made: list[object] = []
-
-    def count(frame: FrameType, event: str, argument: object) -> None:
-        nonlocal calls
-        calls += event in ("call", "c_call")
-
-    previous = sys.getprofile()
-    sys.setprofile(count)
-    try:
-        for part in parts:
-            made.append(part)
-            most, calls = max(most, calls), 0
-    finally:
-        sys.setprofile(previous)
-    return max(most, calls), made
 
 
 VIEWS: dict[Callable[[RequestContext], Pieces], dict[str, str]] = {
