@@ -15,7 +15,7 @@ from typing import Final
 
 from muster_core.config import document
 from muster_core.config.document import Findings, below
-from muster_core.config.queues import root, rules
+from muster_core.config.queues import partition_name, root, rules
 from muster_core.config.schema import FileForm, NodeSortForm, PartitionForm, check
 from muster_core.config.settings import CoreSettings, settings, timing
 from muster_core.model.config import Configuration, GroupResolver, NodeOrder, NodeSort, PartitionConfig, Timing
@@ -56,7 +56,7 @@ def _partition(form: PartitionForm, path: str, notes: Findings, extra: Mapping[s
     # Rules refer to queues, which are compared only if the queues have no errors.
     known_tree = None if notes.errors() else tree
     return PartitionConfig(
-        name=form.name.lower() or DEFAULT_PARTITION,
+        name=partition_name(form.name or DEFAULT_PARTITION, below(path, "name")),
         root=tree,
         rules=rules(form.placementrules, below(path, "placementrules"), known_tree, notes),
         node_sort=_node_sort(form.nodesortpolicy, notes, below(path, "nodesortpolicy"), extra),

@@ -289,14 +289,24 @@ def _check_root(form: QueueForm, limit_forms: Sequence[LimitForm], path: str, sp
         )
 
 
+def partition_name(name: str, path: str) -> str:
+    """Returns the name in lower case. Raises ConfigurationError for an invalid name."""
+    return _checked(name, path, "partition")
+
+
 def queue_name(name: str, path: str) -> str:
     """Returns the name in lower case. Raises ConfigurationError for an invalid name."""
-    if not _NAME.fullmatch(name):
-        raise ConfigurationError(
-            path, name, "is not a queue name", "use 1 to 64 letters, digits and _ : # / @ -, without dots"
-        )
+    _checked(name, path, "queue")
     if name.lower() == _RECOVERY:
         raise ConfigurationError(path, name, "is reserved for recovered applications", "choose another name")
+    return name.lower()
+
+
+def _checked(name: str, path: str, what: str) -> str:
+    if not _NAME.fullmatch(name):
+        raise ConfigurationError(
+            path, name, f"is not a {what} name", "use 1 to 64 letters, digits and _ : # / @ -, without dots"
+        )
     return name.lower()
 
 

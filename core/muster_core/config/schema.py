@@ -201,7 +201,9 @@ class ResolverForm(Form):
 class PartitionForm(Form):
     """One partition."""
 
-    name: Annotated[str, Meaning("name of the partition; Kubernetes has only `default`", "`default`")] = ""
+    name: Annotated[
+        str, Meaning("name of the partition, formed like a queue name; Kubernetes has only `default`", "`default`")
+    ] = ""
     queues: Annotated[list[QueueForm], Meaning("the queue tree; if `root` is missing, Muster adds it")]
     placementrules: Annotated[
         list[RuleForm],

@@ -42,7 +42,10 @@ RECOVERY: Final = QueuePath("root.@recovery@")
 
 
 def partition_id(rm: RmId, name: str) -> PartitionId:
-    """Returns the ID of partition `name` of resource manager `rm`; an empty name means `default`."""
+    """Returns the ID of partition `name` of resource manager `rm`; an empty name means `default`.
+
+    It is unique, because names of partitions contain no bracket.
+    """
     return PartitionId(f"[{rm}]{name.lower() or 'default'}")
 
 
@@ -53,7 +56,7 @@ def partition_name(partition: PartitionId) -> str:
 
 def is_partition_of(rm: RmId, partition: PartitionId) -> bool:
     """Whether the partition belongs to this resource manager."""
-    return partition.startswith(f"[{rm}]")
+    return partition == partition_id(rm, partition_name(partition))
 
 
 def allocation_id(key: AllocationKey, ordinal: int) -> AllocationId:

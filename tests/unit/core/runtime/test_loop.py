@@ -181,6 +181,7 @@ async def test_a_recovery_barrier_with_a_negative_count_is_rejected(bench: Bench
     [
         (si_pb2.RegisterResourceManagerRequest(version="1.0.0"), "rmID is missing"),
         (si_pb2.RegisterResourceManagerRequest(rmID="x" * 257, version="1.0.0"), "rmID is longer"),
+        (si_pb2.RegisterResourceManagerRequest(rmID="a]b", version="1.0.0"), "rmID 'a]b': use letters"),
         (si_pb2.RegisterResourceManagerRequest(rmID="x", version="1", policyGroup="g" * 257), "policyGroup is longer"),
     ],
 )

@@ -15,7 +15,15 @@ from muster_core.model.events import (
     NodeAdded,
     NodeUpdated,
 )
-from muster_core.model.ids import AllocationKey, ApplicationId, NodeId, Termination, partition_id
+from muster_core.model.ids import (
+    AllocationKey,
+    ApplicationId,
+    NodeId,
+    RmId,
+    Termination,
+    is_partition_of,
+    partition_id,
+)
 from tests.unit.builders import RM, SECOND, a_node, an_application, an_ask
 from tests.unit.core.scheduling.scenario import Scenario, placed, rejection, releases, states
 
@@ -116,3 +124,10 @@ def test_a_partition_reports_since_when_it_is_open_or_closing() -> None:
         scenario.send(ConfigurationReplaced(RM, configured(*names)))
         moments.append(scenario.scheduler_state.partitions[GPU].since_ns)
     assert [(moment - moments[0]) // SECOND for moment in moments] == [0, 1, 1, 3, 3]
+
+
+def test_d22_a_partition_belongs_to_exactly_one_resource_manager() -> None:
+    theirs = partition_id(RmId("a]b"), "default")
+    assert [is_partition_of(RmId(rm), theirs) for rm in ("a]b", "a", "")] == [True, False, False]
+    assert is_partition_of(RM, partition_id(RM, "GPU"))
+    assert is_partition_of(RM, partition_id(RM, ""))
