@@ -7,6 +7,9 @@ from typing import Final
 #: Task groups of one gang. A plan tries them in several orders, so its cost grows with the square of their number.
 TASK_GROUPS_PER_GANG: Final = 100
 
+#: Allocations of one request. They are released in one step, at about 30 us each.
+ALLOCATIONS_PER_REQUEST: Final = 1_000
+
 #: Members of one gang in all task groups. A gang that fits is placed in one cycle and takes about 12 us per member.
 MEMBERS_PER_GANG: Final = 10_000
 

@@ -26,6 +26,7 @@ from muster_core.model.ids import (
     allocation_id,
     partition_name,
 )
+from muster_core.model.limits import ALLOCATIONS_PER_REQUEST
 from muster_core.model.records import EventRecorded, Notice
 from muster_core.model.resources import Resources
 from muster_core.model.specs import NO_PROPERTIES, AllocationSpec, AskSpec, PodProperties
@@ -132,6 +133,8 @@ class Asks:
         amount = self._amounts.read(ask.resourceAsk, "resourceAsk")
         if count > 1 and any(each * count > QUANTITY_LIMIT for _, each in amount.items()):
             raise InvalidField("resourceAsk", f"is out of range when taken {count} times")
+        if count > ALLOCATIONS_PER_REQUEST:
+            raise InvalidField("maxAllocations", f"is above {ALLOCATIONS_PER_REQUEST}: {count}")
         tags = pod_tags.tags(ask.tags, "tags")
         group = values.group(ask.taskGroupName)
         itself, others = pod_tags.preemption(ask)

@@ -317,8 +317,8 @@ class Application:  # long: every write to an application goes through here
     #: Some request needed more than one allocation.
     has_multiple: bool = False
     allocations: dict[AllocationId, Allocation] = field(default_factory=dict)
-    #: Allocation IDs by key, without virtual placeholders.
-    ids: dict[AllocationKey, tuple[AllocationId, ...]] = field(default_factory=dict)
+    #: Allocation IDs by key, without virtual placeholders. Nearly always one, which needs less memory as a tuple.
+    ids: dict[AllocationKey, tuple[AllocationId] | dict[AllocationId, None]] = field(default_factory=dict)
     gang: Gang = field(default_factory=Gang)
     #: Total of real allocations.
     allocated: Resources = NOTHING
@@ -480,7 +480,13 @@ class Application:  # long: every write to an application goes through here
         spec = allocation.spec
         self.allocations[allocation.id] = allocation
         if not spec.is_virtual:
-            self.ids[spec.key] = (*self.ids.get(spec.key, ()), allocation.id)
+            match self.ids.get(spec.key):
+                case None:
+                    self.ids[spec.key] = (allocation.id,)
+                case dict() as several:
+                    several[allocation.id] = None
+                case first:
+                    self.ids[spec.key] = dict.fromkeys((*first, allocation.id))
         if spec.placeholder:
             count_slots(self, spec, 1)
             self.gang.live.setdefault(spec.group, {})[allocation.id] = None
@@ -521,10 +527,10 @@ class Application:  # long: every write to an application goes through here
         del self.allocations[allocation.id]
         if spec.is_virtual:
             return
-        rest = tuple(other for other in self.ids[spec.key] if other != allocation.id)
-        if rest:
-            self.ids[spec.key] = rest
-        else:
+        ids = self.ids[spec.key]
+        if isinstance(ids, dict):
+            del ids[allocation.id]
+        if len(ids) == (0 if isinstance(ids, dict) else 1):
             del self.ids[spec.key]
 
     def mark_releasing(self, allocation: Allocation, termination: Termination, now_ns: int) -> None:

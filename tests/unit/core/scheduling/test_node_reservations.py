@@ -123,7 +123,8 @@ def test_the_node_with_the_smallest_shortage_is_reserved() -> None:
     run(scenario, "root.a", an_ask("wide", vcore=3000))
     scenario.wait(3)
     [hold] = scenario.partition.reservations.by_ask.values()
-    assert hold.node == scenario.app("b").allocations[scenario.app("b").ids[an_ask("less").key][0]].node
+    [less] = scenario.app("b").ids[an_ask("less").key]
+    assert hold.node == scenario.app("b").allocations[less].node
 
 
 def test_an_ask_with_a_reservation_uses_another_node_that_is_free_first() -> None:

@@ -27,6 +27,7 @@ ASKS: list[tuple[dict[str, Any], str]] = [
     ),
     ({"maxAllocations": 0}, "maxAllocations is not positive: 0"),
     ({"maxAllocations": -1}, "maxAllocations is not positive: -1"),
+    ({"maxAllocations": 1_001}, "maxAllocations is above 1000: 1001"),
     ({"executionTimeoutMilliSeconds": 2**62}, "executionTimeoutMilliSeconds is out of range"),
     ({"taskGroupName": LONG}, "taskGroupName is longer"),
     ({"tags": {keys.TAG_CREATION_TIME: "yesterday"}}, "creationTime: yesterday is not a time"),
