@@ -585,7 +585,8 @@ def set_quota_reservation(partition: Partition, app: Application, amount: Resour
     for holder in _holders(partition, app):
         _promise(holder, before, -1, granted=was_granted)
         _promise(holder, amount, 1, granted=granted)
-    gang.quota_reservation, gang.granted = amount, granted
+    gang.quota_reservation = amount
+    _set_granted(partition, app, granted=granted)
     if granted:
         partition.node_demand.reserved(app)
     partition.users.close(app)
@@ -601,7 +602,16 @@ def shrink_quota_reservation(partition: Partition, app: Application, amount: Res
     """
     for holder in _holders(partition, app):
         _promise(holder, amount - app.gang.quota_reservation, 1, granted=app.gang.granted)
-    app.gang.quota_reservation, app.gang.granted = amount, app.gang.granted and bool(amount)
+    app.gang.quota_reservation = amount
+    _set_granted(partition, app, granted=app.gang.granted and bool(amount))
+
+
+def _set_granted(partition: Partition, app: Application, *, granted: bool) -> None:
+    app.gang.granted = granted
+    if granted:
+        partition.contention.granted[app.id] = None
+    else:
+        partition.contention.granted.pop(app.id, None)
 
 
 def _holders(partition: Partition, app: Application) -> list[Queue | Account]:

@@ -12,7 +12,7 @@ Differs: a request may preempt again if it was not allocated after its victims e
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from itertools import islice
 from typing import Final
@@ -27,7 +27,7 @@ from muster_core.model.records import Notice
 from muster_core.model.resources import Limit
 from muster_core.placement.plugins.hooks import HOOKS
 from muster_core.preemption import guarantees, planning
-from muster_core.preemption.guarantees import is_under_guarantee, leaves_below, usage
+from muster_core.preemption.guarantees import is_under_guarantee, usage
 from muster_core.queues import quota
 from muster_core.scheduling import failures, gangs, records, requeue, reservations, victims
 from muster_core.scheduling.commit import commit
@@ -137,6 +137,9 @@ def _clear(queue: Queue) -> None:
 _SEARCHES: Final = 2
 _LOOKS: Final = 256
 
+#: Leaves whose timers one cycle sets, at about 2 us each. The next cycle continues.
+_WATCHED: Final = 256
+
 #: How often the retry interval doubles at most.
 _DOUBLED: Final = 2
 
@@ -160,35 +163,41 @@ def watch_leaf(partition: Partition, leaf: Queue, now_ns: int) -> None:
     _set_timer(partition, leaf, max(now_ns, _after_last(partition, leaf), due_ns))
 
 
-def watch_shrunk(partition: Partition, now_ns: int) -> None:
+def watch_shrunk(partition: Partition, now_ns: int) -> bool:
     """Sets the preemption timers of leaves that may be below a guarantee, because usage was released.
 
     Other queues may have taken the released resources. Leaves without a useful preemption are tried again if something
-    has changed.
+    has changed. Returns whether leaves are left for the next cycle.
     """
     shrunk, partition.shrunk = partition.shrunk, {}
     if not partition.config.preemption or not partition.waiting:
-        return
-    below = {
-        queue.path: queue
+        return False
+    preemptions = partition.preemptions
+    if any(
+        queue.guaranteed and not usage(queue).covers(queue.guaranteed)
         for path in shrunk
         if (leaf := partition.queues.get(path)) is not None
         for queue in leaf.path_up
-        if queue.guaranteed and not usage(queue).covers(queue.guaranteed)
-    }
-    found = {leaf.path: leaf for queue in below.values() for leaf in leaves_below(queue)}
-    for leaf in found.values():
+    ):
+        preemptions.to_watch.update(partition.waiting)
+    for leaf in _next_leaves(partition, preemptions.to_watch):
         watch_leaf(partition, leaf, now_ns)
-    preemptions = partition.preemptions
     if preemptions.idle and preemptions.idle_since != _epoch(partition):
-        idle, preemptions.idle = preemptions.idle, {}
-        for path in idle:
-            idle_leaf = partition.queues.get(path)
-            if idle_leaf is None or not idle_leaf.waiting:
-                continue
-            at_ns = max(now_ns, _after_last(partition, idle_leaf))
-            if not idle_leaf.preemption_timer or idle_leaf.preemption_at_ns > at_ns:
-                _set_timer(partition, idle_leaf, at_ns)
+        preemptions.to_retry.update(preemptions.idle)
+        preemptions.idle.clear()
+    for leaf in _next_leaves(partition, preemptions.to_retry):
+        at_ns = max(now_ns, _after_last(partition, leaf))
+        if leaf.waiting and (not leaf.preemption_timer or leaf.preemption_at_ns > at_ns):
+            _set_timer(partition, leaf, at_ns)
+    return bool(preemptions.to_watch or preemptions.to_retry)
+
+
+def _next_leaves(partition: Partition, paths: dict[QueuePath, None]) -> Iterator[Queue]:
+    """Takes a number of leaves from `paths`, the first ones first."""
+    for path in list(islice(paths, _WATCHED)):
+        del paths[path]
+        if (leaf := partition.queues.get(path)) is not None:
+            yield leaf
 
 
 def _epoch(partition: Partition) -> Epoch:

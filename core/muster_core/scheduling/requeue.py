@@ -242,9 +242,8 @@ def path_shrank(partition: Partition, app: Application) -> None:
     Such a growth is not checked against quotas, so the reservations may no longer be covered.
     """
     if any(queue.reserved_quota for queue in app.queue.path_up):
-        for other in partition.applications.values():
-            if other.gang.granted:
-                partition.requeue_one(other)
+        for name in partition.contention.granted:
+            partition.requeue_one(partition.applications[name])
 
 
 def start_freed(partition: Partition, holder: LimitSubject) -> None:

@@ -582,7 +582,7 @@ def cycle(
     InconsistentState; earlier effects then stay in the outbox.
     """
     result = CycleResult()
-    for partition in _rotated_partitions(scheduler_state):
+    for partition in scheduler_state.rotated_partitions():
         if _is_open(scheduler_state, partition, now_ns):
             error = caught(partial(_pass, partition, now_ns, may_go_on, phase_ended, result))
             if error is None:
@@ -641,7 +641,7 @@ def _pass(
         if partition.contention.due:
             result.more = True
             return
-    _watch(partition, now_ns)
+    result.more |= _watch(partition, now_ns)
 
 
 def _attempt_next(
@@ -663,14 +663,16 @@ def _attempt_next(
     QueueAttempt(partition, leaf, FREELY if is_alone else None, places, now_ns, may_go_on, phase_ended).take()
 
 
-def _watch(partition: Partition, now_ns: int) -> None:
-    """Sets timers for requests that may become schedulable later."""
-    if partition.shrunk or partition.preemptions.idle:
-        preemption.watch_shrunk(partition, now_ns)
+def _watch(partition: Partition, now_ns: int) -> bool:
+    """Sets timers for requests that may become schedulable later. Returns whether the next cycle continues."""
+    preemptions, more = partition.preemptions, False
+    if partition.shrunk or preemptions.idle or preemptions.to_watch or preemptions.to_retry:
+        more = preemption.watch_shrunk(partition, now_ns)
     if partition.reservations.without_node:
         timers.watch_nodes(partition, now_ns)
     if partition.timing.empty_node_interval_ns and HOOKS.recommendations is not None:
         HOOKS.recommendations.node_to_empty(partition, now_ns)
+    return more
 
 
 def _absorb(partition: Partition, now_ns: int) -> None:
@@ -681,17 +683,6 @@ def _absorb(partition: Partition, now_ns: int) -> None:
     if partition.nodes.wake_up_nodes.is_any(partition.nodes.epoch):
         for app in requeue.absorb(partition):
             reservations.watch(partition, app, now_ns)
-
-
-def _rotated_partitions(scheduler_state: SchedulerState) -> list[Partition]:
-    """Returns all partitions, starting with another one in each cycle.
-
-    Each partition makes at least one attempt, and the first ones use most of the time budget.
-    """
-    partitions = list(scheduler_state.partitions.values())
-    scheduler_state.cycles += 1
-    first = scheduler_state.cycles % len(partitions) if partitions else 0
-    return partitions[first:] + partitions[:first]
 
 
 def _is_open(scheduler_state: SchedulerState, partition: Partition, now_ns: int) -> bool:

@@ -204,6 +204,9 @@ class Preemptions:
     #: Leaves whose requests wait for a change. Preemption does not help them while the epoch is `idle_since`.
     idle: dict[QueuePath, None] = field(default_factory=dict)
     idle_since: Epoch = (0, 0)
+    #: Leaves whose timers the next cycles set: usage below a guarantee was released, or they are no longer idle.
+    to_watch: dict[QueuePath, None] = field(default_factory=dict)
+    to_retry: dict[QueuePath, None] = field(default_factory=dict)
 
     def paused_until_ns(self, queue: QueuePath) -> int:
         """Returns the end of the last thrashing pause of the queue; 0 = never paused."""
@@ -266,6 +269,8 @@ class Contention:
 
     #: Incomplete gangs with placeholders, or with a quota reservation.
     holding: dict[ApplicationId, GangKey] = field(default_factory=dict)
+    #: Gangs with a granted quota reservation.
+    granted: dict[ApplicationId, None] = field(default_factory=dict)
     #: Gangs without enough free resources in this cycle. A takeover is tried for them in the order of keys.
     due: dict[ApplicationId, None] = field(default_factory=dict)
     #: Running plans of these gangs.

@@ -351,6 +351,16 @@ class SchedulerState:
         roots = [partition.queues.root.state for partition in self.partitions.values()]
         return QueueState.DRAINING in roots
 
+    def rotated_partitions(self) -> list[Partition]:
+        """Returns all partitions, starting with another one in each cycle.
+
+        Each partition makes at least one attempt, and the first ones use most of the time budget.
+        """
+        partitions = list(self.partitions.values())
+        self.cycles += 1
+        first = self.cycles % len(partitions) if partitions else 0
+        return partitions[first:] + partitions[:first]
+
     def ignore(self, kind: str) -> None:
         """Counts a received event without an effect."""
         self.ignored[kind] = self.ignored.get(kind, 0) + 1

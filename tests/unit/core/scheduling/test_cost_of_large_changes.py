@@ -3,22 +3,39 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from types import FrameType
+from typing import NoReturn
 
 import pytest
 
+from muster_core.model.effects import TimerSet
 from muster_core.model.events import (
     AllocationReleased,
+    AllocationReported,
     ApplicationAdded,
     ApplicationRemoved,
     AskAdded,
     Event,
     NodeAdded,
+    TimerKind,
 )
 from muster_core.model.ids import AllocationKey, ApplicationId, Termination
 from muster_core.model.specs import GangPlacement
 from muster_core.scheduling.scheduler import CyclePhase, cycle, step
-from tests.unit.builders import PARTITION, a_configuration, a_node, a_queue, an_application, an_ask, resources
+from muster_core.state.applications import Application
+from tests.unit.builders import (
+    PARTITION,
+    a_configuration,
+    a_node,
+    a_queue,
+    an_allocation,
+    an_application,
+    an_ask,
+    resources,
+)
+from tests.unit.core.function_calls import CallCounter
+from tests.unit.core.scheduling.preemption_scenario import with_preemption
 from tests.unit.core.scheduling.scenario import Scenario, placed
 
 #: More nodes than are evaluated one by one when they change together.
@@ -127,3 +144,97 @@ def calls_for_one_pod(members: int) -> int:
 
 def test_a_change_does_not_evaluate_the_single_members_of_a_waiting_gang() -> None:
     assert calls_for_one_pod(400) < 2 * calls_for_one_pod(20)
+
+
+def calls_of(scenario: Scenario, *events: Event) -> int:
+    """Number of function calls in the steps of the events and the cycle after them."""
+    with CallCounter() as counter:
+        for event in events:
+            step(scenario.scheduler_state, event, scenario.now_ns)
+        cycle(scenario.scheduler_state, scenario.now_ns, lambda: True)
+    return counter.calls
+
+
+class Unchecked(Scenario):
+    """A scenario that does not check the sums after each event."""
+
+    def _check(self) -> None:
+        pass
+
+
+GUARANTEED = resources(vcore=10**6)
+
+
+def test_d16_an_ended_pod_below_a_guarantee_does_not_walk_the_leaves_that_do_not_wait() -> None:
+    def calls(leaves: int) -> int:
+        parent = replace(a_queue("p", *(a_queue(f"q{index}") for index in range(leaves))), guaranteed=GUARANTEED)
+        scenario = Unchecked(with_preemption(parent, a_queue("b")), nodes=1)
+        scenario.send(
+            ApplicationAdded(an_application("short0", queue="root.p.q0")), AskAdded(an_ask("short0", app="short0"))
+        )
+        scenario.send(ApplicationAdded(an_application("large", queue="root.b")))
+        scenario.ask(an_ask("large", app="large", vcore=9000))
+        return calls_of(scenario, released("short0"))
+
+    assert calls(500) == calls(20)
+
+
+def test_d16_leaves_that_preemption_did_not_help_get_their_timers_in_parts() -> None:
+    many = 600
+    poor = replace(a_queue("p", *(a_queue(f"q{index}") for index in range(many))), guaranteed=GUARANTEED)
+    scenario = Unchecked(with_preemption(poor, a_queue("a")), nodes=1, vcore=1000)
+    scenario.send(*short("short0"))
+    for index in range(many):
+        scenario.send(ApplicationAdded(an_application(f"w{index}", queue=f"root.p.q{index}")))
+        scenario.ask(an_ask(f"w{index}", app=f"w{index}", vcore=2000, priority=-1))
+    scenario.wait(60)  # the searches find no victim
+    idle = dict(scenario.partition.preemptions.idle)
+    assert len(idle) == many
+    step(scenario.scheduler_state, released("short0"), scenario.now_ns)
+    timers, more = [], True
+    while more:
+        result = cycle(scenario.scheduler_state, scenario.now_ns, lambda: True)
+        kinds = [effect.timer.kind for effect in result.effects if isinstance(effect, TimerSet)]
+        timers.append(kinds.count(TimerKind.PREEMPTION))
+        more = result.more
+    assert max(timers) <= 256
+    assert sum(timers) == many
+
+
+class NotWalked(dict[ApplicationId, Application]):
+    """Applications that nobody may walk."""
+
+    def values(self) -> NoReturn:
+        raise AssertionError("all applications are walked")
+
+
+def test_d17_a_resized_pod_requeues_only_the_gangs_with_a_granted_quota_reservation() -> None:
+    scenario = Unchecked(a_configuration(a_queue("a", vcore=10**8), a_queue("b")))
+    scenario.add_node("n0", vcore=3000)
+    scenario.send(ApplicationAdded(an_application("app")))
+    scenario.ask(an_ask("r", vcore=10))
+    scenario.add_node("large", vcore=40_000)
+    scenario.send(ApplicationAdded(an_application("gang", gang=8, each=resources(vcore=5000, pods=1))))
+    scenario.ask(*(an_ask(f"p{i}", app="gang", vcore=5000, group="workers", placeholder=True) for i in range(7)))
+    assert scenario.app("gang").gang.granted
+    partition = scenario.partition
+    partition.applications = NotWalked(partition.applications)
+    step(scenario.scheduler_state, AllocationReported(an_allocation("r", "n0", vcore=12)), scenario.now_ns)
+    assert scenario.app("app").allocated == resources(vcore=12, pods=1)
+
+
+def test_d18_the_release_of_a_request_with_many_allocations_grows_with_their_number_only() -> None:
+    def calls(count: int) -> int:
+        scenario = Unchecked(a_configuration(a_queue("a")), nodes=10, vcore=100_000)
+        scenario.send(ApplicationAdded(an_application()))
+        scenario.ask(an_ask("r", count=count))
+        assert len(scenario.app().allocations) == count
+        released_all = AllocationReleased(
+            PARTITION, ApplicationId("app"), AllocationKey("r"), None, Termination.STOPPED_BY_RM
+        )
+        with CallCounter() as counter:
+            step(scenario.scheduler_state, released_all, scenario.now_ns)
+        assert not scenario.app().allocations
+        return counter.calls
+
+    assert calls(800) < 2.2 * calls(400)
