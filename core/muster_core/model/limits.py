@@ -10,6 +10,9 @@ TASK_GROUPS_PER_GANG: Final = 100
 #: Allocations of one request. They are released in one step, at about 30 us each.
 ALLOCATIONS_PER_REQUEST: Final = 1_000
 
+#: Pods that one part of an event removes or reads, at up to 20 us each. Other tasks run before the next part.
+PODS_PER_PART: Final = 500
+
 #: Members of one gang in all task groups. A gang that fits is placed in one cycle and takes about 12 us per member.
 MEMBERS_PER_GANG: Final = 10_000
 

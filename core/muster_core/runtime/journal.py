@@ -25,7 +25,7 @@ from muster_core.model.events import Event
 from muster_core.model.resources import Limit, Resources
 from muster_core.model.specs import NO_PROPERTIES
 from muster_core.runtime.sessions import Supervisor
-from muster_core.scheduling.scheduler import CycleBudget, cycle, step
+from muster_core.scheduling.scheduler import CycleBudget, cycle, step_part
 from muster_core.state.scheduler_state import SchedulerState
 
 #: All modules of `muster_core.model`, so that new classes there need no change here.
@@ -139,7 +139,7 @@ def replay(lines: Iterable[bytes]) -> Iterator[Deviation]:
         now_ns = cast("int", line["now"])
         if "event" in line:
             event = cast("Event", from_plain(line["event"]))
-            redo = partial(step, scheduler_state, event, now_ns)
+            redo = partial(step_part, scheduler_state, event, now_ns)
         else:
             budget = _budget_for(cast("int", line["granted"]))
             redo = partial(_cycled, scheduler_state, now_ns, budget)

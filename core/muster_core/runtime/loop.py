@@ -32,7 +32,7 @@ from muster_core.model.events import (
 from muster_core.runtime.journal import Journal
 from muster_core.runtime.sessions import Dispatcher, MessageKind, RecoveryBarrier, Session, Supervisor
 from muster_core.scheduling import invariants
-from muster_core.scheduling.scheduler import CycleBudget, CycleResult, cycle, step
+from muster_core.scheduling.scheduler import CycleBudget, CycleResult, cycle, step_part
 from muster_core.si import callbacks
 from muster_core.state.scheduler_state import SchedulerState
 
@@ -56,6 +56,8 @@ class QueuedMessage:
     barrier: RecoveryBarrier | None = None
     #: Time of arrival, set by the event queue.
     posted_s: float = 0.0
+    #: A part of the first event has been applied.
+    is_continued: bool = False
 
 
 class EventQueue:
@@ -97,6 +99,10 @@ class EventQueue:
             return None
         self._room.set()
         return self._queued.popleft()
+
+    def put_back(self, queued: QueuedMessage) -> None:
+        """Returns the message that was taken last, because its first event is not complete."""
+        self._queued.appendleft(queued)
 
 
 class SteadyClock:
@@ -383,9 +389,10 @@ class Loop:  # long: one method for each part of an iteration
         started = time.perf_counter()
         self._received = self._decided = 0
         self._read_events(started + self._settings.budget_s)
-        self._fire_due_timers(time.perf_counter() + self._settings.budget_s)
-        if self._unfinished and self._is_time(time.perf_counter()):
-            self._schedule()
+        if self.scheduler_state.unfinished is None:
+            self._fire_due_timers(time.perf_counter() + self._settings.budget_s)
+            if self._unfinished and self._is_time(time.perf_counter()):
+                self._schedule()
         self._check_invariants()
         self._end_broken()
         self._wake_up_timer.set(self._dispatcher.deadlines.next_ns())
@@ -410,8 +417,9 @@ class Loop:  # long: one method for each part of an iteration
 
     def _read_events(self, until: float) -> None:
         while (queued := self.event_queue.take()) is not None:
-            self._metrics.waited(self.event_queue.clock() - queued.posted_s)
-            if queued.session is None or queued.session.is_open:
+            if not queued.is_continued:
+                self._metrics.waited(self.event_queue.clock() - queued.posted_s)
+            if queued.session is None or queued.session.is_open or queued.is_continued:
                 self._read(queued)
             else:
                 self._metrics.dropped("mail of a session that is over")
@@ -427,7 +435,12 @@ class Loop:  # long: one method for each part of an iteration
         if queued.answers:
             self._dispatcher.carry(queued.answers, self._now_ns())
         if queued.events:
-            self._receive(queued.events)
+            if not queued.is_continued:
+                self._metrics.received(queued.events)
+            if left := self._receive(queued.events):
+                queued.events, queued.answers, queued.is_continued = left, (), True
+                self.event_queue.put_back(queued)
+                return
         session = queued.session
         if session is None:
             return
@@ -443,24 +456,38 @@ class Loop:  # long: one method for each part of an iteration
         if not passed:
             return
         if any(barrier.recovers for barrier in passed):
-            self._receive([RecoveryBarrierPassed(session.rm)])
+            self._apply(RecoveryBarrierPassed(session.rm))
             self._freezer.recovered()
         for barrier in passed:
             barrier.open()
 
-    def _receive(self, events: Sequence[Event]) -> None:
-        """Applies the events of one message, and sends the effects of all of them together."""
+    def _receive(self, events: Sequence[Event]) -> Sequence[Event]:
+        """Applies the events of one message, and sends the effects of all of them together.
+
+        Stops after a part of an event about many pods. Returns this event and the ones behind it.
+        """
         now_ns = self._now_ns()
-        self._received += len(events)
-        self._metrics.received(events)
-        effects = [effect for event in events for effect in self._step(now_ns, event)]
+        effects: list[Effect] = []
+        left: Sequence[Event] = ()
+        for index, event in enumerate(events):
+            self._received += 1
+            effects += self._step(now_ns, event)
+            if self.scheduler_state.unfinished is not None:
+                left = events[index:]
+                break
         self._decided += size(effects)
         self._unfinished = True
         if effects:
             self._dispatcher.carry(effects, now_ns)
+        return left
+
+    def _apply(self, event: Event) -> None:
+        """Applies an event of the core itself."""
+        self._metrics.received([event])
+        self._receive([event])
 
     def _step(self, now_ns: int, event: Event) -> list[Effect]:
-        taken = self._supervisor.attempt(partial(step, self.scheduler_state, event, now_ns), None, event)
+        taken = self._supervisor.attempt(partial(step_part, self.scheduler_state, event, now_ns), None, event)
         effects = self.scheduler_state.outbox.drain() if taken is None else taken  # effects before an exception
         if self.scheduler_state.outbox.failures:
             self._report_failures()
@@ -475,7 +502,7 @@ class Loop:  # long: one method for each part of an iteration
         due: TimerFired | None
         while (due := self._dispatcher.deadlines.due(now_ns)) is not None:
             started = time.perf_counter()
-            self._receive([due])
+            self._apply(due)
             if due.timer.kind in _PREEMPTING:
                 self._metrics.searched_for_victims(time.perf_counter() - started)
             if time.perf_counter() >= until:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Iterator
 from dataclasses import replace
 
 from muster_core.model import messages
@@ -9,6 +11,7 @@ from muster_core.model.constraints import TERMINATING, TERMINATING_PREEMPTED
 from muster_core.model.effects import AllocationResponse, Rejection, Release
 from muster_core.model.events import AllocationReleased
 from muster_core.model.ids import AllocationId, AllocationKey, NodeId, Termination, allocation_id, is_virtual_key
+from muster_core.model.limits import PODS_PER_PART
 from muster_core.model.records import Change, Detail, Notice
 from muster_core.model.specs import AllocationSpec, AskSpec
 from muster_core.model.states import ApplicationState
@@ -26,7 +29,7 @@ from muster_core.scheduling import (
     slots,
 )
 from muster_core.state.applications import Allocation, Application, GroupCount, lacking
-from muster_core.state.scheduler_state import Partition, SchedulerState
+from muster_core.state.scheduler_state import Partition, SchedulerState, UnfinishedEvent
 from muster_si import keys
 
 
@@ -141,18 +144,30 @@ def release_allocation(
 ) -> None:
     """Handles released allocations: ended on their own, or confirmed after a release of the core."""
     app = partition.applications.get(event.application)
-    gone = _meant(app, event) if app is not None else []
+    gone = deque(_meant(app, event) if app is not None else ())
     if app is None or not gone:
         _release_foreign(scheduler_state, partition, event)
         return
-    answer, was = partition.outbox.answer(partition.rm), event.termination
+    scheduler_state.unfinished = UnfinishedEvent(_release(partition, app, gone, event, now_ns))
+
+
+def _release(
+    partition: Partition, app: Application, gone: deque[Allocation], event: AllocationReleased, now_ns: int
+) -> Iterator[None]:
+    """Handles released allocations of one application in parts."""
+    was, is_success = event.termination, event.message == keys.RELEASE_SUCCEEDED
     if event.key is None and event.id is None:
         _stop_replacements(partition, app)
-    for allocation in gone:
-        if was is Termination.STOPPED_BY_RM:
-            key = allocation.spec.key
-            answer.released.append(Release(partition.id, app.id, key, allocation.id, was, event.message))
-        end_allocation(partition, app, allocation, now_ns, is_success=event.message == keys.RELEASE_SUCCEEDED)
+    while gone:
+        answer = partition.outbox.answer(partition.rm)
+        for _ in range(min(len(gone), PODS_PER_PART)):
+            allocation = gone.popleft()  # freed with its part
+            if was is Termination.STOPPED_BY_RM:
+                key = allocation.spec.key
+                answer.released.append(Release(partition.id, app.id, key, allocation.id, was, event.message))
+            end_allocation(partition, app, allocation, now_ns, is_success=is_success)
+        if gone:
+            yield
 
 
 def _stop_replacements(partition: Partition, app: Application) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Iterator
 from dataclasses import replace
+from itertools import islice
 from typing import Final
 
 from muster_core.model import limits, messages
@@ -18,6 +21,7 @@ from muster_core.model.effects import (
 )
 from muster_core.model.events import ApplicationRemoved, AskReleased, GroupsResolved
 from muster_core.model.ids import ApplicationId, QueuePath, Termination, is_virtual_key
+from muster_core.model.limits import PODS_PER_PART
 from muster_core.model.records import Detail, Notice
 from muster_core.model.specs import ApplicationSpec, AskSpec, NamespaceQuota
 from muster_core.model.states import APPLICATION, ApplicationEvent, ApplicationState, follow
@@ -39,7 +43,7 @@ from muster_core.scheduling import (
 from muster_core.state.applications import Application, Ask
 from muster_core.state.queues import Queue, detached_queue
 from muster_core.state.request_classes import class_like, class_of
-from muster_core.state.scheduler_state import Partition, SchedulerState
+from muster_core.state.scheduler_state import Partition, SchedulerState, UnfinishedEvent
 
 #: How long after its completion an application accepts requests that the resource manager sent before it received the
 #: completion.
@@ -118,23 +122,36 @@ def release_ask(scheduler_state: SchedulerState, partition: Partition, event: As
     if app is None:
         scheduler_state.ignore("release of an ask of an unknown application")
         return
-    keys = [event.key] if event.key is not None else list(app.asks)
-    gone = [app.asks[key] for key in keys if key in app.asks and not app.asks[key].spec.is_virtual]
+    named = app.asks.values() if event.key is None else filter(None, [app.asks.get(event.key)])
+    gone = deque(ask for ask in named if not ask.spec.is_virtual)
     if not gone:
         scheduler_state.ignore("release of an unknown ask")
         return
-    answer, was = partition.outbox.answer(partition.rm), event.termination
-    for ask in gone:
-        _forget(partition, app, ask, Detail.REQUEST_CANCEL)
-        if was is Termination.STOPPED_BY_RM:
-            answer.released_asks.append(AskRelease(partition.id, app.id, ask.spec.key, was, event.message))
+    scheduler_state.unfinished = UnfinishedEvent(_cancellation(partition, app, gone, event, now_ns))
+
+
+def _cancellation(
+    partition: Partition, app: Application, gone: deque[Ask], event: AskReleased, now_ns: int
+) -> Iterator[None]:
+    """Removes requests in parts, and confirms them."""
+    was, has_real = event.termination, False
+    while gone:
+        answer = partition.outbox.answer(partition.rm)
+        for _ in range(min(len(gone), PODS_PER_PART)):
+            ask = gone.popleft()  # freed with its part
+            has_real = has_real or not ask.spec.placeholder
+            _forget(partition, app, ask, Detail.REQUEST_CANCEL)
+            if was is Termination.STOPPED_BY_RM:
+                answer.released_asks.append(AskRelease(partition.id, app.id, ask.spec.key, was, event.message))
+        if gone:
+            yield
     if app.is_reserving:
         # The last missing member may have been cancelled (docs/internals/semantics.md, rule 9).
         gangs.after_placing(partition, app, now_ns)
     if app.is_reserving:
         gangs.release_unneeded(partition, app)
         gangs.await_first_ask(partition, app, now_ns)
-    if any(not ask.spec.placeholder for ask in gone):
+    if has_real:
         lifecycle.complete_if_done(partition, app, now_ns)
 
 
@@ -383,18 +400,35 @@ def remove_application(
     if app is None or app.removed:
         scheduler_state.ignore("removal of an unknown application")
         return
+    scheduler_state.unfinished = UnfinishedEvent(_removal(partition, app, now_ns))
+
+
+def _removal(partition: Partition, app: Application, now_ns: int) -> Iterator[None]:
+    """Removes an application in parts."""
     why = messages.application_removed()
-    answer = partition.outbox.answer(partition.rm)
-    reported = [key for key, ask in app.asks.items() if not ask.spec.is_virtual]
-    for key in list(app.asks):
-        ledger.unlink(partition, app, key)
-    for allocation in list(app.allocations.values()):
-        ledger.drop(partition, app, allocation, now_ns)
-        if not allocation.spec.is_virtual:
-            key = allocation.spec.key
-            answer.released.append(Release(partition.id, app.id, key, allocation.id, Termination.STOPPED_BY_RM, why))
+    while app.allocations:
+        answer = partition.outbox.answer(partition.rm)
+        for allocation in list(islice(app.allocations.values(), PODS_PER_PART)):
+            if allocation.replaced_by:
+                ledger.unlink(partition, app, allocation.replaced_by)
+            ledger.drop(partition, app, allocation, now_ns)
+            if not allocation.spec.is_virtual:
+                key = allocation.spec.key
+                answer.released.append(
+                    Release(partition.id, app.id, key, allocation.id, Termination.STOPPED_BY_RM, why)
+                )
+        if app.allocations:
+            yield
+    while app.asks:
+        answer = partition.outbox.answer(partition.rm)
+        for key, ask in list(islice(app.asks.items(), PODS_PER_PART)):
+            ledger.unlink(partition, app, key)
+            ledger.remove_ask(partition, app, ask)
+            if not ask.spec.is_virtual:
+                answer.released_asks.append(AskRelease(partition.id, app.id, key, Termination.STOPPED_BY_RM, why))
+        if app.asks:
+            yield
     lifecycle.retire(partition, app, now_ns)
-    answer.released_asks += [AskRelease(partition.id, app.id, key, Termination.STOPPED_BY_RM, why) for key in reported]
 
 
 def _gang_refusal(partition: Partition, spec: ApplicationSpec, path: QueuePath, on_demand: QueueConfig | None) -> str:

@@ -88,8 +88,7 @@ from muster_core.state.scheduling_queue import (
 )
 from muster_core.state.snapshot import AllocationPlan, wanted
 
-_PlacesEvent = AskAdded | AskReleased | AllocationReported | AllocationReleased
-
+_PodEvent = AskAdded | AskReleased | AllocationReported | AllocationReleased
 _PartitionEvent = (
     ApplicationAdded
     | ApplicationRemoved
@@ -107,21 +106,32 @@ def step(scheduler_state: SchedulerState, event: Event, now_ns: int) -> list[Eff
 
     Raises CoreError only for a bug of the core. The effects of earlier changes then stay in the outbox.
     """
-    if isinstance(event, AskAdded):  # most events are new requests, and none of them empties a partition
-        partition = scheduler_state.partitions.get(event.spec.partition)
-        if partition is not None:
-            applications.add_ask(partition, event.spec, now_ns)
-            return scheduler_state.outbox.drain()
-    _step(scheduler_state, event, now_ns)
+    effects = step_part(scheduler_state, event, now_ns)
+    while scheduler_state.unfinished is not None:
+        effects += step_part(scheduler_state, event, now_ns)
+    return effects
+
+
+def step_part(scheduler_state: SchedulerState, event: Event, now_ns: int) -> list[Effect]:
+    """Applies one event, or the first part of one about many pods. Returns and raises as `step`.
+
+    While `unfinished` is set, a call with the same event applies the next part. Another event and a cycle complete it.
+    """
+    if not scheduler_state.continues(event):
+        if isinstance(event, AskAdded) and not event.spec.has_selectors:  # most events; none empties a partition
+            partition = scheduler_state.partitions.get(event.spec.partition)
+            if partition is not None:
+                applications.add_ask(partition, event.spec, now_ns)
+                return scheduler_state.outbox.drain()
+        _step(scheduler_state, event, now_ns)
+    scheduler_state.apply_part(event)
     if scheduler_state.is_any_closing:
         configuration.drop_closed_partitions(scheduler_state)
     return scheduler_state.outbox.drain()
 
 
 def _step(scheduler_state: SchedulerState, event: Event, now_ns: int) -> None:
-    match event:  # requests and allocations first, because most events are about them
-        case AskAdded() | AskReleased() | AllocationReleased() | AllocationReported():
-            _step_places(scheduler_state, event, now_ns)
+    match event:
         case ManagerRegistered():
             configuration.register_manager(scheduler_state, event, now_ns)
         case RecoveryBarrierPassed():
@@ -139,17 +149,33 @@ def _step(scheduler_state: SchedulerState, event: Event, now_ns: int) -> None:
             if HOOKS.predicate_callbacks is not None:
                 HOOKS.predicate_callbacks.apply(scheduler_state, event, preemption.confirm, now_ns)
         case _:
-            _step_partition(scheduler_state, event, now_ns)
+            partition = _partition_of(scheduler_state, event)
+            if partition is None:
+                configuration.reject_closed_partition(scheduler_state, event)
+            elif isinstance(event, _PodEvent):
+                _step_pod(scheduler_state, partition, event, now_ns)
+            else:
+                _step_partition(scheduler_state, partition, event, now_ns)
 
 
-def _step_partition(scheduler_state: SchedulerState, event: _PartitionEvent, now_ns: int) -> None:
-    partition = _partition_of(scheduler_state, event)
-    if partition is None:
-        configuration.reject_closed_partition(scheduler_state, event)
-        return
+def _step_pod(scheduler_state: SchedulerState, partition: Partition, event: _PodEvent, now_ns: int) -> None:
+    match event:
+        case AskAdded():
+            add = partial(applications.add_ask, partition, event.spec, now_ns)
+            selectors.count_before(scheduler_state, partition, event, add)
+        case AskReleased():
+            applications.release_ask(scheduler_state, partition, event, now_ns)
+        case AllocationReleased():
+            allocations.release_allocation(scheduler_state, partition, event, now_ns)
+        case AllocationReported():
+            allocations.report_allocation(partition, event.spec, now_ns)
+
+
+def _step_partition(scheduler_state: SchedulerState, partition: Partition, event: _PartitionEvent, now_ns: int) -> None:
     match event:
         case ApplicationAdded():
-            applications.add_application(partition, event.spec, now_ns)
+            add = partial(applications.add_application, partition, event.spec, now_ns)
+            selectors.count_before(scheduler_state, partition, event, add)
         case ApplicationRemoved():
             applications.remove_application(scheduler_state, partition, event, now_ns)
         case GroupsResolved():
@@ -169,25 +195,7 @@ def _step_partition(scheduler_state: SchedulerState, event: _PartitionEvent, now
             assert_never(event)
 
 
-def _step_places(scheduler_state: SchedulerState, event: _PlacesEvent, now_ns: int) -> None:
-    partition = _partition_of(scheduler_state, event)
-    if partition is None:
-        configuration.reject_closed_partition(scheduler_state, event)
-        return
-    match event:
-        case AskAdded():
-            applications.add_ask(partition, event.spec, now_ns)
-        case AskReleased():
-            applications.release_ask(scheduler_state, partition, event, now_ns)
-        case AllocationReleased():
-            allocations.release_allocation(scheduler_state, partition, event, now_ns)
-        case AllocationReported():
-            allocations.report_allocation(partition, event.spec, now_ns)
-        case _:
-            assert_never(event)
-
-
-def _partition_of(scheduler_state: SchedulerState, event: _PartitionEvent | _PlacesEvent) -> Partition | None:
+def _partition_of(scheduler_state: SchedulerState, event: _PodEvent | _PartitionEvent) -> Partition | None:
     match event:
         case AskAdded() | ApplicationAdded() | AllocationReported() | NodeAdded() | NodeUpdated():
             return scheduler_state.partitions.get(event.spec.partition)
@@ -581,6 +589,7 @@ def cycle(
     An application or partition that raises an exception backs off. `phase_ended` is called after each step. Raises
     InconsistentState; earlier effects then stay in the outbox.
     """
+    scheduler_state.complete_event()
     result = CycleResult()
     for partition in scheduler_state.rotated_partitions():
         if _is_open(scheduler_state, partition, now_ns):

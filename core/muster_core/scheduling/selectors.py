@@ -7,12 +7,15 @@ a request gets its class, and `join` and `part` when it is added and removed.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from itertools import chain
 
 from muster_core.model.constraints import ANY_NAMESPACE, NAMESPACE, NO_INTER_POD_CONSTRAINTS, Read, Target, tags_among
+from muster_core.model.events import ApplicationAdded, AskAdded
 from muster_core.model.ids import ApplicationId, NodeId
+from muster_core.model.limits import PODS_PER_PART
 from muster_core.model.specs import AllocationSpec, ApplicationSpec, AskSpec, Member
 from muster_core.state.applications import Application
-from muster_core.state.scheduler_state import Partition
+from muster_core.state.scheduler_state import Partition, SchedulerState, UnfinishedEvent
 
 #: Application ID under which foreign allocations are counted.
 _FOREIGN = ApplicationId("")
@@ -79,26 +82,61 @@ def tidy(partition: Partition) -> None:
 def _begin(partition: Partition, reads: tuple[Read, ...], payer: str) -> None:
     labels = partition.nodes.pods_on_nodes.tags.labels
     if not labels.is_on:
-        _switch_on(partition)
+        for _ in switch_on(partition):
+            pass
     new = labels.unread(reads)
     if new:
         _recount(partition, labels.places(new), lambda: labels.begin(new, payer))
 
 
-def _switch_on(partition: Partition) -> None:
-    """Starts counting pod labels when the first selector arrives."""
+def count_before(
+    scheduler_state: SchedulerState, partition: Partition, event: AskAdded | ApplicationAdded, add: Callable[[], None]
+) -> None:
+    """Calls `add` for the event. If it has the first selector, counts the labels of all pods before, in parts."""
+    if not is_first(partition, event):
+        add()
+        return
+
+    def parts() -> Iterator[None]:
+        yield from switch_on(partition)
+        add()
+
+    scheduler_state.unfinished = UnfinishedEvent(parts())
+
+
+def is_first(partition: Partition, event: AskAdded | ApplicationAdded) -> bool:
+    """Whether the request or gang has the first selector in the partition."""
+    if partition.nodes.pods_on_nodes.tags.labels.is_on:
+        return False
+    spec = event.spec
+    return bool(reads_of_members(spec.members)) if isinstance(spec, ApplicationSpec) else spec.has_selectors
+
+
+def switch_on(partition: Partition) -> Iterator[None]:
+    """Starts to count pod labels, in parts, because the first selector arrives. The state must not change meanwhile."""
     tags = partition.nodes.pods_on_nodes.tags
     tags.labels.is_on = True
     row_of = partition.nodes.rows.row
+    for number, (owner, pod) in enumerate(_pods(partition), 1):
+        if number % PODS_PER_PART == 0:
+            yield
+        tags.labels.come(owner, pod.tags)
     for app in partition.applications.values():
-        for spec in (*(ask.spec for ask in app.asks.values()), *(one.spec for one in app.allocations.values())):
-            tags.labels.come(_owner(spec), spec.tags)
-        for node, reported in _counted(app):
+        for number, (node, reported) in enumerate(_counted(app), 1):
+            if number % PODS_PER_PART == 0:
+                yield
             tags.add(row_of(node), tags.project(reported))
         _classify(partition, app)
     for foreign in partition.foreign.values():
-        tags.labels.come(_FOREIGN, foreign.tags)
         tags.add(row_of(foreign.node), tags.project(foreign.tags))
+
+
+def _pods(partition: Partition) -> Iterator[tuple[ApplicationId, AskSpec | AllocationSpec]]:
+    for app in partition.applications.values():
+        for spec in chain((ask.spec for ask in app.asks.values()), (one.spec for one in app.allocations.values())):
+            yield _owner(spec), spec
+    for foreign in partition.foreign.values():
+        yield _FOREIGN, foreign
 
 
 def _recount(partition: Partition, namespaces: Collection[str], change: Callable[[], None]) -> None:

@@ -6,7 +6,7 @@ Only `scheduling` writes it; plans, REST and metrics read it.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -329,6 +329,17 @@ class Partition:
         self.scheduling.open(line)
 
 
+_COMPLETE: Final = object()
+
+
+@dataclass(slots=True, eq=False)
+class UnfinishedEvent:
+    """An event about many pods. Each step of `parts` but the last applies a part."""
+
+    parts: Iterator[None]
+    event: object = None
+
+
 @dataclass(slots=True, eq=False)
 class SchedulerState:
     """The complete state. Empty at the start; resource managers send its content."""
@@ -339,6 +350,9 @@ class SchedulerState:
     ignored: dict[str, int] = field(default_factory=dict)
     #: Effects that the loop has not carried out yet.
     outbox: Outbox = field(default_factory=Outbox)
+
+    #: The event that is being applied in parts, and its remaining parts; None = the last event is complete.
+    unfinished: UnfinishedEvent | None = None
 
     #: Number of cycles.
     cycles: int = 0
@@ -360,6 +374,24 @@ class SchedulerState:
         self.cycles += 1
         first = self.cycles % len(partitions) if partitions else 0
         return partitions[first:] + partitions[:first]
+
+    def continues(self, event: object) -> bool:
+        """Whether a part of this event was applied. Completes another event of which a part was applied."""
+        if self.unfinished is not None and self.unfinished.event is event:
+            return True
+        self.complete_event()
+        return False
+
+    def apply_part(self, event: object) -> None:
+        """Applies the next part of the event. After the last one, and after an exception, it is complete."""
+        unfinished, self.unfinished = self.unfinished, None
+        if unfinished is not None and next(unfinished.parts, _COMPLETE) is not _COMPLETE:
+            unfinished.event, self.unfinished = event, unfinished
+
+    def complete_event(self) -> None:
+        """Applies the rest of the event of which a part was applied."""
+        while self.unfinished is not None:
+            self.apply_part(self.unfinished.event)
 
     def ignore(self, kind: str) -> None:
         """Counts a received event without an effect."""

@@ -1,0 +1,131 @@
+"""An event about many pods is applied in parts, so that the process does other work in between. Calls are counted."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from muster_core.model.constraints import InterPodConstraints, PodTerm, Target, TargetOperator
+from muster_core.model.effects import AllocationResponse, Effect
+from muster_core.model.events import (
+    AllocationReleased,
+    ApplicationAdded,
+    ApplicationRemoved,
+    AskAdded,
+    AskReleased,
+    Event,
+    NodeAdded,
+)
+from muster_core.model.ids import ApplicationId, Termination
+from muster_core.model.limits import PODS_PER_PART
+from muster_core.model.specs import PodProperties
+from muster_core.runtime.loop import LoopSettings, QueuedMessage
+from muster_core.runtime.service import Scheduler
+from muster_core.scheduling import invariants
+from muster_core.scheduling.scheduler import cycle, step, step_part
+from tests.unit.builders import PARTITION, SECOND, a_configuration, a_node, a_queue, an_application, an_ask
+from tests.unit.core.function_calls import most_calls
+from tests.unit.core.scheduling.scenario import Scenario, placed, released_asks, releases
+
+PODS = 2 * PODS_PER_PART + PODS_PER_PART // 2
+APP = ApplicationId("app")
+STOPPED = Termination.STOPPED_BY_RM
+HOST = "kubernetes.io/hostname"
+
+
+class Unchecked(Scenario):
+    """A scenario that does not check the sums after each event."""
+
+    def _check(self) -> None:
+        pass
+
+
+def large(pods: int = PODS) -> Unchecked:
+    """An application with this many allocations and as many requests that fit on no node."""
+    scenario = Unchecked(a_configuration(a_queue("a")))
+    scenario.send(*(NodeAdded(a_node(f"n{number}", vcore=pods * 1000, pods=pods)) for number in range(10)))
+    scenario.send(ApplicationAdded(an_application()))
+    scenario.ask(*(an_ask(f"r{i}", tags={"namespace": "ns", "kubernetes.io/label/app": "web"}) for i in range(pods)))
+    scenario.ask(*(an_ask(f"p{i}", vcore=pods * 10_000) for i in range(pods)))
+    return scenario
+
+
+def parts_of(scenario: Scenario, event: Event) -> Iterator[list[Effect]]:
+    yield step_part(scenario.scheduler_state, event, scenario.now_ns)
+    while scenario.scheduler_state.unfinished is not None:
+        yield step_part(scenario.scheduler_state, event, scenario.now_ns)
+
+
+REMOVED = ApplicationRemoved(PARTITION, APP)
+CANCELLED = AskReleased(PARTITION, APP, None, STOPPED)
+RELEASED = AllocationReleased(PARTITION, APP, None, None, STOPPED)
+
+
+@pytest.mark.parametrize("event", [REMOVED, CANCELLED, RELEASED], ids=["removal", "cancellation", "release"])
+def test_d19_no_part_of_an_event_about_many_pods_grows_with_their_number(event: Event) -> None:
+    (small, _), (most, parts) = (most_calls(parts_of(large(pods), event)) for pods in (PODS_PER_PART, PODS))
+    assert len(parts) >= 3
+    assert most <= 2.1 * small
+
+
+@pytest.mark.parametrize("event", [REMOVED, CANCELLED, RELEASED], ids=["removal", "cancellation", "release"])
+def test_d19_between_two_parts_the_state_is_consistent_and_all_pods_are_confirmed_at_the_end(event: Event) -> None:
+    scenario, effects = large(), list[Effect]()
+    for part in parts_of(scenario, event):
+        effects += part
+        assert invariants.check(scenario.scheduler_state) == []
+    whole = step(large().scheduler_state, event, scenario.now_ns)
+    assert releases(effects) == releases(whole)
+    assert released_asks(effects) == released_asks(whole)
+    assert len(releases(effects)) == (0 if event is CANCELLED else PODS)
+    assert len(released_asks(effects)) == (0 if event is RELEASED else PODS)
+
+
+def test_d19_a_cycle_or_another_event_completes_the_event_first() -> None:
+    scenario = large()
+    effects = step_part(scenario.scheduler_state, REMOVED, scenario.now_ns)
+    assert scenario.scheduler_state.unfinished is not None
+    effects += step(scenario.scheduler_state, ApplicationAdded(an_application()), scenario.now_ns)
+    assert len(releases(effects)) == PODS
+    assert not scenario.app().removed
+    scenario = large()
+    step_part(scenario.scheduler_state, REMOVED, scenario.now_ns)
+    cycle(scenario.scheduler_state, scenario.now_ns, lambda: True)
+    assert not scenario.app().allocations
+
+
+async def test_d19_other_tasks_run_between_two_parts_and_later_messages_wait() -> None:
+    core = Scheduler(LoopSettings(budget_s=0.0))
+    core.loop.scheduler_state = large().scheduler_state
+    core.loop.event_queue.post(QueuedMessage([REMOVED, ApplicationAdded(an_application())]))
+    task, between = asyncio.create_task(core.run()), 0
+    while (app := core.loop.scheduler_state.partitions[PARTITION].applications[APP]).allocations or app.asks:
+        between += core.loop.scheduler_state.unfinished is not None
+        await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    core.close()
+    await task
+    assert between >= 4
+    assert not core.loop.scheduler_state.partitions[PARTITION].applications[APP].removed
+    events = core.metrics.registry.get_sample_value("muster_core_events_total", {"kind": "ApplicationRemoved"})
+    assert events == 1
+
+
+def test_d20_the_first_selector_counts_the_labels_of_all_pods_in_parts() -> None:
+    scenario = large()
+    scenario.add_node("free", vcore=1000)
+    term = PodTerm(HOST, (Target("kubernetes.io/label/app", TargetOperator.IN, ("web",)),), ("ns",))
+    facts = PodProperties(inter_pod=InterPodConstraints(anti_affinity=(term,)))
+    first = AskAdded(replace(an_ask("first", tags={"namespace": "ns"}), facts=facts, namespace="ns"))
+    small, _ = most_calls(parts_of(large(PODS_PER_PART), first))
+    most, parts = most_calls(parts_of(scenario, first))
+    assert len(parts) >= 5
+    assert most <= 2.1 * small
+    assert invariants.check(scenario.scheduler_state) == []
+    scenario.now_ns += SECOND
+    result = cycle(scenario.scheduler_state, scenario.now_ns, lambda: True)
+    assert placed(result.effects) == {"first": "free"}
+    assert all(isinstance(effect, AllocationResponse) for effect in result.effects if placed([effect]))
