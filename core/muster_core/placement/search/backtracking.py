@@ -53,10 +53,11 @@ def most_constrained_first(snapshot: Snapshot, demands: Sequence[MemberDemand]) 
 
 def needed_first(snapshot: Snapshot, demands: Sequence[MemberDemand], queue: Sequence[int]) -> list[int]:
     """Moves demands that other demands need for pod affinity to the front. Those that need them follow directly."""
+    needing = [(index, shape) for index, (shape, _) in enumerate(demands) if needs_others(shape)]
     needed = [
         index
         for index in queue
-        if any(_needs(snapshot, one, demands[index][0]) for other, (one, _) in enumerate(demands) if other != index)
+        if any(_needs(snapshot, one, demands[index][0]) for other, one in needing if other != index)
     ]
     needy = [index for index in queue if needs_others(demands[index][0]) and index not in needed]
     return [*needed, *needy, *(index for index in queue if index not in needed and index not in needy)]
@@ -71,6 +72,8 @@ def linked(snapshot: Snapshot, demands: Sequence[MemberDemand]) -> tuple[frozens
     keys: dict[str, None] = {}
     found: set[int] = set()
     for index, (shape, count) in enumerate(demands):
+        if not needs_others(shape):
+            continue
         others = (other for other, (one, _) in enumerate(demands) if _needs(snapshot, shape, one))
         wanted = {other for other in others if other != index or count > 1}
         if wanted:

@@ -10,10 +10,11 @@ from muster_core.model.constraints import Constraints
 from muster_core.model.decisions import ReasonKind
 from muster_core.model.ids import NodeId
 from muster_core.placement.node_search import fits_on
-from muster_core.placement.search.backtracking import missing_on_empty_nodes, place_all
+from muster_core.placement.search.backtracking import linked, missing_on_empty_nodes, needed_first, place_all
 from muster_core.placement.search.requests import MemberDemand, Places, Shortage
 from muster_core.state.snapshot import RequestShape, Snapshot
 from tests.unit.builders import a_node, resources
+from tests.unit.core.function_calls import CallCounter
 from tests.unit.core.placement.tables import a_table, labelled
 
 FAIR = NodeSort()
@@ -112,3 +113,14 @@ def test_placements_of_a_gang_never_overcommit_and_include_every_member(
         for node, there in places:
             left[node] = left[node].plus(shape.resources, -there)
     assert all(amount >= 0 for rest in left.values() for _, amount in rest.items())
+
+
+def test_d21_the_order_of_groups_without_pod_affinity_takes_few_steps_per_group() -> None:
+    def calls(groups: int) -> int:
+        snapshot, demands = Snapshot(a_table(a_node("n1"))), [(SMALL, 1)] * groups
+        with CallCounter() as counter:
+            needed_first(snapshot, demands, range(groups))
+            linked(snapshot, demands)
+        return counter.calls
+
+    assert calls(100) < 6 * calls(20)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -13,44 +12,22 @@ from muster_core.model.effects import AllocationResponse, Effect
 from muster_core.model.events import (
     AllocationReleased,
     ApplicationAdded,
-    ApplicationRemoved,
     AskAdded,
     AskReleased,
     Event,
-    NodeAdded,
 )
-from muster_core.model.ids import ApplicationId, Termination
+from muster_core.model.ids import Termination
 from muster_core.model.limits import PODS_PER_PART
 from muster_core.model.specs import PodProperties
-from muster_core.runtime.loop import LoopSettings, QueuedMessage
-from muster_core.runtime.service import Scheduler
 from muster_core.scheduling import invariants
 from muster_core.scheduling.scheduler import cycle, step, step_part
-from tests.unit.builders import PARTITION, SECOND, a_configuration, a_node, a_queue, an_application, an_ask
+from tests.unit.builders import PARTITION, SECOND, an_application, an_ask
 from tests.unit.core.function_calls import most_calls
+from tests.unit.core.scheduling.many_pods import APP, PODS, REMOVED, large
 from tests.unit.core.scheduling.scenario import Scenario, placed, released_asks, releases
 
-PODS = 2 * PODS_PER_PART + PODS_PER_PART // 2
-APP = ApplicationId("app")
 STOPPED = Termination.STOPPED_BY_RM
 HOST = "kubernetes.io/hostname"
-
-
-class Unchecked(Scenario):
-    """A scenario that does not check the sums after each event."""
-
-    def _check(self) -> None:
-        pass
-
-
-def large(pods: int = PODS) -> Unchecked:
-    """An application with this many allocations and as many requests that fit on no node."""
-    scenario = Unchecked(a_configuration(a_queue("a")))
-    scenario.send(*(NodeAdded(a_node(f"n{number}", vcore=pods * 1000, pods=pods)) for number in range(10)))
-    scenario.send(ApplicationAdded(an_application()))
-    scenario.ask(*(an_ask(f"r{i}", tags={"namespace": "ns", "kubernetes.io/label/app": "web"}) for i in range(pods)))
-    scenario.ask(*(an_ask(f"p{i}", vcore=pods * 10_000) for i in range(pods)))
-    return scenario
 
 
 def parts_of(scenario: Scenario, event: Event) -> Iterator[list[Effect]]:
@@ -59,7 +36,6 @@ def parts_of(scenario: Scenario, event: Event) -> Iterator[list[Effect]]:
         yield step_part(scenario.scheduler_state, event, scenario.now_ns)
 
 
-REMOVED = ApplicationRemoved(PARTITION, APP)
 CANCELLED = AskReleased(PARTITION, APP, None, STOPPED)
 RELEASED = AllocationReleased(PARTITION, APP, None, None, STOPPED)
 
@@ -95,23 +71,6 @@ def test_d19_a_cycle_or_another_event_completes_the_event_first() -> None:
     step_part(scenario.scheduler_state, REMOVED, scenario.now_ns)
     cycle(scenario.scheduler_state, scenario.now_ns, lambda: True)
     assert not scenario.app().allocations
-
-
-async def test_d19_other_tasks_run_between_two_parts_and_later_messages_wait() -> None:
-    core = Scheduler(LoopSettings(budget_s=0.0))
-    core.loop.scheduler_state = large().scheduler_state
-    core.loop.event_queue.post(QueuedMessage([REMOVED, ApplicationAdded(an_application())]))
-    task, between = asyncio.create_task(core.run()), 0
-    while (app := core.loop.scheduler_state.partitions[PARTITION].applications[APP]).allocations or app.asks:
-        between += core.loop.scheduler_state.unfinished is not None
-        await asyncio.sleep(0)
-    await asyncio.sleep(0)
-    core.close()
-    await task
-    assert between >= 4
-    assert not core.loop.scheduler_state.partitions[PARTITION].applications[APP].removed
-    events = core.metrics.registry.get_sample_value("muster_core_events_total", {"kind": "ApplicationRemoved"})
-    assert events == 1
 
 
 def test_d20_the_first_selector_counts_the_labels_of_all_pods_in_parts() -> None:

@@ -1,0 +1,30 @@
+"""Builders of an application with many pods, for events that are applied in parts."""
+
+from __future__ import annotations
+
+from muster_core.model.events import ApplicationAdded, ApplicationRemoved, NodeAdded
+from muster_core.model.ids import ApplicationId
+from muster_core.model.limits import PODS_PER_PART
+from tests.unit.builders import PARTITION, a_configuration, a_node, a_queue, an_application, an_ask
+from tests.unit.core.scheduling.scenario import Scenario
+
+PODS = 2 * PODS_PER_PART + PODS_PER_PART // 2
+APP = ApplicationId("app")
+REMOVED = ApplicationRemoved(PARTITION, APP)
+
+
+class Unchecked(Scenario):
+    """A scenario that does not check the sums after each event."""
+
+    def _check(self) -> None:
+        pass
+
+
+def large(pods: int = PODS) -> Unchecked:
+    """An application with this many allocations and as many requests that fit on no node."""
+    scenario = Unchecked(a_configuration(a_queue("a")))
+    scenario.send(*(NodeAdded(a_node(f"n{number}", vcore=pods * 1000, pods=pods)) for number in range(10)))
+    scenario.send(ApplicationAdded(an_application()))
+    scenario.ask(*(an_ask(f"r{i}", tags={"namespace": "ns", "kubernetes.io/label/app": "web"}) for i in range(pods)))
+    scenario.ask(*(an_ask(f"p{i}", vcore=pods * 10_000) for i in range(pods)))
+    return scenario
