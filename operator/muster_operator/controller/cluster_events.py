@@ -76,9 +76,19 @@ def apply_event(ledger: Ledger, out: Outcome, fact: ClusterEvent, now: float) ->
 
 
 def event_received(ledger: Ledger, out: Outcome, fact: ClusterEvent, now: float) -> None:
-    """Handles an event. If that fails, at least records the state, with which its object is examined again."""
+    """Handles an event. If that fails, at least records the state, from which the recovery starts that follows."""
     if not isolate(apply_event, ledger, out, fact, now):
-        isolate(lambda ledger, _out, fact, _now: record_event(ledger, fact), ledger, out, fact, now)
+        isolate(_keep, ledger, out, fact, now)
+
+
+def _keep(ledger: Ledger, out: Outcome, fact: ClusterEvent, _now: float) -> None:
+    """Records the state. A bound pod without a task counts on its node."""
+    record_event(ledger, fact)
+    match fact:
+        case PodSeen(Pod() as pod) if pod.node is not None and not pod.has_ended and pod.ref.uid not in ledger.tasks:
+            tasks.track_foreign(ledger, out, pod)
+        case _:
+            pass
 
 
 def unreadable_seen(ledger: Ledger, out: Outcome, pod: ForeignPod, now: float) -> None:

@@ -1,9 +1,10 @@
 """Isolation of failures: an item whose handler raises an exception is skipped alone.
 
 `state.isolate` handles each event, part of a message, result, timer and object, in a live session and in a recovery.
-What fails is logged, counted and reported on its object (`InternalError`), and the object is examined again after a
-pause (`sweep.revisit`) until that succeeds. Requests and commands from before the exception are kept, because each of
-them matches a change of the state.
+What fails is logged, counted and reported on its object (`InternalError`). Requests and commands from before the
+exception are kept, because each of them matches a change of the state. What the handler did not do is unknown, so
+after a pause a recovery computes the state of all objects again; a repair for each handler would need its own rules.
+The pause grows with each recovery, so that an object that always fails does not stop scheduling.
 """
 
 from __future__ import annotations
@@ -18,30 +19,36 @@ from muster_operator.model.core_messages import Node
 from muster_operator.model.ids import AppId, NodeName, PodUid
 from muster_operator.model.pods import PodRef
 
-#: Seconds until an object is examined again after its first failure; four times as long after each further one.
+#: Seconds from a failure to the recovery, four times as long after each further recovery.
 _FIRST_S: Final = 1.0
-_LONGEST_S: Final = 600.0
-_MOST_FAILURES: Final = 30
+_LONGEST_S: Final = 3600.0
 
-#: Seconds until a timer whose handler failed fires again.
-_TIMER_S: Final = 60.0
+#: Seconds without failures after which the pause is short again.
+_CALM_S: Final = 3 * _LONGEST_S
 
 
 def failed(ledger: Ledger, out: Outcome, item: object, error: Exception, now: float) -> None:
-    """Reports the failure of an item, and sets the timer after which its object is examined again."""
+    """Reports the failure of an item, and sets the timer of the recovery."""
     subject = subject_of(item)
     pod, node = _pod(ledger, subject), ledger.nodes.get(NodeName(subject))
     name = f"{pod.namespace}/{pod.name}" if pod is not None and subject == pod.uid else subject
     out.failures.append(Failure(type(item).__name__, name, error))
-    if isinstance(item, Deadline) and item.kind is not TimerKind.RETRY:
-        set_timer(ledger, Deadline(now + _TIMER_S, item.kind, item.subject))
-    if subject not in ledger.failures:  # the first failure
+    if subject not in ledger.failed:
+        ledger.failed.add(subject)
         if pod is not None:
             out.commands.append(messages.internal_error().about(pod.namespace, pod.name, pod.uid))
         elif node is not None:
             out.commands.append(messages.internal_error_of_node().about("", node.name, node.uid))
-    if subject:
-        retry(ledger, subject, now)
+    if not ledger.is_recovery_due:
+        _recover_later(ledger, now)
+
+
+def _recover_later(ledger: Ledger, now: float) -> None:
+    if now >= ledger.failed_at + _CALM_S:
+        ledger.recoveries = 0
+    pause_s = min(_FIRST_S * 4.0**ledger.recoveries, _LONGEST_S)
+    ledger.recoveries, ledger.failed_at, ledger.is_recovery_due = min(ledger.recoveries + 1, 10), now, True
+    set_timer(ledger, Deadline(now + pause_s, TimerKind.RECOVERY, PodUid("")))
 
 
 def _pod(ledger: Ledger, subject: str) -> PodRef | None:
@@ -76,11 +83,3 @@ def subject_of(item: object) -> str:
             return found
     parts = (getattr(item, name, None) for name in _PARTS)
     return next((found for part in parts if part is not None and (found := subject_of(part))), "")
-
-
-def retry(ledger: Ledger, subject: str, now: float) -> None:
-    """Sets the timer after which an object is examined again: a UID, the ID of an application or the name of a node."""
-    failures = ledger.failures.get(subject, 0)
-    ledger.failures[subject] = min(failures + 1, _MOST_FAILURES)
-    pause_s = min(_FIRST_S * 4.0**failures, _LONGEST_S)
-    set_timer(ledger, Deadline(now + pause_s, TimerKind.RETRY, PodUid(subject)))

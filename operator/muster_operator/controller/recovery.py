@@ -4,7 +4,7 @@ Builds the requests with which a new session of the core receives the complete s
 pods, waiting requests. The order is that of docs/internals/semantics.md, 19. Called by runtime/session.
 
 A failure affects one pod, application, node or input (`isolation`). What the core has not received yet is left out of
-the recovery and joins when it is examined again.
+the recovery and joins in the next one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ from muster_operator.controller import (
 )
 from muster_operator.controller.cluster_events import event_received, record_event
 from muster_operator.controller.core_responses import handle_command_result, response_received
-from muster_operator.controller.isolation import retry
 from muster_operator.controller.nodes import existing_allocation, existing_places
 from muster_operator.controller.state import Application, ForeignAllocation, Ledger, Phase, isolate
 from muster_operator.controller.volume_binding import as_reported
@@ -97,7 +96,7 @@ def begin(ledger: Ledger, now: float) -> Iterator[Outcome]:
             requests = len(out.requests)
             if not isolate(applications.submit, ledger, out, app, now):
                 del out.requests[requests:]
-                _leave_out(ledger, app, now)
+                _leave_out(ledger, app)
         done += len(run.members) + len(run.placeholders)
         if done >= SLICE:
             yield out
@@ -120,7 +119,8 @@ def _clear(ledger: Ledger) -> None:
     ledger.retired.clear()
     ledger.pending_writes.clear()
     ledger.deadlines.clear()
-    ledger.failures.clear()
+    ledger.failed.clear()
+    ledger.is_recovery_due = ledger.is_suspect = False
     ledger.short_lived.clear()
     ledger.deletions.clear()
     ledger.deleting.clear()
@@ -302,11 +302,10 @@ def open_nodes(ledger: Ledger, now: float) -> Outcome:
     return out
 
 
-def _leave_out(ledger: Ledger, app: Application, now: float) -> None:
-    """Removes an application, whose bound pods count on their nodes. Its pods join again later."""
+def _leave_out(ledger: Ledger, app: Application) -> None:
+    """Removes an application, whose bound pods count on their nodes. Its pods join again in the next recovery."""
     for task in [*app.members.values(), *app.placeholders.values()]:
         forget(ledger, task.pod)
-        retry(ledger, task.uid, now)
     ledger.drop_application(app)
 
 

@@ -434,7 +434,7 @@ class TimerKind(Enum):
     MEMBERS = "the members of an Auto gang that are still absent"
     MISSING = "the members of a waiting gang that nothing creates"
     FOLLOW = "placeholders of a Reserve gang whose members have changed"
-    RETRY = "an object whose handling failed"
+    RECOVERY = "all objects, after the handling of one failed"
     SWEEP = "everything in a short-lived state"
 
 
@@ -443,7 +443,7 @@ class Deadline:
     """A timer.
 
     ``subject``: UID of a pod; application ID for CREATIONS, FOLLOW, GANG, MEMBERS, MISSING, NAMESPACE and
-    REJECTED; allocation key for PLACE; any object for RETRY; empty for SWEEP.
+    REJECTED; allocation key for PLACE; empty for RECOVERY and SWEEP.
     """
 
     due: float
@@ -513,8 +513,14 @@ class Ledger:
     retired: dict[AppId, int] = field(default_factory=dict)
     #: Writes to send again, by pod.
     pending_writes: dict[PodUid, list[FailPod | MarkResumed]] = field(default_factory=dict)
-    #: Number of failures of objects whose handling raised an exception (`isolation`).
-    failures: dict[str, int] = field(default_factory=dict)
+    #: Objects whose handling raised an exception in this session (`isolation`); each is reported once.
+    failed: set[str] = field(default_factory=set)
+    #: A recovery follows because of them; `is_suspect`: now.
+    is_recovery_due: bool = False
+    is_suspect: bool = False
+    #: Recoveries that failures caused one after the other, and the time of the failure that caused the last one.
+    recoveries: int = 0
+    failed_at: float = 0.0
     #: What was in a short-lived state at the last sweep, and in which (`sweep`).
     short_lived: dict[tuple[str, ...], object] = field(default_factory=dict)
     #: Heap of timers with the objects that they belong to, see `set_timer`.
@@ -575,10 +581,8 @@ def _owner(ledger: Ledger, deadline: Deadline) -> object:
             return ledger.pending_writes.get(uid)
         case TimerKind.PLACE:
             return ledger.places.get(uid)
-        case TimerKind.RETRY:
-            return ledger.failures.get(deadline.subject)
-        case TimerKind.SWEEP:
-            return TimerKind.SWEEP  # it belongs to the session
+        case TimerKind.SWEEP | TimerKind.RECOVERY:
+            return deadline.kind  # it belongs to the session
         case _:
             return ledger.applications.get(AppId(deadline.subject))
 

@@ -6,27 +6,18 @@ write queue drops the repetition if the command is still queued or in flight, an
 is harmless: the API server answers that it is done, or the object is read.
 
 The timers of deletions and creations are shorter and belong to what the API server has confirmed: a pod that does not
-end, a placeholder that no watch shows. `revisit` examines an object whose handling failed (`isolation`).
+end, a placeholder that no watch shows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from muster_operator.controller import (
-    absent_members,
-    applications,
-    cluster_events,
-    placeholders,
-    recovery,
-    tasks,
-    volume_binding,
-)
-from muster_operator.controller.state import Application, Ledger, SlotState, Task, isolate, sweep_later
+from muster_operator.controller import applications, placeholders, tasks, volume_binding
+from muster_operator.controller.state import Ledger, SlotState, Task, isolate, sweep_later
 from muster_operator.model import problems
-from muster_operator.model.commands import CancelCreations, DeletePod, FailPod, Outcome, PostEvent, Repeat
-from muster_operator.model.core_messages import AskSubmitted, NodeDrained, NodeOpened, NodeUpdated
-from muster_operator.model.ids import AppId, NodeName, PodUid
+from muster_operator.model.commands import CancelCreations, DeletePod, Outcome, PostEvent, Repeat
+from muster_operator.model.ids import AppId, PodUid
 from muster_operator.model.states import AppState, TaskState
 
 
@@ -71,80 +62,17 @@ def _order_again(ledger: Ledger, out: Outcome, subject: tuple[str, ...], now: fl
         deletion = ledger.deletions[uid]
         out.commands.append(DeletePod(deletion.pod, deletion.reason))
     elif (task := ledger.tasks.get(uid)) is not None:
-        _restore(ledger, out, task, now)
+        _order_for_pod_again(ledger, out, task, now)
     elif app is not None and len(subject) > 1:
         placeholders.order_again(ledger, out, app, app.slots[subject[1]])
     elif app is not None:
-        _restore_application(ledger, out, app, now)
-
-
-def revisit(ledger: Ledger, out: Outcome, subject: str, now: float) -> None:
-    """Timer: brings an object whose handling failed to the state that it should have."""
-    uid, app, node = PodUid(subject), ledger.applications.get(AppId(subject)), ledger.nodes.get(NodeName(subject))
-    if (task := ledger.tasks.get(uid)) is not None:
-        _restore(ledger, out, task, now)
-    elif uid in ledger.pods:
-        _join_again(ledger, out, uid, now)
-    elif uid in ledger.foreign:
-        tasks.report_foreign(ledger, out, ledger.foreign[uid])
-    elif app is not None:
-        _restore_application(ledger, out, app, now)
-    elif node is not None:
-        out.requests.append(NodeUpdated(volume_binding.as_reported(ledger, node)))
-        out.requests.append(NodeOpened(node.name) if node.schedulable else NodeDrained(node.name))
-    ledger.failures.pop(subject, None)
-
-
-def _join_again(ledger: Ledger, out: Outcome, uid: PodUid, now: float) -> None:
-    """Handles a pod without a task as if it had just appeared. If that fails, it counts on its node as before."""
-    pod = ledger.pods[uid]
-    tasks.untracked_gone(ledger, out, uid)
-    try:
-        cluster_events.own_pod_seen(ledger, out, pod, now)
-    finally:
-        if pod.node is not None and uid in ledger.pods and uid not in ledger.tasks:
-            tasks.track_foreign(ledger, out, pod)
-
-
-def _restore(ledger: Ledger, out: Outcome, task: Task, now: float) -> None:
-    """Does again what the state of a pod stands for. All of this can be repeated."""
-    app = ledger.applications.get(task.app)
-    if app is None or task.state is TaskState.NEW:
-        recovery.forget(ledger, task.pod)
-        _join_again(ledger, out, task.uid, now)
-        return
-    match task.state:
-        case TaskState.PENDING if not task.pod.membership.placeholder:
-            if applications.may_ask(ledger, app):
-                applications.submit_waiting(ledger, out, app, now)
-        case TaskState.PENDING if app.state is AppState.RESERVING or absent_members.gang_of(ledger, app):
-            placeholders.submit(ledger, out, app, task, now)
-        case TaskState.SCHEDULING:
-            task.asked = True
-            out.requests.append(AskSubmitted(tasks.ask_of(ledger, task)))
-        case TaskState.ALLOCATED if task.volume_wait is not None:
-            volume_binding.write_again(ledger, out, task, now)
-        case TaskState.ALLOCATED:
-            tasks.order_bind(ledger, out, task)
-        case TaskState.BOUND if not task.held and app.state in applications.ANSWERED:
-            tasks.report_bound(ledger, out, task)
-        case TaskState.BOUND:
-            tasks.resend(ledger, out, task)
-        case TaskState.KILLING:
-            tasks.order_delete(ledger, out, task.pod.ref, now, problems.released_by_core())
-        case TaskState.FAILED if app.failure is not None and task.pod.node is None:
-            out.commands.append(FailPod(task.pod.ref, app.failure.kind.pod_reason, app.failure.text))
-        case _:
-            pass
-
-
-def _restore_application(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
-    """Continues an application from its state."""
-    if app.state is AppState.NEW:
-        applications.start(ledger, out, app, now)
-    elif app.state is AppState.ACCEPTED:
         applications.begin(ledger, out, app, now)
+
+
+def _order_for_pod_again(ledger: Ledger, out: Outcome, task: Task, now: float) -> None:
+    if task.state is TaskState.KILLING:
+        tasks.kill(ledger, out, task, now, problems.released_by_core())
+    elif task.volume_wait is not None:
+        volume_binding.write_again(ledger, out, task, now)
     else:
-        for task in (*app.members.values(), *app.placeholders.values()):
-            if task.state in {TaskState.NEW, TaskState.PENDING, TaskState.ALLOCATED, TaskState.KILLING}:
-                isolate(_restore, ledger, out, task, now)
+        tasks.order_bind(ledger, out, task)

@@ -60,8 +60,8 @@ def _on_timer(ledger: Ledger, out: Outcome, deadline: Deadline, now: float) -> N
             rejections.give_up(ledger, out, uid, now)
         case TimerKind.VOLUMES:
             volume_binding.too_late(ledger, out, uid, now)
-        case TimerKind.RETRY:
-            sweep.revisit(ledger, out, deadline.subject, now)
+        case TimerKind.RECOVERY:
+            ledger.is_suspect = True
         case TimerKind.SWEEP:
             sweep.on_timer(ledger, out, now)
         case _:

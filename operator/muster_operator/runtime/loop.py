@@ -578,6 +578,10 @@ class Loop:
             is_handled = isolate(self._go_on, self._ledger, out, item, now) and is_handled
         if not is_handled:
             self._current.failed()
+        if self._ledger.is_suspect:
+            self._ledger.is_suspect = False
+            self._hand_out(out)
+            self._current.end_session("the handling of an object failed: recovering all objects", now)
 
     def _handle(self, ledger: Ledger, out: Outcome, item: Input | None, now: float) -> None:
         match item:

@@ -1,4 +1,4 @@
-"""In a live session an item whose handler fails is skipped alone, is reported, and is handled again."""
+"""In a live session an item whose handler fails is skipped alone and reported; a recovery follows."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from muster_operator.controller.core_responses import handle_core_response
 from muster_operator.controller.state import Deadline, TimerKind, set_timer
 from muster_operator.controller.timers import on_timers
 from muster_operator.model.cluster_events import ClusterEvent, NodeGone, PriorityClassSeen
-from muster_operator.model.commands import BindPod, Failure, Outcome, PostEvent
+from muster_operator.model.commands import Failure, Outcome, PostEvent
 from muster_operator.model.core_messages import (
     Allocated,
     AllocationRejected,
@@ -197,18 +197,27 @@ def test_an_event_that_affects_several_objects_reaches_the_others(
     assert len(out.failures) == 1
 
 
-def after(driver: Driver, seconds: float) -> Outcome:
-    """All timers that are due then. Failures stay in the outcome."""
-    driver.now += seconds
+def recovery_due(driver: Driver) -> float:
+    """Seconds until the recovery that follows a failure."""
+    timers = [timer.due for _, _, timer, _ in driver.ledger.deadlines if timer.kind is TimerKind.RECOVERY]
+    [due] = timers
+    return due - driver.now
+
+
+def recover(driver: Driver) -> Outcome:
+    """What a new session does with the ledger. Failures stay in the outcome."""
+    driver.now += recovery_due(driver)
+    while not driver.ledger.is_suspect:
+        on_timers(driver.ledger, driver.now)
     out = Outcome()
-    for _ in range(20):
-        out.add(on_timers(driver.ledger, driver.now))
+    for step in (recovery.begin, recovery.report_nodes, recovery.submit_asks):
+        for part in step(driver.ledger, driver.now):
+            out.add(part)
+    out.add(recovery.open_nodes(driver.ledger, driver.now))
     return out
 
 
-def test_one_failing_allocation_costs_no_other_pod_its_bind_and_is_ordered_after_a_second(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_one_failing_allocation_costs_no_other_pod_its_bind(monkeypatch: pytest.MonkeyPatch) -> None:
     driver = live()
     for number in range(100):
         waiting(driver, f"w{number}", app=AppId(f"dev/job{number}"))
@@ -221,76 +230,73 @@ def test_one_failing_allocation_costs_no_other_pod_its_bind_and_is_ordered_after
     assert len(orders(out)) == 99
     assert [(failure.kind, failure.name) for failure in out.failures] == [("Allocated", "dev/w0")]
     assert [event.name for event in out.commands if isinstance(event, PostEvent)] == ["w0"]
-    assert [bind.pod.name for bind in orders(after(driver, 1.0)) if isinstance(bind, BindPod)] == ["w0"]
-    assert driver.ledger.failures == {}
+    assert recovery_due(driver) == 1.0
 
 
-def test_a_pod_that_fails_again_and_again_is_tried_less_often_and_reported_once(
+def test_an_object_that_always_fails_causes_ever_fewer_recoveries_and_one_event_in_each(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     driver = live()
-    broken = breaks(monkeypatch, applications, "join")
+    broken = breaks(monkeypatch, applications, "attach")
     broken.failures = 1000
     out = Outcome()
-    cluster_events.event_received(driver.ledger, out, seen(a_pod("w0", app=APP)), driver.now)
-    failures = len(out.failures)
-    for _ in range(3600):
-        more = after(driver, 1.0)
-        failures += len(more.failures)
-        out.add(more)
-    assert 8 <= failures <= 12, "1, 5, 21, 85, 341 and then every 600 seconds"
-    assert len([one for one in out.commands if isinstance(one, PostEvent) and one.reason == "InternalError"]) == 1
+    for _ in range(50):  # it changes again and again
+        cluster_events.event_received(driver.ledger, out, seen(a_pod("w0", app=APP)), driver.now)
+    pauses = []
+    for _ in range(8):
+        pauses.append(recovery_due(driver))
+        assert len([one for one in out.commands if isinstance(one, PostEvent)]) == 1
+        out = recover(driver)
+    assert pauses == [1.0, 4.0, 16.0, 64.0, 256.0, 1024.0, 3600.0, 3600.0]
     broken.failures = 0
-    after(driver, 600.0)
-    assert APP in driver.ledger.applications
+    recover(driver)
+    assert PODS[0] in driver.ledger.tasks
+    driver.now += 4 * 3600
+    broken.failures = 1
+    cluster_events.event_received(driver.ledger, Outcome(), seen(a_pod("w1", app=APP)), driver.now)
+    assert recovery_due(driver) == 1.0, "after hours without a failure"
 
 
 def test_a_bound_pod_that_fails_counts_on_its_node_until_it_joins_its_application(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     driver = live()
-    broken = breaks(monkeypatch, applications, "join")
-    broken.failures = 2
+    breaks(monkeypatch, applications, "join")
     out = Outcome()
     cluster_events.event_received(driver.ledger, out, seen(a_pod("w0", app=APP, nodeName="n1")), driver.now)
-    out.add(after(driver, 1.0))
     assert [item.allocation.ask.app for item in out.requests if isinstance(item, AllocationReported)] == [None]
-    after(driver, 4.0)
+    recover(driver)
     driver.accepted()
     assert driver.ledger.tasks[PODS[0]].held
     assert driver.ledger.untracked_pods == {}
 
 
-def test_what_fails_in_a_recovery_joins_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
-    driver = Driver()
-    driver.see(a_pod("w0"))
+def test_what_fails_in_a_recovery_joins_in_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = live()
+    waiting(driver)
     breaks(monkeypatch, applications, "attach")
-    out = Outcome()
-    for step in (recovery.begin, recovery.report_nodes, recovery.submit_asks):
-        for part in step(driver.ledger, 0.0):
-            out.add(part)
-    recovery.open_nodes(driver.ledger, 0.0)
+    driver.ledger.is_recovery_due = True
+    set_timer(driver.ledger, Deadline(driver.now, TimerKind.RECOVERY, PodUid("")))
+    out = recover(driver)
     assert [failure.kind for failure in out.failures] == ["Pod"]
     assert driver.ledger.applications == {}
-    after(driver, 1.0)
+    recover(driver)
     assert PODS[0] in driver.ledger.tasks
 
 
-@pytest.mark.parametrize("kind", [kind for kind in TimerKind if kind is not TimerKind.RETRY])
-def test_a_timer_whose_handler_fails_fires_again_after_a_minute(
-    kind: TimerKind, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("kind", [kind for kind in TimerKind if kind is not TimerKind.RECOVERY])
+def test_a_timer_whose_handler_fails_causes_one_recovery(kind: TimerKind, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Handlers may set their timer again before they fail, so nothing else may do it."""
     driver = live()
     waiting(driver)
-    owner = object()
-    monkeypatch.setattr("muster_operator.controller.state._owner", lambda ledger, deadline: owner)
     driver.ledger.deadlines.clear()
+    monkeypatch.setattr("muster_operator.controller.state._owner", lambda ledger, deadline: deadline.kind)
     monkeypatch.setattr(timers, "_on_timer", Broken(timers._on_timer))
     set_timer(driver.ledger, Deadline(1.0, kind, APP))
     driver.now = 1.0
     out = on_timers(driver.ledger, driver.now)
     assert [(failure.kind, failure.name) for failure in out.failures] == [("Deadline", APP)]
-    assert (61.0, kind) in [(timer.due, timer.kind) for _, _, timer, _ in driver.ledger.deadlines]
+    assert [timer.kind for _, _, timer, _ in driver.ledger.deadlines] == [TimerKind.RECOVERY]
 
 
 def test_volume_events_reach_the_other_pods_that_wait_for_the_claim(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -376,6 +376,24 @@ async def test_a_failing_input_affects_no_other_input() -> None:
     assert failures == 1.0
 
 
+async def test_after_a_failure_a_new_session_recovers_all_objects(monkeypatch: pytest.MonkeyPatch) -> None:
+    join, calls = applications.join, iter([True])
+
+    def fails_at_its_end(*args: Any) -> None:
+        join(*args)
+        if next(calls, False):
+            raise ZeroDivisionError
+
+    monkeypatch.setattr(applications, "join", fails_at_its_end)
+    async with running(Operator()) as operator:
+        await operator.lists(nodes=[a_node("n1")])
+        await operator.ready()
+        recoveries = operator.barriers().count(False)
+        await operator.inbox.watched("pods", "ADDED", a_pod("p"))
+        await operator.until(lambda: operator.barriers().count(False) > recoveries)
+        assert PodUid("uid-p") in operator.ledger.tasks
+
+
 async def test_a_failing_recovery_step_does_not_discard_the_result_of_an_input(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
