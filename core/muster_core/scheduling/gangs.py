@@ -28,7 +28,7 @@ from muster_core.model.records import Detail, Notice
 from muster_core.model.resources import NOTHING
 from muster_core.model.specs import AllocationSpec, ApplicationSpec, AskSpec, GangStyle, Member
 from muster_core.model.states import ApplicationEvent, ApplicationState
-from muster_core.scheduling import ledger, lifecycle, requeue, selectors, victims
+from muster_core.scheduling import ledger, lifecycle, repair, requeue, selectors, victims
 from muster_core.state.applications import Allocation, Application, Ask, count_slots, lacking
 from muster_core.state.request_classes import AskClass, class_of
 from muster_core.state.scheduler_state import Partition, ResponseBuilder
@@ -361,6 +361,8 @@ def finish(partition: Partition, app: Application) -> None:
     app.gang.over = True
     ledger.clear_quota_reservation(partition, app)
     requeue.leave(partition, app)
+    if app.gang.lost:
+        repair.note(partition, app)
     partition.requeue_one(app)
 
 
