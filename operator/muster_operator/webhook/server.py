@@ -1,16 +1,16 @@
 """The HTTPS server of the webhook.
 
 It runs an event loop in its own thread, so that responses do not wait for the controller (docs/internals/adr, number
-0013). Every pod of the cluster can connect. Requests are therefore limited in size, number and time, and slots are
-shared fairly between client addresses. A request that cannot be evaluated in time is rejected if the endpoint fails
-closed.
+0013). Every pod of the cluster can connect. Connections and requests are therefore limited in
+size, number and time, of each client address and in total, and they are shared fairly between the addresses. A request
+that cannot be evaluated in time is rejected if the endpoint fails closed.
 """
 
 from __future__ import annotations
 
 import asyncio
-import base64
 import os
+import socket
 import ssl
 import threading
 import time
@@ -18,10 +18,8 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
-import jsonpatch
-import orjson
 import structlog
 import uvloop
 from aiohttp import web
@@ -31,9 +29,9 @@ from prometheus_client import Histogram
 from muster_operator.model.errors import LinkError
 from muster_operator.runtime.health import listener
 from muster_operator.runtime.metrics import Metrics
-from muster_operator.translate.values import Raw, mapping, text
 from muster_operator.webhook.certificates import Leaf
-from muster_operator.webhook.context import AdmissionAnswer, Operation, Review, Submitter
+from muster_operator.webhook.context import AdmissionAnswer, Review
+from muster_operator.webhook.reviews import UNAVAILABLE, BadReview, ReviewRequest, read_review, review_reply
 
 log = structlog.get_logger("muster.admission")
 
@@ -59,83 +57,6 @@ async def run_in_thread(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, An
     if loop is asyncio.get_running_loop():
         return await work
     return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, loop))
-
-
-#: HTTP statuses of a rejection, as users see them: forbidden, or temporarily unavailable.
-FORBIDDEN: Final = 403
-UNAVAILABLE: Final = 503
-
-#: Maximum characters of a message, so that kubectl displays it completely.
-MESSAGE_LIMIT: Final = 4096
-
-
-class BadReview(ValueError):
-    """The request is not a valid AdmissionReview."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReviewRequest:
-    """A review and its UID, which the response repeats. `review` is None for an operation that is always allowed."""
-
-    uid: str
-    review: Review | None
-
-
-def read_review(body: bytes) -> ReviewRequest:
-    """Reads an AdmissionReview.
-
-    Raises:
-        BadReview: the request is not valid.
-    """
-    try:
-        request = mapping(mapping(orjson.loads(body)).get("request"))
-    except (orjson.JSONDecodeError, RecursionError) as error:
-        raise BadReview(f"no JSON: {error}") from error
-    uid = text(request.get("uid"))
-    if not uid:
-        raise BadReview("no AdmissionReview: request.uid is missing")
-    operation = text(request.get("operation"))
-    if operation not in set(Operation) or not isinstance(request.get("object"), dict):
-        return ReviewRequest(uid, None)
-    old = request.get("oldObject")
-    review = Review(
-        operation=Operation(operation),
-        kind=text(mapping(request.get("kind")).get("kind")),
-        namespace=text(request.get("namespace")),
-        name=text(request.get("name")),
-        submitter=_submitter(mapping(request.get("userInfo"))),
-        object=mapping(request.get("object")),
-        old=mapping(old) if isinstance(old, dict) else None,
-    )
-    return ReviewRequest(uid, review)
-
-
-def review_reply(question: ReviewRequest, answer: AdmissionAnswer, status: int = FORBIDDEN) -> bytes:
-    """The AdmissionReview response. Changes of the object are a JSON patch (RFC 6902)."""
-    response: dict[str, Any] = {"uid": question.uid, "allowed": answer.is_allowed}
-    if not answer.is_allowed:
-        reason = "ServiceUnavailable" if status == UNAVAILABLE else "Forbidden"
-        response["status"] = {"code": status, "reason": reason, "message": answer.refusal[:MESSAGE_LIMIT]}
-    if answer.warnings:
-        response["warnings"] = list(answer.warnings)
-    if answer.is_allowed and answer.object is not None and question.review is not None:
-        changes = patch(question.review.object, answer.object)
-        if changes:
-            response["patchType"] = "JSONPatch"
-            response["patch"] = base64.b64encode(orjson.dumps(changes)).decode()
-    return orjson.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response})
-
-
-def patch(old: Raw, new: Raw) -> list[dict[str, Any]]:
-    """The JSON patch from one object to the other."""
-    return list(jsonpatch.make_patch(old, new))
-
-
-def _submitter(info: Raw) -> Submitter:
-    groups = info.get("groups")
-    return Submitter(
-        text(info.get("username")), tuple(text(group) for group in groups) if isinstance(groups, list) else ()
-    )
 
 
 class TooManyRequests(Exception):
@@ -212,15 +133,16 @@ class FairPlaces:
             granted.set_result(None)
 
 
-#: Maximum bytes of a request. It has an object and its old version of at most 1.5 MiB each (limit of etcd), and Go can
-#: encode each byte as six (`<` as `\u003c`). Larger objects cannot be stored, and smaller ones must not be skipped.
-BODY_LIMIT: Final = 20 * 2**20
+#: Maximum bytes of a request. API servers accept objects of at most 3 MiB, and a request has an object and its old
+#: version. Only an object with a megabyte of characters that Go escapes (`<` as `\u003c`) can need more.
+BODY_LIMIT: Final = 7 * 2**20
 
 #: Requests that are evaluated at once, of all addresses and of one.
 ROOM: Final = 32
 ROOM_OF_SOURCE: Final = 24
 
-#: Requests of up to SMALL bytes that are read at once, of all addresses and of one. These limits bound the memory.
+#: Requests whose body is in memory at once, of all addresses and of one. Each has at most SMALL bytes, except the large
+#: ones.
 READING: Final = 128
 READING_OF_SOURCE: Final = 48
 
@@ -232,12 +154,30 @@ WAITING_OF_SOURCE: Final = 1024
 
 #: Bytes above which a request is large, and how many large ones are handled at once, one per address. Each needs
 #: several times its size in memory.
-SMALL: Final = 2**20
+SMALL: Final = 2**17
 LARGE: Final = 3
+
+#: Connections at once, of all addresses and of one. An API server has one for each request that it handles at once, at
+#: most 600 by default. Each takes 60 KB.
+CONNECTIONS: Final = 1024
+CONNECTIONS_OF_SOURCE: Final = 768
+
+#: Seconds until a new connection must have sent the headers of its first request, beginning with the TLS handshake.
+FIRST_REQUEST_S: Final = 30.0
+
+#: Headers of a request and maximum bytes of each. API servers send about eight, one of which may be a token.
+HEADERS: Final = 32
+HEADER_BYTES: Final = 4096
+
+#: Bytes that a connection reads ahead before its request has a slot.
+READ_AHEAD: Final = 2**14
 
 #: Seconds before an idle connection is closed. API servers close theirs after 90. If the webhook closed it first, a
 #: request in flight would fail, and with it a pod.
 KEEPALIVE_S: Final = 180.0
+
+#: Seconds until connections are accepted again after an error.
+_ACCEPT_AGAIN_S: Final = 0.1
 
 #: Path of the health check, as in YuniKorn.
 HEALTH: Final = "/health"
@@ -295,6 +235,85 @@ class TlsContexts:
         connection.context = self._present
 
 
+@dataclass(slots=True, eq=False)
+class Connection:
+    """A connection of an address. `requests`: those that it has sent; `busy`: those without an answer yet."""
+
+    source: str
+    requests: int = 0
+    busy: int = 0
+    transport: asyncio.Transport | None = None
+    handshake: asyncio.Task[None] | None = None
+
+    def close(self) -> None:
+        """Closes it immediately."""
+        if self.transport is not None:
+            self.transport.abort()
+        elif self.handshake is not None:
+            self.handshake.cancel()
+
+
+class Connections:
+    """The open connections. If there are too many, an idle one of the address with the most connections is closed."""
+
+    def __init__(self, total: int, per_source: int) -> None:
+        self._total, self._per_source = total, per_source
+        self._count = 0
+        self._by_source: dict[str, dict[Connection, None]] = {}
+
+    def admit(self, source: str) -> Connection | None:
+        """Adds a connection. None = its address has too many, or the most of all if there are too many."""
+        if len(self._by_source.get(source, ())) >= self._per_source:
+            return None
+        if self._count >= self._total and not self._make_room(source):
+            return None
+        added = Connection(source)
+        self._by_source.setdefault(source, {})[added] = None
+        self._count += 1
+        return added
+
+    def _make_room(self, source: str) -> bool:
+        """Closes the oldest idle connection of the address with the most connections, unless that is the source."""
+        largest = max(self._by_source, key=lambda one: len(self._by_source[one]))
+        if len(self._by_source[largest]) <= len(self._by_source.get(source, ())) + 1:
+            return False
+        idle = next((one for one in self._by_source[largest] if not one.busy), None)
+        if idle is not None:
+            idle.close()
+            self.remove(idle)
+        return idle is not None
+
+    def remove(self, closed: Connection) -> None:
+        """Removes a connection that was closed, if it was not removed before."""
+        own = self._by_source.get(closed.source, {})
+        if closed in own:
+            del own[closed]
+            self._count -= 1
+            if not own:
+                del self._by_source[closed.source]
+
+
+class _CountedProtocol(asyncio.Protocol):
+    """Passes everything to aiohttp's protocol, and reports when the connection is open and closed."""
+
+    def __init__(self, inner: asyncio.Protocol, connection: Connection, on_closed: Callable[[], None]) -> None:
+        self._inner, self._connection, self._on_closed = inner, connection, on_closed
+        self.data_received, self.eof_received = inner.data_received, inner.eof_received  # type: ignore[method-assign]
+        self.pause_writing, self.resume_writing = inner.pause_writing, inner.resume_writing  # type: ignore[method-assign]
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """After the TLS handshake."""
+        self._connection.transport = cast(asyncio.Transport, transport)
+        if (limit := getattr(transport, "set_read_buffer_limits", None)) is not None:
+            limit(high=READ_AHEAD)
+        self._inner.connection_made(transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The connection is closed."""
+        self._on_closed()
+        self._inner.connection_lost(exc)
+
+
 class AdmissionServer:
     """Serves until stopped. `missing` returns why it is not ready, for `/health`; empty = ready."""
 
@@ -303,11 +322,26 @@ class AdmissionServer:
         self._room = FairPlaces(ROOM, ROOM_OF_SOURCE, WAITING_OF_SOURCE)
         self._reading = FairPlaces(READING, READING_OF_SOURCE, WAITING_OF_SOURCE)
         self._large = FairPlaces(LARGE, 1, WAITING_OF_SOURCE)
+        self._connections = Connections(CONNECTIONS, CONNECTIONS_OF_SOURCE)
+        #: By aiohttp's protocol.
+        self._open: dict[asyncio.BaseProtocol, Connection] = {}
+        self._accepting: asyncio.Task[None] | None = None
         app = web.Application(client_max_size=BODY_LIMIT)
         app.router.add_get(HEALTH, self._health)
         for path, endpoint in endpoints.items():
             app.router.add_post(path, self._handler(path, endpoint))
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0, keepalive_timeout=KEEPALIVE_S)
+        self._runner = web.AppRunner(
+            app,
+            access_log=None,
+            shutdown_timeout=1.0,
+            keepalive_timeout=KEEPALIVE_S,
+            lingering_time=0.0,
+            read_bufsize=READ_AHEAD,
+            max_headers=HEADERS,
+            max_field_size=HEADER_BYTES,
+            max_line_size=HEADER_BYTES,
+            auto_decompress=False,
+        )
 
     async def start(self, port: int, tls: TlsContexts) -> int:
         """Listens on the port and returns it; 0 selects a free port.
@@ -315,15 +349,64 @@ class AdmissionServer:
         Raises:
             StartupRefused: the port cannot be used.
         """
-        socket = listener("--webhook-port", port)
+        listening = listener("--webhook-port", port)
+        listening.setblocking(False)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 * READ_AHEAD)
+        listening.listen(CONNECTIONS)
         await self._runner.setup()
-        await web.SockSite(self._runner, socket, ssl_context=tls.listening).start()
-        address: tuple[str, int] = self._runner.addresses[0]
+        self._accepting = asyncio.create_task(self._accept(listening, tls.listening))
+        address: tuple[str, int] = listening.getsockname()
         return address[1]
 
     async def stop(self) -> None:
         """Finishes requests in progress, then closes."""
+        if self._accepting is not None:
+            self._accepting.cancel()
+            await asyncio.wait([self._accepting])
         await self._runner.cleanup()
+
+    async def _accept(self, listening: socket.socket, tls: ssl.SSLContext) -> None:
+        """Accepts connections. Those that exceed the limits are closed before the TLS handshake."""
+        loop = asyncio.get_running_loop()
+        with listening:
+            while True:
+                try:
+                    accepted, address = await loop.sock_accept(listening)
+                except OSError as error:  # too many open files, for example
+                    log.warning("webhook connection not accepted", reason=str(error))
+                    await asyncio.sleep(_ACCEPT_AGAIN_S)
+                    continue
+                connection = self._connections.admit(address[0])
+                if connection is None:
+                    accepted.close()
+                    continue
+                connection.handshake = loop.create_task(self._open_connection(accepted, connection, tls))
+                loop.call_later(FIRST_REQUEST_S, self._close_unused, connection)
+
+    async def _open_connection(self, accepted: socket.socket, connection: Connection, tls: ssl.SSLContext) -> None:
+        protocol = cast(web.Server, self._runner.server)()
+
+        def closed() -> None:
+            self._connections.remove(connection)
+            self._open.pop(protocol, None)
+
+        self._open[protocol] = connection
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(
+                lambda: _CountedProtocol(protocol, connection, closed),
+                accepted,
+                ssl=tls,
+                ssl_handshake_timeout=FIRST_REQUEST_S,
+                ssl_shutdown_timeout=1.0,
+            )
+        except (OSError, asyncio.CancelledError):  # ssl.SSLError is an OSError
+            accepted.close()
+            closed()
+
+    @staticmethod
+    def _close_unused(connection: Connection) -> None:
+        if not connection.requests:
+            connection.close()
 
     async def _health(self, _: web.Request) -> web.Response:
         missing = self._missing()
@@ -332,10 +415,14 @@ class AdmissionServer:
     def _handler(self, path: str, endpoint: Endpoint) -> Callable[[web.Request], Awaitable[web.Response]]:
         async def handle(request: web.Request) -> web.Response:
             began, result = time.monotonic(), "failed"
+            connection = self._open.get(request.protocol, Connection(""))
+            connection.requests += 1
+            connection.busy += 1
             try:
                 result, response = await self._answered(request, endpoint)
                 return response
             finally:
+                connection.busy -= 1
                 self._metrics.reviews.labels(path, result).inc()
                 self._metrics.seconds.labels(path).observe(time.monotonic() - began)
 
@@ -344,16 +431,22 @@ class AdmissionServer:
     async def _answered(self, request: web.Request, endpoint: Endpoint) -> tuple[str, web.Response]:
         question = None
         source = request.remote or ""
+        if problem := _unreadable(request):
+            return "invalid", problem
         try:
-            async with asyncio.timeout(endpoint.within_s), self._large_lane(request, source):
-                async with self._reading.place(source), asyncio.timeout(READ_S):
+            async with (
+                asyncio.timeout(endpoint.within_s),
+                self._large_lane(request, source),
+                self._reading.place(source),
+            ):
+                async with asyncio.timeout(READ_S):
                     body = await request.read()
                 async with self._room.place(source):
                     question = read_review(body)
                     if question.review is None:
                         return "allowed", _json(review_reply(question, AdmissionAnswer()))
                     answer = await endpoint.answer(question.review)
-        except BadReview as error:
+        except (BadReview, ConnectionError) as error:  # the client closed the connection
             return "invalid", web.Response(status=400, text=str(error))
         except TimeoutError:
             return "failed", _failed(question, endpoint, f"no answer within {endpoint.within_s:g} s")
@@ -371,6 +464,16 @@ class AdmissionServer:
         """Holds one of the slots for large requests if needed."""
         size = request.content_length
         return nullcontext() if size is not None and size <= SMALL else self._large.place(source)
+
+
+def _unreadable(request: web.Request) -> web.Response | None:
+    """The response to a body that is not read: an encoded one, whose real size is unknown, or one that is too large."""
+    if "Content-Encoding" in request.headers:
+        return web.Response(status=415, text="send the review without Content-Encoding")
+    size = request.content_length
+    if size is not None and size > BODY_LIMIT:
+        return web.Response(status=413, text=f"the review has {size} bytes, more than {BODY_LIMIT}")
+    return None
 
 
 def _failed(question: ReviewRequest | None, endpoint: Endpoint, reason: str) -> web.Response:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import gzip
 import io
 import socket
 import ssl
@@ -19,6 +20,7 @@ import pytest
 
 from muster_operator.model.errors import StartupRefused, Unreachable
 from muster_operator.runtime.metrics import Metrics
+from muster_operator.webhook import server
 from muster_operator.webhook.certificates import Leaf, issue, kept_or_made
 from muster_operator.webhook.context import AdmissionAnswer, Review
 from muster_operator.webhook.server import (
@@ -88,13 +90,13 @@ async def a_server(
         "/mutate": Endpoint(answer, within_s, is_closed=True),
         "/mutate/others": Endpoint(answer, within_s, is_closed=False),
     }
-    server = AdmissionServer(endpoints, lambda: "".join(missing), ReviewMetrics(metrics))
-    port = await server.start(0, contexts)
+    served = AdmissionServer(endpoints, lambda: "".join(missing), ReviewMetrics(metrics))
+    port = await served.start(0, contexts)
     try:
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=TRUSTING, force_close=True)) as session:
             yield Client(f"https://127.0.0.1:{port}", metrics, session, missing)
     finally:
-        await server.stop()
+        await served.stop()
 
 
 async def yes(_: Review) -> AdmissionAnswer:
@@ -115,7 +117,7 @@ async def test_an_answer_contains_the_request_uid_and_the_changes_as_a_patch() -
     assert (status, response["uid"], response["allowed"]) == (200, "uid-1", True)
     assert response["warnings"] == ["mind this"]
     patch = orjson.loads(base64.b64decode(response["patch"]))
-    assert {"op": "replace", "path": "/metadata/annotations/a~1b~0c", "value": "2"} in patch
+    assert {"op": "add", "path": "/metadata/annotations/a~1b~0c", "value": "2"} in patch
     assert {"op": "add", "path": "/metadata/labels/new", "value": "x"} in patch
     [review] = reviews_received
     assert (review.kind, review.namespace, review.submitter.name, review.submitter.groups) == (
@@ -185,14 +187,66 @@ async def test_an_invalid_review_returns_400(garbage: object) -> None:
 
 
 async def test_a_review_is_accepted_up_to_the_size_limit_of_the_api_server() -> None:
-    """It writes `<` as six characters: no pod gets by unseen because its variables are full of them."""
-    most = "<" * (3 * 2**19)
-    question = orjson.dumps(a_question(object={"data": most}, oldObject={"data": most})).replace(b"<", rb"\u003c")
+    """Its requests have at most 3 MiB, and a review has the object and its old version."""
+    most = "x" * (3 * 2**20)
     async with a_server(yes) as client:
-        async with client.session.post(client.url + "/mutate", data=io.BytesIO(question)) as answer:
-            assert (answer.status, orjson.loads(await answer.read())["response"]["allowed"]) == (200, True)
+        status, response = await client.ask(a_question(object={"spec": most}, oldObject={"spec": most}))
+        assert (status, response["allowed"]) == (200, True)
         status, _ = await client.ask(a_question(object={"data": "x" * BODY_LIMIT}))
         assert status == 413
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate", "identity"])
+async def test_an_encoded_body_is_refused_unread(encoding: str) -> None:
+    """19 KB became 20 MB, past the limits for large requests. API servers encode nothing."""
+    body = gzip.compress(orjson.dumps(a_question(object={"data": "x" * 2**20})))
+    async with a_server(yes) as client:
+        headers = {"Content-Encoding": encoding}
+        async with client.session.post(client.url + "/mutate", data=body, headers=headers) as answer:
+            assert (answer.status, await answer.text()) == (415, "send the review without Content-Encoding")
+        assert client.count("/mutate", "invalid") == 1
+
+
+async def opened(client: Client, source: str, count: int) -> list[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    """Connections of an address that send nothing."""
+    port = int(client.url.rpartition(":")[2])
+    return [
+        await asyncio.open_connection("127.0.0.1", port, ssl=TRUSTING, local_addr=(source, 0)) for _ in range(count)
+    ]
+
+
+async def test_idle_connections_of_the_largest_address_make_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each connection takes 60 KB, and every pod of the cluster can open thousands."""
+    monkeypatch.setattr(server, "CONNECTIONS", 6)
+    monkeypatch.setattr(server, "CONNECTIONS_OF_SOURCE", 5)
+    async with a_server(yes) as client:
+        idle = await opened(client, "127.0.0.2", 5)
+        with pytest.raises((ConnectionError, ssl.SSLError)):
+            await opened(client, "127.0.0.2", 1)
+        idle += await opened(client, "127.0.0.3", 1)
+        assert (await client.ask(a_question()))[1]["allowed"]
+        assert await idle[0][0].read() == b"", "the oldest one is closed"
+        idle[1][1].write(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert (await idle[1][0].readline()).endswith(b"200 OK\r\n")
+        for _, writer in idle:
+            writer.close()
+
+
+async def test_a_connection_without_a_first_request_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "FIRST_REQUEST_S", 0.3)
+    async with a_server(yes) as client:
+        [(reader, writer)] = await opened(client, "127.0.0.2", 1)
+        writer.write(b"POST /mutate HTTP/1.1\r\nHost: x\r\nX-Slow: ")
+        async with asyncio.timeout(10):
+            assert await reader.read() == b""
+        writer.close()
+
+
+async def test_too_many_headers_are_refused() -> None:
+    async with a_server(yes) as client:
+        headers = {f"X-{number}": "x" for number in range(server.HEADERS)}
+        async with client.session.get(client.url + "/health", headers=headers) as answer:
+            assert answer.status == 400
 
 
 async def test_slow_senders_do_not_delay_other_requests() -> None:
@@ -287,9 +341,9 @@ async def test_connections_fail_without_a_certificate() -> None:
 
 async def test_a_port_that_is_taken_is_reported_with_its_option() -> None:
     with socket.create_server(("", 0)) as taken:
-        server = AdmissionServer({}, lambda: "", ReviewMetrics(Metrics()))
+        served = AdmissionServer({}, lambda: "", ReviewMetrics(Metrics()))
         with pytest.raises(StartupRefused, match="--webhook-port"):
-            await server.start(taken.getsockname()[1], TlsContexts())
+            await served.start(taken.getsockname()[1], TlsContexts())
 
 
 async def test_a_flooding_address_does_not_delay_other_addresses() -> None:
