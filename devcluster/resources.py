@@ -36,6 +36,7 @@ RESOURCES = (
     Resource("Node", "nodes", _CORE, namespaced=False),
     Resource("Pod", "pods", _CORE),
     Resource("PodTemplate", "podtemplates", _CORE),
+    Resource("ControllerRevision", "controllerrevisions", _APPS),
     Resource("ReplicationController", "replicationcontrollers", _CORE),
     Resource("ConfigMap", "configmaps", _CORE),
     Resource("Secret", "secrets", _CORE),

@@ -30,6 +30,7 @@ COPIES = {
         ROOT / "deploy" / "admission-policy.yaml",
         ROOT / "deploy" / "operator-policy.yaml",
         ROOT / "deploy" / "node-name-policy.yaml",
+        ROOT / "deploy" / "resize-policy.yaml",
         ROOT / "deploy" / "monitoring" / "alerts.yaml",
         ROOT / "deploy" / "monitoring" / "dashboard.json",
     )

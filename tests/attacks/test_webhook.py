@@ -108,7 +108,7 @@ async def victim() -> AsyncIterator[Victim]:
     resource.setrlimit(resource.RLIMIT_NOFILE, limit)
 
 
-async def test_encoded_and_large_bodies_take_little_memory_and_pause_nobody(victim: Victim) -> None:
+async def test_encoded_and_large_bodies_take_little_memory_and_cause_no_pause(victim: Victim) -> None:
     """20 reviews of gzip (19 KB that become 20 MB), one of 20 MB, and some of the largest size that is read."""
     text = orjson.dumps(a_question(object={"data": "a" * (19 * MIB)}))
     packed = gzip.compress(text)
@@ -159,12 +159,12 @@ async def test_idle_connections_take_little_memory_and_do_not_keep_others_out(vi
     async def idle() -> None:
         kept: list[Connection] = []
 
-        async def hold(number: int) -> None:
+        async def connect(number: int) -> None:
             with suppress(ConnectionError, ssl.SSLError):
                 kept.append(await victim.connect(f"127.0.0.{2 + number % 5}"))
 
         for first in range(0, sized(1100, 10_000), 100):
-            await asyncio.gather(*(hold(first + number) for number in range(100)))
+            await asyncio.gather(*(connect(first + number) for number in range(100)))
         assert await victim.post(orjson.dumps(a_question()), "127.0.0.9") == 200
         for _, writer in kept:
             writer.transport.abort()

@@ -327,7 +327,7 @@ def test_the_admission_policy_follows_the_settings_that_the_webhook_reads(key: s
 def test_the_policies_guard_the_scheduler_names_that_are_served(entry: str) -> None:
     values = {"admissionPolicy": {"enabled": True}, entry: {"service.schedulerNames": "batch, other"}}
     assert json.loads(expressions(values, "muster-admission")["schedulers"]) == ["batch", "other"]
-    for policy in ("muster-operator", "muster-node-name"):
+    for policy in ("muster-operator", "muster-node-name", "muster-resize"):
         assert json.loads(expressions(values, policy)["schedulers"]) == ["batch", "other"]
 
 
@@ -455,3 +455,25 @@ def test_additional_volumes_are_in_each_pod_that_mounts_them() -> None:
     ]
     assert len(mounting) == 2
     assert all("authority" in [volume["name"] for volume in spec["volumes"]] for spec in mounting)
+
+
+@pytest.mark.parametrize(
+    "values, is_closed",
+    [
+        ({}, False),
+        ({"networkPolicy": {"enabled": False}}, True),
+        ({"networkPolicy": {"enabled": False}, "rest": {"closed": False}}, False),
+        ({"hostNetwork": True}, True),
+        ({"hostNetwork": True, "rest": {"address": "127.0.0.1"}}, False),
+    ],
+)
+def test_rest_reads_are_closed_where_no_network_policy_protects_them(values: Json, *, is_closed: bool) -> None:
+    rendered = render(values)
+    [core] = [one for pod in pods(rendered) for one in pod["containers"] if one["name"] == "core"]
+    assert ("--rest-closed" in core["args"]) == is_closed
+    assert bool([one for one in rendered if one["metadata"]["name"] == "muster-rest-auth"]) == is_closed
+
+
+def test_the_notes_do_not_say_that_the_admission_policy_ignores_the_settings() -> None:
+    """It follows them: test_the_admission_policy_follows_the_settings_that_the_webhook_reads."""
+    assert "ignores settings" not in (CHART / "templates" / "NOTES.txt").read_text()

@@ -53,6 +53,10 @@ CONTRADICTIONS: dict[str, dict[str, Any]] = {
     },
     "rest.ingress.host: rest.ingress.enabled needs the host name": {"rest": {"ingress": {"enabled": True}}},
     "rest.closed requires rest.kubernetesAuth": {"rest": {"closed": True}},
+    "hostNetwork: REST would be open to everyone who reaches the node": {
+        "hostNetwork": True,
+        "rest": {"closed": False},
+    },
     "rest.compatibilityMode: open contradicts rest.closed": {
         "rest": {"closed": True, "kubernetesAuth": True, "compatibilityMode": "open", "tlsSecret": "rest"}
     },

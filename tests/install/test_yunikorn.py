@@ -46,7 +46,8 @@ def rendered() -> list[Json]:
 def test_values_about_the_pod_do_what_they_do_there(rendered: list[Json]) -> None:
     deployment = named(rendered, "Deployment", "muster")["spec"]
     metadata, pod = deployment["template"]["metadata"], deployment["template"]["spec"]
-    assert deployment["strategy"] == {"type": "Recreate"}
+    rolling = {"maxSurge": 0, "maxUnavailable": 1}
+    assert deployment["strategy"] == {"type": "RollingUpdate", "rollingUpdate": rolling}
     assert (pod["hostNetwork"], pod["dnsPolicy"]) == (True, "ClusterFirstWithHostNet")
     assert pod["imagePullSecrets"] == [{"name": "one"}, {"name": "two"}]
     assert pod["serviceAccountName"] == "yunikorn-admin"

@@ -21,10 +21,10 @@ args:
   - --rest-tls-cert=/run/secrets/rest/tls.crt
   - --rest-tls-key=/run/secrets/rest/tls.key
   {{- end }}
-  {{- if .Values.rest.kubernetesAuth }}
+  {{- if (eq (include "muster.restAuth" $) "true") }}
   - --rest-kubernetes-auth
   {{- end }}
-  {{- if .Values.rest.closed }}
+  {{- if (eq (include "muster.restIsClosed" $) "true") }}
   - --rest-closed
   {{- end }}
   {{- if ne .Values.rest.compatibilityMode "closed" }}
@@ -77,7 +77,7 @@ volumeMounts:
   {{- if .Values.core.ldapSecret }}
   - {name: ldap, mountPath: /run/secrets/ldap, readOnly: true}
   {{- end }}
-  {{- if .Values.rest.kubernetesAuth }}
+  {{- if (eq (include "muster.restAuth" $) "true") }}
   {{- if .Values.split.enabled }}
   {{- include "muster.tokenMount" . | nindent 2 }}
   {{- else }}
@@ -97,7 +97,7 @@ volumeMounts:
 {{- else -}}
 - name: socket
   emptyDir: {medium: Memory, sizeLimit: 1Mi}
-{{- if .Values.rest.kubernetesAuth }}
+{{- if (eq (include "muster.restAuth" $) "true") }}
 - name: core-token
   secret: {secretName: muster-core-token, defaultMode: 0440}
 {{- end }}

@@ -62,6 +62,22 @@ internal.yunikorn.apache.org/role: leader
 {{ ternary .Values.webhook.enabled .Values.embedAdmissionController (eq .Values.embedAdmissionController nil) }}
 {{- end }}
 
+{{/* Whether REST is reachable from outside the pod without a NetworkPolicy. */}}
+{{- define "muster.restIsExposed" -}}
+{{- $isOnNode := and .Values.hostNetwork (not .Values.split.enabled) }}
+{{- and (or $isOnNode (not .Values.networkPolicy.enabled)) (not (has .Values.rest.address (list "127.0.0.1" "::1"))) }}
+{{- end }}
+
+{{/* rest.closed; if it is not set, whether no NetworkPolicy protects REST. */}}
+{{- define "muster.restIsClosed" -}}
+{{ ternary (include "muster.restIsExposed" .) (toString .Values.rest.closed) (eq .Values.rest.closed nil) }}
+{{- end }}
+
+{{/* rest.kubernetesAuth, which closed reads need. */}}
+{{- define "muster.restAuth" -}}
+{{ or .Values.rest.kubernetesAuth (and (eq .Values.rest.closed nil) (eq (include "muster.restIsClosed" .) "true")) }}
+{{- end }}
+
 {{/* Secret with the certificates of the webhook; its keys are those of kubernetes.io/tls. */}}
 {{- define "muster.webhookSecret" -}}
 {{ .Values.webhook.secret | default "muster-webhook-tls" }}

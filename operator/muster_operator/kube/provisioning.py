@@ -72,16 +72,29 @@ async def request(
             name = _template_name(wanted.name, pod_set.group)
             template = _template_body(name, pod_set.placeholder, manifest(pod_set.placeholder))
             reply = await send(command, _post(_templates(wanted.originator.namespace), template), policies.create)
-            if not reply.ok and not _exists(reply):
+            if _exists(reply):
+                reply = _checked(
+                    await send(
+                        command, Request("GET", f"{_templates(wanted.originator.namespace)}/{name}"), policies.read
+                    ),
+                    wanted,
+                    name,
+                )
+            if not reply.ok:
                 return reply
         reply = await send(command, _post(path, _request_body(wanted)), policies.create)
         if not _exists(reply):
             return reply
     reply = await send(command, Request("GET", f"{path}/{wanted.name}"), policies.read)
-    if reply.ok and not _is_owned(reply.json(), wanted.originator.uid):
-        message = f'provisioningrequest "{wanted.name}" exists and does not belong to pod {wanted.originator.name}'
-        return Reply(_EXISTS, orjson.dumps({"reason": "AlreadyExists", "message": message}))
-    return reply
+    return _checked(reply, wanted, wanted.name)
+
+
+def _checked(reply: Reply, wanted: NodesRequest, name: str) -> Reply:
+    """The reply to a read of an object of this name, or a conflict if its owner is not the originator of the gang."""
+    if not reply.ok or _is_owned(reply.json(), wanted.originator.uid):
+        return reply
+    message = f'"{name}" exists and does not belong to pod {wanted.originator.name}'
+    return Reply(_EXISTS, orjson.dumps({"reason": "AlreadyExists", "message": message}))
 
 
 async def withdraw(command: WithdrawNodes, send: SendProvisioning, policies: Policies) -> Reply:

@@ -143,7 +143,8 @@ def _replaced(thing: Raw, way: tuple[str, ...], value: Raw) -> Raw:
 
 _TEMPLATE: Final = ("spec", "template")
 
-#: By kind; version v1 of each group, CREATE and UPDATE, without subresources. As in YuniKorn.
+#: By kind; version v1 of each group, CREATE and UPDATE, without subresources. `Differs:` YuniKorn does not check
+#: ControllerRevisions, from which a StatefulSet creates pods during a partitioned update, and PodTemplates.
 KINDS: Final = {
     "Pod": AdmittedKind("", "pods", ()),
     "ReplicationController": AdmittedKind("", "replicationcontrollers", _TEMPLATE),
@@ -153,6 +154,8 @@ KINDS: Final = {
     "DaemonSet": AdmittedKind("apps", "daemonsets", _TEMPLATE),
     "Job": AdmittedKind("batch", "jobs", _TEMPLATE),
     "CronJob": AdmittedKind("batch", "cronjobs", ("spec", "jobTemplate", *_TEMPLATE)),
+    "ControllerRevision": AdmittedKind("apps", "controllerrevisions", ("data", *_TEMPLATE)),
+    "PodTemplate": AdmittedKind("", "podtemplates", ("template",)),
 }
 
 

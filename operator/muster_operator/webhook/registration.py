@@ -50,7 +50,10 @@ _NODE_LEASES: Final = "kube-node-lease"
 _NAMESPACE: Final = "kubernetes.io/metadata.name"  # set by the API server; users cannot change it
 _POD: Final = KINDS["Pod"]
 _CRONJOB: Final = KINDS["CronJob"]
-_WORKLOADS: Final = tuple(kind for kind in KINDS.values() if kind not in (_POD, _CRONJOB))
+_WORKLOADS: Final = tuple(kind for kind in KINDS.values() if kind.template == KINDS["Job"].template)
+
+#: Only the user of their templates is guarded. No pods of them exist that Muster would have to add something to.
+_GUARDED: Final = {"own-revisions": KINDS["ControllerRevision"], "own-templates": KINDS["PodTemplate"]}
 _CREATE: Final = ["CREATE"]
 _CREATE_AND_UPDATE: Final = ["CREATE", "UPDATE"]
 Json = dict[str, Any]
@@ -99,6 +102,7 @@ def mutating(client_config: WebhookClientConfig, identity: MusterIdentity, bundl
         _others("workloads", _rules(_WORKLOADS, _CREATE_AND_UPDATE), _WORKLOADS[0], identity),
         _own("own-cronjobs", _rules([_CRONJOB], _CREATE_AND_UPDATE), claims(_CRONJOB), identity),
         _others("cronjobs", _rules([_CRONJOB], _CREATE_AND_UPDATE), _CRONJOB, identity),
+        *(_own(name, _rules([kind], _CREATE_AND_UPDATE), claims(kind), identity) for name, kind in _GUARDED.items()),
     ]
     selector = _in_namespaces("NotIn", {CONTROL_PLANE, _NODE_LEASES, identity.own_namespace})
     for hook in hooks:

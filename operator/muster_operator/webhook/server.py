@@ -253,7 +253,7 @@ class Connection:
             self.handshake.cancel()
 
 
-class Connections:
+class OpenConnections:
     """The open connections. If there are too many, an idle one of the address with the most connections is closed."""
 
     def __init__(self, total: int, per_source: int) -> None:
@@ -298,8 +298,22 @@ class _CountedProtocol(asyncio.Protocol):
 
     def __init__(self, inner: asyncio.Protocol, connection: Connection, on_closed: Callable[[], None]) -> None:
         self._inner, self._connection, self._on_closed = inner, connection, on_closed
-        self.data_received, self.eof_received = inner.data_received, inner.eof_received  # type: ignore[method-assign]
-        self.pause_writing, self.resume_writing = inner.pause_writing, inner.resume_writing  # type: ignore[method-assign]
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes of requests."""
+        self._inner.data_received(data)
+
+    def eof_received(self) -> bool | None:
+        """The client sends nothing more."""
+        return self._inner.eof_received()
+
+    def pause_writing(self) -> None:
+        """The client reads too slowly."""
+        self._inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        """The client has read enough."""
+        self._inner.resume_writing()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """After the TLS handshake."""
@@ -322,7 +336,7 @@ class AdmissionServer:
         self._room = FairPlaces(ROOM, ROOM_OF_SOURCE, WAITING_OF_SOURCE)
         self._reading = FairPlaces(READING, READING_OF_SOURCE, WAITING_OF_SOURCE)
         self._large = FairPlaces(LARGE, 1, WAITING_OF_SOURCE)
-        self._connections = Connections(CONNECTIONS, CONNECTIONS_OF_SOURCE)
+        self._connections = OpenConnections(CONNECTIONS, CONNECTIONS_OF_SOURCE)
         #: By aiohttp's protocol.
         self._open: dict[asyncio.BaseProtocol, Connection] = {}
         self._accepting: asyncio.Task[None] | None = None

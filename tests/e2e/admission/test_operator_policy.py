@@ -36,6 +36,38 @@ def _privileged(pod: Json) -> None:
     pod["spec"]["containers"][0]["securityContext"] = {"privileged": True}
 
 
+CLAIM: Json = {
+    "apiVersion": "v1",
+    "kind": "PersistentVolumeClaim",
+    "metadata": {"name": "data", "labels": {"team": "a"}, "annotations": {"team": "a"}},
+    "spec": {
+        "storageClassName": "none",
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": "1Gi"}},
+    },
+}
+#: The claimRef of each volume.
+CLAIMS: dict[str, Json | None] = {
+    "policy-free": None,
+    "policy-prebound": {"namespace": TENANT, "name": "later"},
+    "policy-taken": {"namespace": TENANT, "name": "later", "uid": "1"},
+}
+
+
+def a_volume(name: str, claim: Json | None) -> Json:
+    spec: Json = {
+        "capacity": {"storage": "1Gi"},
+        "accessModes": ["ReadWriteOnce"],
+        "storageClassName": "other",
+        "hostPath": {"path": "/data"},
+        "persistentVolumeReclaimPolicy": "Retain",
+    }
+    if claim:
+        spec["claimRef"] = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", **claim}
+    head = {"name": name, "annotations": {"team": "a"}, "finalizers": ["example.com/keep"]}
+    return {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": head, "spec": spec}
+
+
 #: Change of a placeholder -> part of the error message.
 REJECTED: list[tuple[Change, str]] = [
     (lambda pod: pod["metadata"].pop("annotations"), "the operator creates only placeholders"),
@@ -68,9 +100,80 @@ async def operator(home: Cluster) -> AsyncIterator[Api]:
             "the default account", lambda: admin.get("serviceaccounts", "default", TENANT), 30, tolerate=(ApiError,)
         )
         for name in ("muster", "other"):
-            await admin.create(a_pod(name, scheduler=name), TENANT)
+            pod = a_pod(name, scheduler=name, labels={"team": "a"})
+            pod["metadata"] |= {"annotations": {"team": "a"}, "finalizers": ["example.com/keep"]}
+            await admin.create(pod, TENANT)
+            stack.push_async_callback(admin.patch, "pods", name, {"metadata": {"finalizers": None}}, TENANT)
+        for name, claim in CLAIMS.items():
+            await admin.create(a_volume(name, claim))
+            stack.push_async_callback(admin.delete, "persistentvolumes", name)
+        await admin.create(CLAIM, TENANT)
         account = await stack.enter_async_context(Api(await load(await home.kubeconfig_for(ACCOUNT, NAMESPACE))))
         yield account
+
+
+MERGE = "application/merge-patch+json"
+OURS = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": TENANT, "name": "data", "uid": "2"}
+BY_CONTROLLER = {"annotations": {"pv.kubernetes.io/bound-by-controller": "yes"}}
+ONLY_FREE = "may only set the claim of a free volume"
+
+
+async def rejection_of_change(account: Api, path: str, change: Json) -> str:
+    """Return the error message of the policy for a merge patch, or an empty string. Nothing is stored."""
+    try:
+        await account.request("PATCH", f"/api/v1/{path}", change, {"dryRun": "All"}, MERGE)
+    except ApiError as error:
+        if "ValidatingAdmissionPolicy 'muster-operator'" not in error.message:
+            raise
+        return error.message
+    return ""
+
+
+@pytest.mark.parametrize(
+    "volume, change, text",
+    [
+        ("free", {"metadata": BY_CONTROLLER, "spec": {"claimRef": OURS}}, ""),
+        ("prebound", {"spec": {"claimRef": {"uid": "2"}}}, ""),
+        ("prebound", {"spec": {"claimRef": OURS}}, ONLY_FREE),
+        ("taken", {"spec": {"claimRef": OURS}}, ONLY_FREE),
+        ("taken", {"spec": {"claimRef": {"uid": "2"}}}, ONLY_FREE),
+        ("free", {"spec": {"persistentVolumeReclaimPolicy": "Delete"}}, "may change only claimRef"),
+        ("free", {"spec": {"nodeAffinity": None, "mountOptions": ["x"]}}, "may change only claimRef"),
+        ("free", {"metadata": {"annotations": {"team": None}}}, "only the annotation pv.kubernetes.io/bound-by"),
+        ("free", {"metadata": {"labels": {"a": "b"}}}, "only the annotation pv.kubernetes.io/bound-by"),
+        ("free", {"metadata": {"finalizers": None}}, "may not change finalizers or owner references"),
+    ],
+)
+async def test_the_operators_account_can_only_claim_free_volumes(
+    volume: str, change: Json, text: str, operator: Api
+) -> None:
+    """With more it could give the volume of a tenant to another one, or delete it."""
+    answer = await rejection_of_change(operator, f"persistentvolumes/policy-{volume}", change)
+    assert text in answer
+    assert bool(answer) == bool(text)
+
+
+@pytest.mark.parametrize(
+    "change, text",
+    [
+        ({"metadata": {"annotations": {"volume.kubernetes.io/selected-node": "n"}}}, ""),
+        ({"metadata": {"annotations": {"team": None}}}, "only the annotation volume.kubernetes.io/selected-node"),
+        ({"metadata": {"labels": {"team": "b"}}}, "only the annotation volume.kubernetes.io/selected-node"),
+        ({"metadata": {"finalizers": None}}, "may not change finalizers or owner references"),
+        ({"spec": {"volumeName": "policy-free"}}, "may not change the spec of a claim"),
+        (
+            {"metadata": {"ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "1"}]}},
+            "may not change finalizers or owner references",
+        ),
+    ],
+)
+async def test_the_operators_account_can_only_select_the_node_of_a_claim(
+    change: Json, text: str, operator: Api
+) -> None:
+    path = f"namespaces/{TENANT}/persistentvolumeclaims/data"
+    answer = await rejection_of_change(operator, path, change)
+    assert text in answer
+    assert bool(answer) == bool(text)
 
 
 async def rejection(
@@ -108,6 +211,10 @@ async def test_the_operators_account_cannot_delete_pods_of_another_scheduler(ope
             "may not change labels, or annotations other than its own",
         ),
         ({"labels": {"queue": "root.other"}}, "may not change labels, or annotations other than its own"),
+        ({"annotations": {"team": None}}, "may not change labels, or annotations other than its own"),
+        ({"labels": {"team": None}}, "may not change labels, or annotations other than its own"),
+        ({"finalizers": None}, "may not change finalizers or owner references"),
+        ({"finalizers": ["example.com/keep", "example.com/more"]}, "may not change finalizers or owner references"),
     ],
 )
 async def test_the_pod_status_subresource_cannot_change_protected_metadata(

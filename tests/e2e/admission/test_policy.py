@@ -28,6 +28,8 @@ USER_INFO = f"{PREFIX}user.info"
 DEV = "policed"
 BOSS, OTHER = json.dumps({"user": "boss"}), json.dumps({"user": "other"})
 ME = {USER_INFO: json.dumps({"user": f"system:serviceaccount:{DEV}:dev"})}
+#: The data of a stored ControllerRevision cannot change.
+STORED = [kind for kind in KINDS if kind != "ControllerRevision"]
 DRY_RUN = {"dryRun": "All"}
 """Run admission and store nothing."""
 
@@ -46,6 +48,13 @@ def a_thing(kind: str, annotations: Json, name: str = "x", scheduler: str = "mus
         "Job": {"suspend": True, "template": template},
         "CronJob": {"schedule": "0 0 1 1 *", "suspend": True, "jobTemplate": {"spec": {"template": template}}},
     }
+    if kind in {"ControllerRevision", "PodTemplate"}:
+        body = (
+            {"template": template}
+            if kind == "PodTemplate"
+            else {"revision": 1, "data": {"spec": {"template": template}}}
+        )
+        return {"apiVersion": KINDS[kind].api_version, "kind": kind, "metadata": {"name": name}, **body}
     sized = {} if kind == "DaemonSet" else {"replicas": 0}
     spec = specs.get(kind, {**sized, "selector": {"matchLabels": labels}, "template": template})
     if kind == "StatefulSet":
@@ -106,7 +115,7 @@ async def accounts(home: Cluster) -> AsyncIterator[Accounts]:
         await until(
             "the default account", lambda: admin.get("serviceaccounts", "default", DEV), 30, tolerate=(ApiError,)
         )
-        for kind in KINDS:
+        for kind in STORED:
             await admin.create(a_thing(kind, {USER_INFO: BOSS}, "owned"), DEV)
             await admin.create(a_thing(kind, {}, "free"), DEV)
             await admin.create(a_thing(kind, {PLACEHOLDER: "true"}, "marked"), DEV)
@@ -129,6 +138,13 @@ async def _editor(home: Cluster, stack: AsyncExitStack, account: str, namespace:
         "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": namespace}],
     }
     await home.admin.create(binding, DEV)
+    rules = [
+        {"apiGroups": ["apps", ""], "resources": ["controllerrevisions", "podtemplates"], "verbs": ["create", "patch"]}
+    ]
+    head = {"apiVersion": binding["apiVersion"], "metadata": {"name": f"{account}-templates"}}
+    await home.admin.create({**head, "kind": "Role", "rules": rules}, DEV)
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": f"{account}-templates"}
+    await home.admin.create({**binding, **head, "roleRef": role}, DEV)
 
 
 async def test_the_policy_alone_rejects_forged_users_and_internal_annotations(
@@ -136,7 +152,7 @@ async def test_the_policy_alone_rejects_forged_users_and_internal_annotations(
 ) -> None:
     with pytest.raises(ApiError, match="cannot change"):
         await home.admin.patch("pods", "owned", change("Pod", {USER_INFO: OTHER}), DEV, subresource="status")
-    for kind in KINDS:
+    for kind in STORED:
         assert "may name only you" in await rejection(accounts.dev, kind, {USER_INFO: BOSS}), kind
         rule = "cannot change" if kind == "Pod" else "may name only you"
         assert rule in await rejection(accounts.dev, kind, {USER_INFO: BOSS}, stored="free"), kind
@@ -148,6 +164,15 @@ async def test_the_policy_alone_rejects_forged_users_and_internal_annotations(
             for key in (ANNOTATION_BINDING_SIGNATURE, f"{INTERNAL_PREFIX}anything-new"):
                 assert "by Muster only" in await rejection(client, kind, {key: ""}), kind
                 assert "by Muster only" in await rejection(client, kind, {key: ""}, stored="free"), kind
+
+
+async def test_a_controller_revision_cannot_name_another_user(accounts: Accounts) -> None:
+    """A StatefulSet with a partitioned update creates pods from it, and its controller is trusted."""
+    kind = "ControllerRevision"
+    assert "may name only you" in await rejection(accounts.dev, kind, {USER_INFO: BOSS})
+    assert "by Muster only" in await rejection(accounts.dev, kind, {PLACEHOLDER: "true"})
+    assert await rejection(accounts.dev, kind, ME) == ""
+    assert await rejection(accounts.controller, kind, {USER_INFO: BOSS}) == ""
 
 
 async def test_only_muster_changes_or_removes_a_stored_internal_annotation(accounts: Accounts, home: Cluster) -> None:
@@ -198,7 +223,7 @@ async def test_a_binding_cannot_set_the_user_or_internal_annotations(accounts: A
 
 
 async def test_the_policy_admits_everything_else(accounts: Accounts, home: Cluster) -> None:
-    for kind in KINDS:
+    for kind in STORED:
         template_is_fixed = kind == "Job"
         assert await rejection(accounts.dev, kind, {}) == "", kind
         assert await rejection(accounts.dev, kind, ME) == "", kind

@@ -82,6 +82,8 @@ async def test_existing_objects_of_the_gang_are_accepted_and_the_request_is_read
     server = ApiServer()
     server.plan(f"POST {TEMPLATES}", exists, exists)
     server.plan(f"POST {REQUESTS}", exists)
+    for name in ("tg-app-0", "tg-app-2"):
+        server.plan(f"GET {TEMPLATES}/{name}", of_driver)
     problem = {"type": "Provisioned", "status": "False", "message": "no capacity"}
     server.plan(f"GET {REQUESTS}/tg-app", lambda: of_driver(problem))
     assert (await run(server, REQUEST)).results == [CommandSucceeded(REQUEST, problem="no capacity")]
@@ -95,6 +97,17 @@ async def test_a_request_of_another_owner_is_a_failure() -> None:
     assert isinstance(result, CommandFailed)
     assert (result.status, result.reason) == (409, "AlreadyExists")
     assert "does not belong to pod driver" in result.message
+
+
+async def test_a_template_of_another_owner_is_a_failure() -> None:
+    """A user could otherwise have the autoscaler add nodes of any shape. The name of the template can be predicted."""
+    server = ApiServer()
+    server.plan(f"POST {TEMPLATES}", exists)
+    server.plan(f"GET {TEMPLATES}/tg-app-0", lambda: of_driver(owner="other"))
+    [result] = (await run(server, REQUEST)).results
+    assert isinstance(result, CommandFailed)
+    assert result.message == '"tg-app-0" exists and does not belong to pod driver'
+    assert paths(server) == [("POST", TEMPLATES), ("GET", f"{TEMPLATES}/tg-app-0")]
 
 
 async def test_nothing_follows_a_template_that_cannot_be_created() -> None:

@@ -25,6 +25,12 @@ from tests.unit.operator.webhook.reviews import (
 )
 
 KINDS = ("Pod", *WORKLOADS)
+FIELDS = {
+    "Pod": "metadata",
+    "CronJob": "spec.jobTemplate",
+    "ControllerRevision": "data.spec.template",
+    "PodTemplate": "template",
+}
 JENKINS = Submitter("system:serviceaccount:ci:jenkins", ("system:serviceaccounts", "robots"))
 
 
@@ -45,7 +51,7 @@ def test_a_created_object_gets_its_submitter_as_user(kind: str) -> None:
 def test_the_name_of_another_user_is_rejected_with_field_and_fix(kind: str) -> None:
     refusal = creating(owned(kind, ANN), BOB).refusal
     assert f"metadata.annotations[{USER_INFO}] names user 'ann', but the request is from 'bob': remove it" in refusal
-    assert refusal.startswith({"Pod": "metadata", "CronJob": "spec.jobTemplate"}.get(kind, "spec.template"))
+    assert refusal.startswith(FIELDS.get(kind, "spec.template"))
 
 
 @pytest.mark.parametrize(
