@@ -317,7 +317,9 @@ TIMEOUTS: Final = (
 )
 
 OPERATOR: Final = (
-    _at_start(settings.CLUSTER_ID, "mycluster", "name of the cluster in the core and in REST"),
+    _at_start(
+        settings.CLUSTER_ID, "mycluster", "name of the cluster in the core and in REST, without blanks and brackets"
+    ),
     _at_start(settings.POLICY_GROUP, "queues", "name of the entry with the queues: `<policyGroup>.yaml`"),
     _at_start(
         settings.SCHEDULER_NAMES, "muster,yunikorn", "Muster schedules pods with one of these as `schedulerName`"

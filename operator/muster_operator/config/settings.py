@@ -257,7 +257,7 @@ def parse(entries: Mapping[str, str], policy_group: str | None = None) -> Config
     policy_group = policy_group or _read(entries, POLICY_GROUP, "queues", _word)
     return Configuration(
         settings=_settings(entries),
-        cluster_id=_read(entries, CLUSTER_ID, "mycluster", _word),
+        cluster_id=_read(entries, CLUSTER_ID, "mycluster", _cluster_id),
         policy_group=policy_group,
         queues=entries.get(f"{policy_group}.yaml", ""),
         extra={key: value for key, value in entries.items() if not key.endswith(".yaml")}
@@ -387,6 +387,11 @@ def _text(text: str) -> str | None:
 def _word(text: str) -> str | None:
     """Write a name without blanks."""
     return text if not re.search(r"\s", text) else None
+
+
+def _cluster_id(text: str) -> str | None:
+    """Write a name of at most 256 characters without blanks and without the brackets [ and ]."""
+    return text if re.fullmatch(r"[^\s\[\]]{1,256}", text) else None
 
 
 def _names(text: str) -> frozenset[str] | None:

@@ -181,7 +181,8 @@ async def test_a_recovery_barrier_with_a_negative_count_is_rejected(bench: Bench
     [
         (si_pb2.RegisterResourceManagerRequest(version="1.0.0"), "rmID is missing"),
         (si_pb2.RegisterResourceManagerRequest(rmID="x" * 257, version="1.0.0"), "rmID is longer"),
-        (si_pb2.RegisterResourceManagerRequest(rmID="a]b", version="1.0.0"), "rmID 'a]b': use letters"),
+        (si_pb2.RegisterResourceManagerRequest(rmID="a]b", version="1.0.0"), "rmID 'a]b' contains a bracket"),
+        (si_pb2.RegisterResourceManagerRequest(rmID="prod[eu", version="1.0.0"), r"rmID 'prod\[eu' contains a bracket"),
         (si_pb2.RegisterResourceManagerRequest(rmID="x", version="1", policyGroup="g" * 257), "policyGroup is longer"),
     ],
 )
@@ -190,6 +191,15 @@ async def test_a_registration_is_refused(
 ) -> None:
     with pytest.raises(Refused, match=reason):
         await bench.core.register_resource_manager(request_, bench.rm)
+
+
+@pytest.mark.parametrize("rm", ["prod(eu)", "prod+eu", "münchen", "a=b", "prod,eu", "prod eu"])
+async def test_the_id_of_a_resource_manager_may_contain_every_character_but_brackets(bench: Bench, rm: str) -> None:
+    await bench.core.register_resource_manager(
+        si_pb2.RegisterResourceManagerRequest(rmID=rm, version="1.0.0"), bench.rm
+    )
+    await bench.core.barrier(muster_pb2.BarrierRequest(rmID=rm))
+    assert list(bench.core.loop.scheduler_state.partitions) == [f"[{rm}]default"]
 
 
 async def test_the_policy_group_names_the_configuration_among_the_extra_keys(bench: Bench) -> None:

@@ -66,6 +66,10 @@ def test_unknown_keys_are_passed_to_the_core_but_queue_configurations_are_not() 
         ("service.disableGangScheduling", "yes please"),
         ("service.enableConfigHotRefresh", "2"),
         ("service.placeholderImage", "pause 3.7"),
+        ("service.clusterId", "prod[eu"),
+        ("service.clusterId", "prod]eu"),
+        ("service.clusterId", "prod eu"),
+        ("service.clusterId", "x" * 257),
         ("gang.placement", "direct"),
         ("service.schedulerNames", "muster,,x"),
         ("service.schedulerNames", "Muster Scheduler"),
@@ -86,6 +90,11 @@ def test_a_bad_value_is_one_line_that_names_key_value_and_fix(key: str, value: s
     assert repr(value) in message
     assert "Write" in message
     assert "\n" not in message
+
+
+@pytest.mark.parametrize("name", ["prod(eu)", "prod+eu", "münchen", "a=b", "prod,eu", "x" * 256])
+def test_a_cluster_id_may_contain_every_character_but_blanks_and_brackets(name: str) -> None:
+    assert parse({"service.clusterId": name}).cluster_id == name
 
 
 BOTH = frozenset({"muster", "yunikorn"})
