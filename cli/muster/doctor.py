@@ -64,12 +64,15 @@ class DiagnosedInstallation:
     @cached_property
     def name_leases(self) -> list[Json]:
         """Leases of scheduler names; empty if they cannot be read."""
-        return installations.name_leases(self.cluster)
+        try:
+            return installations.name_leases(self.cluster)
+        except Unreachable:
+            return []  # the doctor sends no token to a pod of the namespace
 
     @cached_property
     def home(self) -> str:
         """Muster's namespace: of the option, else from the Leases of scheduler names. Raises BadUsage."""
-        return leases.installation(self.name_leases, self.target.muster_namespace)[0]
+        return leases.installation(self.name_leases, self.target.muster_namespace, self.now)[0]
 
     @cached_property
     def leases(self) -> list[Json]:

@@ -22,18 +22,19 @@ def path(namespace: str, name: str = "") -> str:
     return f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases{'/' if name else ''}{name}"
 
 
-def installation(name_leases: list[Json], namespace: str) -> tuple[str, str]:
+def installation(name_leases: list[Json], namespace: str, now: datetime) -> tuple[str, str]:
     """Namespace, and name of the leader's Lease; the name is empty if no Lease of a scheduler name names it.
 
-    `namespace`: of the option; empty = the only installation, or the one in namespace `muster`. Raises BadUsage if
-    there are several others.
+    `namespace`: of the option; empty = the only installation, or the one in namespace `muster`. Leases that are renewed
+    count before expired ones. Raises BadUsage if there are several others.
     """
-    found = dict(sorted(place for lease in name_leases if all(place := _place(lease))))
+    places = sorted((is_alive(lease, now), place) for lease in name_leases if all(place := _place(lease)))
+    names = dict(place for _, place in places)  # the last one counts
+    found = sorted({home for alive, (home, _) in places if alive} or names)
     if not namespace and len(found) > 1 and DEFAULT_NAMESPACE not in found:
         raise BadUsage(f"Muster runs in the namespaces {', '.join(found)}; set --muster-namespace to one of them")
-    only = next(iter(found)) if len(found) == 1 else DEFAULT_NAMESPACE
-    chosen = namespace or only
-    return chosen, found.get(chosen, "")
+    chosen = namespace or (found[0] if len(found) == 1 else DEFAULT_NAMESPACE)
+    return chosen, names.get(chosen, "")
 
 
 def is_alive(lease: Json, now: datetime) -> bool:

@@ -10,17 +10,14 @@ from typing import Any
 
 from muster import leases
 from muster.clients.kubernetes import Cluster
-from muster.errors import NotThere, Unreachable
+from muster.errors import NotThere
 
 Json = dict[str, Any]
 
 
 def name_leases(cluster: Cluster) -> list[Json]:
-    """The Leases of scheduler names; empty if they cannot be read."""
-    try:
-        found = list(cluster.list(leases.path(leases.NAMES_NAMESPACE), labelSelector=leases.NAMES_SELECTOR))
-    except Unreachable:
-        return []
+    """The Leases of scheduler names. Raises Unreachable."""
+    found = cluster.list(leases.path(leases.NAMES_NAMESPACE), labelSelector=leases.NAMES_SELECTOR)
     return [lease for lease in found if str(lease["metadata"]["name"]).startswith(leases.PREFIX)]
 
 

@@ -44,9 +44,10 @@ def core(cluster: Cluster, namespace: str, headers: dict[str, str]) -> Rest:
 
     Raises:
         BadUsage: there are several installations.
-        Unreachable: Muster has no running pod, or none answers.
+        Unreachable: Muster has no running pod, or none answers; or a token is to be sent, and neither the option nor
+            the Leases name the namespace, because the Leases cannot be listed.
     """
-    home, lease = leases.installation(installations.name_leases(cluster), namespace)
+    home, lease = _installation(cluster, namespace, has_token="Authorization" in headers)
     leader = installations.leader(cluster, home, lease) if lease else None
     # With split.enabled, the core is not in the leader's pod.
     candidates = [leader] if leader and has_core(leader) else with_core(pods(cluster, home))
@@ -70,6 +71,18 @@ def core(cluster: Cluster, namespace: str, headers: dict[str, str]) -> Rest:
     if not responding:
         raise Unreachable("the core", "; ".join(reasons))
     return responding[0]
+
+
+def _installation(cluster: Cluster, namespace: str, *, has_token: bool) -> tuple[str, str]:
+    """Namespace, and name of the leader's Lease. Any user may own namespace `muster`, so a token needs an answer."""
+    try:
+        found, now = installations.name_leases(cluster), cluster.server_time()
+    except Unreachable as error:
+        if has_token and not namespace:
+            why = f"the Leases that name Muster's namespace cannot be listed ({error}); set --muster-namespace"
+            raise Unreachable("the core", why) from error
+        return namespace or leases.DEFAULT_NAMESPACE, ""
+    return leases.installation(found, namespace, now)
 
 
 def http(cluster: Cluster, pod: Json, headers: dict[str, str]) -> Http:

@@ -44,11 +44,12 @@ def _is_in(at: str, listed: str) -> bool:
 
 @dataclass(slots=True)
 class ApiServer:
-    """`objects`: by their path. `requests`: method, path and Authorization header of each."""
+    """`objects`: by their path. `requests`: method, path and Authorization of each. `failing`: status by path."""
 
     objects: dict[str, Json]
     url: str = ""
     requests: list[tuple[str, str, str | None]] = field(default_factory=list)
+    failing: dict[str, int] = field(default_factory=dict)
 
     def kubeconfig(self, folder: Path) -> str:
         """The path of a kubeconfig with the context `prod-eu`."""
@@ -78,7 +79,9 @@ def api_server(*objects: Json) -> Iterator[ApiServer]:
         def do_GET(self) -> None:
             self._note()
             path = urlsplit(self.path).path
-            if path in served.objects:
+            if path in served.failing:
+                self._reply(served.failing[path], {"message": "refused by the test"})
+            elif path in served.objects:
                 self._reply(200, served.objects[path])
             elif path == "/version":
                 self._reply(200, {})

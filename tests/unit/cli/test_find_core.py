@@ -83,10 +83,39 @@ def test_the_core_of_an_operator_without_one_is_in_another_pod_of_its_namespace(
 def test_several_installations_have_to_be_named_unless_one_is_in_namespace_muster() -> None:
     both = [name_lease("batch", "batch/muster"), name_lease("spark", "spark/muster")]
     with pytest.raises(BadUsage, match="namespaces batch, spark; set --muster-namespace"):
-        leases.installation(both, "")
-    assert leases.installation(both, "spark") == ("spark", "muster")
-    assert leases.installation([*both, name_lease("muster", "muster/two")], "") == ("muster", "two")
-    assert leases.installation([name_lease("muster", "")], "") == ("muster", "")
+        leases.installation(both, "", NOW)
+    assert leases.installation(both, "spark", NOW) == ("spark", "muster")
+    assert leases.installation([*both, name_lease("muster", "muster/two")], "", NOW) == ("muster", "two")
+    assert leases.installation([name_lease("muster", "")], "", NOW) == ("muster", "")
+
+
+def test_a_living_installation_is_chosen_before_one_whose_leases_have_expired() -> None:
+    stale, living = name_lease("muster", "muster/muster", ago_s=3600), name_lease("batch", "batch/muster")
+    assert leases.installation([stale, living], "", NOW) == ("batch", "muster")
+    assert leases.installation([stale, living], "muster", NOW) == ("muster", "muster")
+    assert leases.installation([stale], "", NOW) == ("muster", "muster")
+    renamed = [name_lease("a", "batch/new"), name_lease("b", "batch/old", ago_s=3600)]
+    assert leases.installation(renamed, "", NOW) == ("batch", "new")
+
+
+@pytest.mark.parametrize("status", [403, 500, 504])
+def test_a_token_is_sent_to_no_pod_of_namespace_muster_if_the_leases_cannot_be_listed(
+    tmp_path: Path, status: int
+) -> None:
+    (tmp_path / "token").write_text("a-token-of-an-administrator")
+    with api_server(*FORGED, a_pod("muster", "m-1")) as api:
+        api.failing[leases.path("kube-system")] = status
+        without_token = ["status", "--kubeconfig", api.kubeconfig(tmp_path)]
+        with_token = [*without_token, "--token-file", str(tmp_path / "token")]
+        result = run(*with_token)
+        assert result.exit_code == 3
+        assert f"cannot be listed (request to the API server {api.url} failed: {status}" in result.stderr
+        assert "set --muster-namespace" in result.stderr
+        assert not [path for _, path, _ in api.requests if "portforward" in path]
+        for arguments in (without_token, [*with_token, "--muster-namespace=muster"]):
+            api.requests.clear()
+            assert run(*arguments).exit_code == 3
+            assert [path for _, path, _ in api.requests if "m-1/portforward" in path]
 
 
 def test_the_doctor_reads_leases_only_of_the_installation_that_kube_system_names(tmp_path: Path) -> None:
