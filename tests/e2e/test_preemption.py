@@ -134,10 +134,10 @@ async def test_daemon_set_pods_preempt_other_pods_on_every_node(open_scenario: O
     try:
         await scenario.eventually("a daemon of the system runs on every node", are_everywhere)
         await scenario.all_bound(2)
+        assert all(name.startswith("plain") for name in await names_bound(scenario))
     finally:
         await api.delete("daemonsets", "agent", home)
         await api.delete_all("pods", home)
-    assert all(name.startswith("plain") for name in await names_bound(scenario))
 
 
 async def test_a_lowered_quota_preempts_the_excess_pods(open_scenario: OpenScenario) -> None:

@@ -52,13 +52,14 @@ def shape(pod: Json, owner: Json, group: Json) -> None:
         "note": "y",
         "sidecar.istio.io/inject": "false",
         "linkerd.io/inject": "disabled",
+        "cluster-autoscaler.kubernetes.io/safe-to-evict": "true",
         PLACEHOLDER: "true",
         f"{INTERNAL}placeholder-requests": '{"cpu":"1","memory":"64Mi"}',
         f"{PREFIX}task-group-name": "workers",
         f"{PREFIX}schedulingPolicyParameters": "placeholderTimeoutInSeconds=600 gangPlacement=Reserve",
     }
     reference = {"apiVersion": "v1", "kind": "Pod", "name": owner["metadata"]["name"], "uid": owner["metadata"]["uid"]}
-    assert meta["ownerReferences"] == [{**reference, "controller": False, "blockOwnerDeletion": True}]
+    assert meta["ownerReferences"] == [{**reference, "controller": True, "blockOwnerDeletion": True}]
     assert (container["name"], container["image"], container["imagePullPolicy"]) == (
         "pause",
         "pause:mine",
