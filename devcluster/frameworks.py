@@ -35,10 +35,8 @@ from devcluster.resources import BY_KIND, add_custom, of_manifest
 from devcluster.toolchain import ensure_go
 from devcluster.waiting import until
 
-READY_S = 60.0
-GONE_S = 60.0
-SERVED_S = 20.0
-RENDER_S = 60.0
+WAIT_S = 120.0
+"""For each step of an installation or removal. Only a failure uses it up, also on a busy machine."""
 
 MOUNT = Path("/tmp/k8s-webhook-server")  # noqa: S108 - the path is in the programs
 """Where programs that do not ask controller-runtime for the folder look for their certificates."""
@@ -196,7 +194,7 @@ async def _mount(cluster: Cluster, framework: Framework, certificates: Path) -> 
         found: Json = secret.get("data", {})
         return found
 
-    for name, content in (await until(f"{framework.secret} has a certificate", data, READY_S)).items():
+    for name, content in (await until(f"{framework.secret} has a certificate", data, WAIT_S)).items():
         (certificates / name).write_bytes(base64.b64decode(content))
     _link(certificates.parent)
 
@@ -225,7 +223,7 @@ def _objects(framework: Framework, url: str, authority: bytes, scratch: Path) ->
         helm = binaries.ensure([programs.HELM], console, exact=True)["helm"]
         command = [str(helm), "template", framework.program.name, str(folder / framework.chart)]
         command += [f"--namespace={namespace}", "--include-crds", *framework.values]
-    done = subprocess.run(command, text=True, capture_output=True, check=False, timeout=RENDER_S)
+    done = subprocess.run(command, text=True, capture_output=True, check=False, timeout=WAIT_S)
     if done.returncode != 0:
         raise BuildFailed(framework.program.name, done.stderr)
     texts = [done.stdout, *(file.read_text() for one in framework.manifests for file in (folder / one).glob("*.yaml"))]
@@ -273,7 +271,7 @@ async def _apply(cluster: Cluster, objects: Sequence[Json]) -> None:
     for one in sorted(objects, key=lambda one: rank.get(one["kind"], 2)):
         await cluster.admin.apply(one)
     for one in definitions:
-        await until(f"{one['metadata']['name']} is served", partial(_is_served, cluster, one), SERVED_S)
+        await until(f"{one['metadata']['name']} is served", partial(_is_served, cluster, one), WAIT_S)
 
 
 async def _is_served(cluster: Cluster, definition: Json) -> bool:
@@ -293,7 +291,7 @@ async def _delete_custom(cluster: Cluster, objects: Sequence[Json]) -> None:
             await cluster.admin.delete(plural, meta["name"], meta.get("namespace"))
         return not found
 
-    await until("the framework's custom objects are gone", are_gone, GONE_S, every_s=0.2, tolerate=(ApiError,))
+    await until("the framework's custom objects are gone", are_gone, WAIT_S, every_s=0.2, tolerate=(ApiError,))
 
 
 async def _delete(cluster: Cluster, objects: Sequence[Json]) -> None:
@@ -307,7 +305,7 @@ async def _delete(cluster: Cluster, objects: Sequence[Json]) -> None:
                 return False
         return True
 
-    await until("the framework's definitions are gone", are_gone, GONE_S, every_s=0.1)
+    await until("the framework's definitions are gone", are_gone, WAIT_S, every_s=0.1)
 
 
 async def _exists(cluster: Cluster, plural: str, one: Json) -> bool:
@@ -330,7 +328,7 @@ async def _ready(process: Process, url: str, port: int) -> None:
                 return answer.status == 200 and (not port or await _listens(port))
 
         try:
-            await until(f"{process.name} is ready", is_ready, READY_S, tolerate=(aiohttp.ClientError,))
+            await until(f"{process.name} is ready", is_ready, WAIT_S, tolerate=(aiohttp.ClientError,))
         except ConditionNotMet as error:
             raise ProcessFailed(process.name, str(error), process.tail()) from None
 

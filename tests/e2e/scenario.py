@@ -35,6 +35,7 @@ class Scenario:
         self.api = cluster.admin
         self.muster = muster
         self.namespace = namespace
+        self.deadline_s = DEADLINE_S
         self._gate = gate
         self._mark = cluster.audit.mark() if cluster.plane else 0
 
@@ -82,10 +83,10 @@ class Scenario:
         writes = self.cluster.audit.since(self._mark)
         return [write for write in writes if not of_operator or write.user == user]
 
-    async def eventually(self, what: str, check: Callable[[], Awaitable[T]], deadline_s: float = DEADLINE_S) -> T:
-        """Wait for a true result and return it. A failure shows the complete state."""
+    async def eventually(self, what: str, check: Callable[[], Awaitable[T]], deadline_s: float = 0) -> T:
+        """Wait for a true result and return it, by default until ``deadline_s``. A failure shows the complete state."""
         try:
-            return await until(what, check, deadline_s, tolerate=(ApiError, aiohttp.ClientError))
+            return await until(what, check, deadline_s or self.deadline_s, tolerate=(ApiError, aiohttp.ClientError))
         except ConditionNotMet as error:
             raise AssertionError(f"{error}\n{await self.report()}") from None
 
@@ -103,7 +104,7 @@ class Scenario:
         found = await self.eventually(f"{count} bindings are in the audit log", are_logged)
         return sorted(found, key=lambda write: write.at)
 
-    async def all_bound(self, count: int, deadline_s: float = DEADLINE_S) -> list[Json]:
+    async def all_bound(self, count: int, deadline_s: float = 0) -> list[Json]:
         """Wait until exactly this many real pods are bound and no placeholder is left; returns the pods."""
 
         async def done() -> list[Json]:

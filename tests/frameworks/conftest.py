@@ -20,6 +20,7 @@ from tests.e2e.admission.conftest import unregistered
 from tests.e2e.admission.scenario import registered, webhook
 from tests.e2e.conftest import OpenScenario, cluster, home, open_scenario
 from tests.e2e.scenario import Scenario
+from tests.frameworks.gangs import SLOW_S
 
 __all__ = ["cluster", "home", "open_scenario", "unregistered"]
 
@@ -49,6 +50,7 @@ async def open_framework(home: Cluster, open_scenario: OpenScenario) -> AsyncIte
         ) -> Scenario:
             fakes = nodes or [FakeNode(f"node-{number}", cpu="4", memory="16Gi") for number in range(NODES)]
             scenario = await open_scenario(fakes, {**MANAGED, **(config or {})}, env=webhook())
+            scenario.deadline_s = SLOW_S
             await registered(scenario)
             for framework in which:
                 await stack.enter_async_context(frameworks.running(home, framework))

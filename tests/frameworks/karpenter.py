@@ -15,13 +15,12 @@ from dataclasses import dataclass, field
 from devcluster import frameworks, programs
 from devcluster.api import Api, Json
 from devcluster.cluster import Cluster
-from devcluster.frameworks import ControllerContext, Framework
+from devcluster.frameworks import WAIT_S, ControllerContext, Framework
 from devcluster.nodes import FakeNode
 from devcluster.waiting import until
 
 CLAIMS, POOLS, CLASSES = "nodeclaims.karpenter.sh", "nodepools.karpenter.sh", "kwoknodeclasses.karpenter.kwok.sh"
 NAME = "default"
-GONE_S = 120.0
 
 RESERVED_CPU, RESERVED_MI = 100, 10
 """What the KWOK provider subtracts from each instance type: millicores and MiB."""
@@ -179,4 +178,4 @@ async def _remove_nodes(api: Api, namespace: str) -> None:
         return not await api.find("nodes", labelSelector="karpenter.sh/nodepool") and not await api.find(CLAIMS)
 
     # Deleting hundreds of pods in one request can exceed its timeout.
-    await until("Karpenter's nodes are gone", are_gone, GONE_S, every_s=0.5, tolerate=(TimeoutError,))
+    await until("Karpenter's nodes are gone", are_gone, WAIT_S, every_s=0.5, tolerate=(TimeoutError,))

@@ -21,10 +21,10 @@ from devcluster import ports, programs
 from devcluster.api import Json
 from devcluster.cluster import Cluster
 from devcluster.errors import ApiError
+from devcluster.frameworks import WAIT_S
 from devcluster.process import Process
 from devcluster.waiting import until
 
-MOUNTED_S = 60.0
 IN_IMAGE = "/opt/spark"
 EXECUTOR = "org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend"
 
@@ -60,7 +60,7 @@ async def mounted(cluster: Cluster, pod: Json, folder: Path) -> dict[str, str]:
             return await cluster.admin.get("configmaps", name, pod["metadata"]["namespace"])
 
         # spark-submit creates it after the pod, and a kubelet waits for it too.
-        data = (await until(f"{name} exists", found, MOUNTED_S, tolerate=(ApiError,)))["data"]
+        data = (await until(f"{name} exists", found, WAIT_S, tolerate=(ApiError,)))["data"]
         (folder / volume["name"]).mkdir()
         for item in volume["configMap"].get("items") or [{"key": key, "path": key} for key in data]:
             (folder / volume["name"] / item["path"]).write_text(_with(local, data[item["key"]]))

@@ -14,7 +14,7 @@ from devcluster.api import Json
 from devcluster.binaries import ensure
 from devcluster.cluster import Cluster
 from devcluster.errors import ApiError
-from devcluster.frameworks import go_module
+from devcluster.frameworks import WAIT_S, go_module
 from devcluster.programs import MONITORING
 from devcluster.waiting import until
 from tests.install.choices import CHOICES
@@ -88,7 +88,7 @@ async def install(cluster: Cluster, definition: Json) -> None:
         await cluster.admin.request("GET", f"{GROUP}/{definition['spec']['names']['plural']}")
         return True
 
-    await until(f"{definition['metadata']['name']} is served", is_served, 30, tolerate=(ApiError,))
+    await until(f"{definition['metadata']['name']} is served", is_served, WAIT_S, tolerate=(ApiError,))
 
 
 async def admit(cluster: Cluster, thing: Json) -> None:

@@ -14,7 +14,7 @@ import yaml
 from devcluster.api import Json
 from devcluster.cluster import Cluster, documents
 from devcluster.errors import ApiError
-from devcluster.frameworks import SERVED_S, go_module
+from devcluster.frameworks import WAIT_S, go_module
 from devcluster.muster import MANIFESTS
 from devcluster.nodes import FakeNode
 from devcluster.resources import add_custom, of_manifest
@@ -44,7 +44,7 @@ async def api(home: Cluster) -> AsyncIterator[None]:
     async def is_served() -> bool:
         return (await home.admin.find(REQUESTS)) == []
 
-    await until("provisioningrequests are served", is_served, SERVED_S, tolerate=(ApiError,))
+    await until("provisioningrequests are served", is_served, WAIT_S, tolerate=(ApiError,))
     yield
     for one in (definition, *PERMISSIONS):
         await home.admin.delete(of_manifest(one).plural, one["metadata"]["name"])
