@@ -18,7 +18,6 @@ import orjson
 
 from benchmarks.core_placement import ASKED, PARTITION, RM, timed
 from muster_core.model.config import ALLOW_ALL, Configuration, NodeSort, PartitionConfig, PlacementRule, QueueConfig
-from muster_core.model.constraints import ANYWHERE, Constraints
 from muster_core.model.effects import AllocationResponse, Effect
 from muster_core.model.events import (
     AllocationReported,
@@ -34,7 +33,7 @@ from muster_core.model.specs import AllocationSpec, ApplicationSpec, AskSpec, No
 from muster_core.model.storage import NamespaceLabels
 from muster_core.scheduling.scheduler import cycle, step
 from muster_core.si import nodes as si_nodes
-from muster_core.si import pod_tags, storage, values
+from muster_core.si import pod_tags, storage
 from muster_core.state.scheduler_state import SchedulerState
 from muster_si import keys
 from muster_si.muster_pb2 import Fact
@@ -220,8 +219,7 @@ def specs(nodes: int, work: Work) -> Iterator[NodeSpec]:
 def an_ask(work: Work, number: int) -> AskSpec:
     """Return the decoded ask of a new pod."""
     tags = tags_of(work, number)
-    text = tags.get(keys.TAG_CONSTRAINTS)
-    where: Constraints = values.constraints(text) if text else ANYWHERE
+    where = pod_tags.constraints(tags)
     key, space = AllocationKey(f"{number:036d}"), tags[keys.TAG_NAMESPACE]
     return AskSpec(
         PARTITION, APP, key, ASKED, constraints=where, namespace=space, tags=tags, facts=pod_tags.read_properties(tags)

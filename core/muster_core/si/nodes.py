@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Final, TypeVar, cast
+from typing import Annotated, Final
+
+from msgspec import Meta
 
 from muster_core.model.constraints import Taint
 from muster_core.model.effects import AllocationResponse, NodeAccepted, NodeRecommended, NodeRejected, Rejection
@@ -14,31 +16,31 @@ from muster_core.model.specs import AllocationSpec, NodeSpec
 from muster_core.model.storage import NodeStorage, VolumeHandle
 from muster_core.si import values
 from muster_core.si.allocations import AllocationDecoder, Intake, rejection, resource
+from muster_core.si.documents import TaintDocument, TextList, volume_handles
 from muster_core.si.pod_tags import Partitions
-from muster_core.si.values import NAME_LIMIT, InvalidField, an_object, memoized, parsed, texts
+from muster_core.si.values import NAME_LIMIT, InvalidField, decoded, memoized, of_tag
 from muster_si import keys, muster_pb2, si_pb2
 
 #: A kubelet reports at most 50 images with 5 names each, unless configured otherwise; a name is a host, a path
 #: and a digest, 255 + 255 + 72 characters at most. Twice the 150,000 that this makes, rounded.
 IMAGES_LIMIT: Final = 262_144
 
-#: 1 PiB: sums of sizes stay exact in a double.
-_LARGEST: Final = 2**50
+#: Bytes, at most 1 PiB: sums of sizes stay exact in a double.
+_Size = Annotated[int, Meta(ge=0, le=2**50)]
 
 #: An int32 in a CSINode.
-_MOST: Final = 2**31 - 1
+_Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 _NO_IMAGES: Final[Mapping[str, int]] = MappingProxyType({})
-Value = TypeVar("Value")
 
 
 def taints(attributes: Mapping[str, str]) -> tuple[Taint, ...]:
     """Decodes `muster/taints`."""
-    return _read(attributes, keys.NODE_TAINTS, values.taints) or ()
+    return of_tag(attributes, keys.NODE_TAINTS, _taints) or ()
 
 
 def features(attributes: Mapping[str, str]) -> frozenset[str]:
     """Decodes `muster/declared-features`."""
-    return _read(attributes, keys.NODE_FEATURES, _features) or frozenset()
+    return of_tag(attributes, keys.NODE_FEATURES, _names) or frozenset()
 
 
 def is_cordoned(attributes: Mapping[str, str]) -> bool:
@@ -48,60 +50,40 @@ def is_cordoned(attributes: Mapping[str, str]) -> bool:
 
 def images(attributes: Mapping[str, str]) -> Mapping[str, int]:
     """Decodes `si/local-images`."""
-    return _read(attributes, keys.LOCAL_IMAGES, _images) or _NO_IMAGES
+    return of_tag(attributes, keys.LOCAL_IMAGES, _images) or _NO_IMAGES
 
 
 def storage(attributes: Mapping[str, str]) -> NodeStorage | None:
     """Decodes `muster/volume-limits`, `muster/attached-volumes` and `muster/migrated-plugins`; None = none is set."""
-    limits = _read(attributes, keys.NODE_VOLUME_LIMITS, _limits)
-    attached = _read(attributes, keys.NODE_ATTACHED, _attached)
-    migrated = _read(attributes, keys.NODE_MIGRATED, _migrated)
+    limits = of_tag(attributes, keys.NODE_VOLUME_LIMITS, _limits)
+    attached = of_tag(attributes, keys.NODE_ATTACHED, _attached)
+    migrated = of_tag(attributes, keys.NODE_MIGRATED, _names)
     if limits is None and attached is None and migrated is None:
         return None
-    return NodeStorage(limits or {}, attached or (), migrated or ())
-
-
-def _read(attributes: Mapping[str, str], key: str, reader: Callable[[str], Value]) -> Value | None:
-    text = attributes.get(key)
-    try:
-        return reader(text) if text else None
-    except InvalidField as unfit:
-        raise unfit.inside(key) from unfit
+    return NodeStorage(limits or {}, attached or (), tuple(sorted(migrated or ())))
 
 
 @memoized
-def _features(text: str) -> frozenset[str]:
-    found = parsed(text)
-    if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
-        raise InvalidField("the value", "is not a list of texts")
-    return frozenset(found)
+def _taints(text: str) -> tuple[Taint, ...]:
+    return tuple(one.read() for one in decoded(text, tuple[TaintDocument, ...]))
+
+
+@memoized
+def _names(text: str) -> frozenset[str]:
+    return decoded(text, frozenset[str])
 
 
 @memoized
 def _limits(text: str) -> Mapping[str, int | None]:
-    found = an_object(parsed(text), "the value")
-    for driver, count in found.items():
-        if count is not None and (not isinstance(count, int) or isinstance(count, bool) or not 0 <= count <= _MOST):
-            raise InvalidField(driver[:NAME_LIMIT], f"is neither null nor a whole number from 0 to {_MOST}")
-    return cast("Mapping[str, int | None]", found)
-
-
-@memoized
-def _migrated(text: str) -> tuple[str, ...]:
-    return tuple(sorted(_features(text)))
+    return decoded(text, dict[str, _Count | None])
 
 
 def _attached(text: str) -> tuple[VolumeHandle, ...]:
-    found = an_object(parsed(text), "the value")
-    return tuple(VolumeHandle(driver, handle) for driver in sorted(found) for handle in texts(found, driver))
+    return volume_handles(decoded(text, dict[str, TextList]))
 
 
 def _images(text: str) -> Mapping[str, int]:
-    found = an_object(parsed(text, IMAGES_LIMIT), "the value")
-    for size in found.values():
-        if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size <= _LARGEST:
-            raise InvalidField("an image's size", f"is not a whole number from 0 to {_LARGEST}")
-    return cast("Mapping[str, int]", found)
+    return decoded(text, dict[str, _Size], IMAGES_LIMIT)
 
 
 _NODE_ACTIONS: Final[Mapping[int, NodeAction]] = {

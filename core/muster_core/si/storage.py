@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Final
+from collections.abc import Iterable, Mapping
+from typing import Final, Literal
+
+from msgspec import field
 
 from muster_core.model.ids import NodeId
 from muster_core.model.storage import (
@@ -24,188 +26,187 @@ from muster_core.model.storage import (
     VolumeHandle,
 )
 from muster_core.si import values
-from muster_core.si.pod_tags import selector
-from muster_core.si.values import (
-    NAME_LIMIT,
-    InvalidField,
-    Object,
-    an_object,
-    each,
-    flag,
-    number,
-    one_of,
-    only,
+from muster_core.si.documents import (
+    Document,
+    LabelSelector,
+    ShortText,
+    TermDocument,
+    TextList,
+    WholeQuantity,
     pairs,
-    parsed,
-    text_of,
-    texts,
+    targets,
+    terms,
 )
+from muster_core.si.values import NAME_LIMIT, InvalidField
 from muster_si import keys, muster_pb2
 
-_BINDING_MODES: Final = frozenset({"Immediate", "WaitForFirstConsumer"})
 
-_VOLUME_FIELDS: Final = frozenset(
-    {
-        "capacity",
-        "accessModes",
-        "volumeMode",
-        "storageClassName",
-        "attributesClass",
-        "labels",
-        "nodeAffinity",
-        "claimRef",
-        "phase",
-        "csi",
-        "migrated",
-        "deleting",
-    }
+class ClaimReferenceDocument(Document):
+    """`claimRef` of a volume."""
+
+    namespace: ShortText = ""
+    name: ShortText = ""
+    uid: ShortText = ""
+
+    def read(self) -> ClaimReference:
+        """Returns the reference."""
+        return ClaimReference(f"{self.namespace}/{self.name}", self.uid)
+
+
+class VolumeHandleDocument(Document):
+    """`csi` of a volume."""
+
+    driver: str = ""
+    volume_handle: str = ""
+
+    def read(self) -> VolumeHandle:
+        """Returns the handle."""
+        return VolumeHandle(self.driver, self.volume_handle)
+
+
+class MigratedVolumeDocument(Document):
+    """`migrated` of a volume."""
+
+    plugin: ShortText = ""
+    node_affinity: tuple[TermDocument, ...] = ()
+
+    def read(self) -> MigratedVolume:
+        """Returns the affinity with the plugin."""
+        return MigratedVolume(self.plugin, terms(self.node_affinity))
+
+
+class VolumeDocument(Document):
+    """A PersistentVolume."""
+
+    capacity: WholeQuantity = 0
+    access_modes: TextList = ()
+    volume_mode: str = ""
+    storage_class_name: ShortText = ""
+    attributes_class: ShortText = ""
+    labels: dict[str, str] = field(default_factory=dict)
+    node_affinity: tuple[TermDocument, ...] | None = None
+    claim_ref: ClaimReferenceDocument | None = None
+    phase: ShortText = ""
+    csi: VolumeHandleDocument | None = None
+    migrated: MigratedVolumeDocument | None = None
+    deleting: bool = False
+
+    def read(self, name: str) -> Volume:
+        """Returns the volume."""
+        return Volume(
+            name=name,
+            capacity=self.capacity,
+            access_modes=self.access_modes,
+            mode=self.volume_mode or FILESYSTEM,
+            storage_class=self.storage_class_name,
+            attributes_class=self.attributes_class,
+            labels=pairs(self.labels),
+            affinity=None if self.node_affinity is None else terms(self.node_affinity),
+            reference=self.claim_ref.read() if self.claim_ref is not None else None,
+            phase=self.phase,
+            handle=self.csi.read() if self.csi is not None else None,
+            migrated=self.migrated.read() if self.migrated is not None else None,
+            deleting=self.deleting,
+        )
+
+
+class ClaimDocument(Document):
+    """A PersistentVolumeClaim."""
+
+    uid: ShortText = ""
+    storage_class_name: ShortText = ""
+    attributes_class: ShortText = ""
+    volume_name: ShortText = ""
+    bound: bool = False
+    request: WholeQuantity | None = None
+    access_modes: TextList = ()
+    volume_mode: str = ""
+    selector: LabelSelector | None = None
+    phase: ShortText = ""
+    selected_node: ShortText | None = None
+    owner: ShortText = ""
+    deleting: bool = False
+
+    def read(self, name: str) -> Claim:
+        """Returns the claim. Raises InvalidField if the name has no namespace."""
+        _check_two_parts(name)
+        demand = ClaimDemand(
+            storage_class=self.storage_class_name,
+            access_modes=tuple(sorted(self.access_modes)),
+            mode=self.volume_mode or FILESYSTEM,
+            attributes_class=self.attributes_class,
+            selector=targets(self.selector),
+        )
+        return Claim(
+            name=name,
+            uid=self.uid,
+            volume=self.volume_name,
+            bound=self.bound,
+            request=self.request,
+            demand=demand,
+            phase=self.phase,
+            selected_node=None if self.selected_node is None else NodeId(self.selected_node),
+            owner=self.owner,
+            deleting=self.deleting,
+        )
+
+
+class TopologyLabel(Document):
+    """Values of a label in a topology term of a storage class."""
+
+    key: str = ""
+    values: TextList = ()
+
+
+class StorageClassDocument(Document):
+    """A StorageClass."""
+
+    provisioner: ShortText = ""
+    driver: ShortText = ""
+    binding_mode: Literal["", "Immediate", "WaitForFirstConsumer"] = ""
+    allowed_topologies: tuple[tuple[TopologyLabel, ...], ...] = ()
+
+    def read(self, name: str) -> StorageClass:
+        """Returns the class."""
+        return StorageClass(
+            name=name,
+            provisioner=self.provisioner,
+            driver=self.driver,
+            delayed=self.binding_mode == "WaitForFirstConsumer",
+            topologies=tuple(tuple((one.key, one.values) for one in term) for term in self.allowed_topologies),
+        )
+
+
+class StorageDriverDocument(Document):
+    """A CSIDriver."""
+
+    storage_capacity: bool = False
+
+    def read(self, name: str) -> StorageDriver:
+        """Returns the driver."""
+        return StorageDriver(name, self.storage_capacity)
+
+
+class StorageCapacityDocument(Document):
+    """A CSIStorageCapacity. `maximumVolumeSize` has precedence over `capacity`, as in Kubernetes 1.36."""
+
+    storage_class_name: ShortText = ""
+    node_topology: LabelSelector | None = None
+    capacity: WholeQuantity | None = None
+    maximum_volume_size: WholeQuantity | None = None
+
+    def read(self, name: str) -> StorageCapacity:
+        """Returns the capacity."""
+        limit = self.capacity if self.maximum_volume_size is None else self.maximum_volume_size
+        return StorageCapacity(name, self.storage_class_name, targets(self.node_topology), limit)
+
+
+StorageDocument = (
+    VolumeDocument | ClaimDocument | StorageClassDocument | StorageDriverDocument | StorageCapacityDocument
 )
 
-_CLAIM_FIELDS: Final = frozenset(
-    {
-        "uid",
-        "storageClassName",
-        "attributesClass",
-        "volumeName",
-        "bound",
-        "request",
-        "accessModes",
-        "volumeMode",
-        "selector",
-        "phase",
-        "selectedNode",
-        "owner",
-        "deleting",
-    }
-)
 
-Reader = Callable[[str, Object], StorageFact]
-
-
-def read_storage_object(reader: Reader, name: str, attributes: Mapping[str, str]) -> StorageFact:
-    """Decodes the object with the decoder of its kind."""
-    text = attributes.get(keys.FACT_OBJECT)
-    if not text:
-        raise InvalidField(keys.FACT_OBJECT, "is missing")
-    try:
-        return reader(name, an_object(parsed(text), "the value"))
-    except InvalidField as unfit:
-        raise unfit.inside(keys.FACT_OBJECT) from unfit
-
-
-def volume(name: str, found: Object) -> Volume:
-    """Decodes a PersistentVolume."""
-    only(found, _VOLUME_FIELDS)
-    affinity, reference, csi = found.get("nodeAffinity"), found.get("claimRef"), found.get("csi")
-    migrated = found.get("migrated")
-    return Volume(
-        name=name,
-        capacity=number(found, "capacity"),
-        access_modes=texts(found, "accessModes"),
-        mode=text_of(found, "volumeMode") or FILESYSTEM,
-        storage_class=_name_of(found, "storageClassName"),
-        attributes_class=_name_of(found, "attributesClass"),
-        labels=pairs(found.get("labels"), "labels"),
-        affinity=None if affinity is None else each(affinity, "nodeAffinity", values.term),
-        reference=None if reference is None else _reference(an_object(reference, "claimRef")),
-        phase=_name_of(found, "phase"),
-        handle=None if csi is None else _handle(an_object(csi, "csi")),
-        migrated=None if migrated is None else _migrated(an_object(migrated, "migrated")),
-        deleting=flag(found, "deleting"),
-    )
-
-
-def claim(name: str, found: Object) -> Claim:
-    """Decodes a PersistentVolumeClaim."""
-    only(found, _CLAIM_FIELDS)
-    _two_parts(name)
-    demand = ClaimDemand(
-        storage_class=_name_of(found, "storageClassName"),
-        access_modes=tuple(sorted(texts(found, "accessModes"))),
-        mode=text_of(found, "volumeMode") or FILESYSTEM,
-        attributes_class=_name_of(found, "attributesClass"),
-        selector=selector(found, "selector", ""),
-    )
-    return Claim(
-        name=name,
-        uid=_name_of(found, "uid"),
-        volume=_name_of(found, "volumeName"),
-        bound=flag(found, "bound"),
-        request=number(found, "request") if "request" in found else None,
-        demand=demand,
-        phase=_name_of(found, "phase"),
-        selected_node=NodeId(_name_of(found, "selectedNode")) if "selectedNode" in found else None,
-        owner=_name_of(found, "owner"),
-        deleting=flag(found, "deleting"),
-    )
-
-
-def storage_class(name: str, found: Object) -> StorageClass:
-    """Decodes a StorageClass."""
-    only(found, frozenset({"provisioner", "driver", "bindingMode", "allowedTopologies"}))
-    mode = one_of(found, "bindingMode", _BINDING_MODES) if found.get("bindingMode") else "Immediate"
-    return StorageClass(
-        name=name,
-        provisioner=_name_of(found, "provisioner"),
-        driver=_name_of(found, "driver"),
-        delayed=mode == "WaitForFirstConsumer",
-        topologies=_topologies(found),
-    )
-
-
-def driver(name: str, found: Object) -> StorageDriver:
-    """Decodes a CSIDriver."""
-    only(found, frozenset({"storageCapacity"}))
-    return StorageDriver(name, flag(found, "storageCapacity"))
-
-
-def capacity(name: str, found: Object) -> StorageCapacity:
-    """Decodes a CSIStorageCapacity. `maximumVolumeSize` has precedence over `capacity`, as in Kubernetes 1.36."""
-    only(found, frozenset({"storageClassName", "nodeTopology", "capacity", "maximumVolumeSize"}))
-    limits = [number(found, field) for field in ("maximumVolumeSize", "capacity") if field in found]
-    return StorageCapacity(
-        name=name,
-        storage_class=_name_of(found, "storageClassName"),
-        nodes=selector(found, "nodeTopology", ""),
-        limit=limits[0] if limits else None,
-    )
-
-
-def _reference(found: Object) -> ClaimReference:
-    only(found, frozenset({"namespace", "name", "uid"}))
-    return ClaimReference(f"{_name_of(found, 'namespace')}/{_name_of(found, 'name')}", _name_of(found, "uid"))
-
-
-def _handle(found: Object) -> VolumeHandle:
-    only(found, frozenset({"driver", "volumeHandle"}))
-    return VolumeHandle(text_of(found, "driver"), text_of(found, "volumeHandle"))
-
-
-def _migrated(found: Object) -> MigratedVolume:
-    only(found, frozenset({"plugin", "nodeAffinity"}))
-    return MigratedVolume(_name_of(found, "plugin"), each(found.get("nodeAffinity") or [], "nodeAffinity", values.term))
-
-
-def _topologies(found: Object) -> tuple[tuple[tuple[str, tuple[str, ...]], ...], ...]:
-    terms = found.get("allowedTopologies") or []
-    if not isinstance(terms, list):
-        raise InvalidField("allowedTopologies", "is not a list")
-    return tuple(each(term, "allowedTopologies", _topology) for term in terms)
-
-
-def _topology(found: Object) -> tuple[str, tuple[str, ...]]:
-    only(found, frozenset({"key", "values"}))
-    return text_of(found, "key"), texts(found, "values")
-
-
-def _name_of(found: Object, field: str) -> str:
-    name = text_of(found, field)
-    if len(name) > NAME_LIMIT:
-        raise InvalidField(field, f"is longer than {NAME_LIMIT} characters")
-    return name
-
-
-def _two_parts(name: str) -> None:
+def _check_two_parts(name: str) -> None:
     namespace, slash, own = name.partition("/")
     if not (namespace and slash and own):
         raise InvalidField("name", f"is not namespace/name: {name[:NAME_LIMIT]!r}")
@@ -213,12 +214,12 @@ def _two_parts(name: str) -> None:
 
 ClusterObject = muster_pb2.Fact
 
-_READERS: Final[Mapping[int, tuple[ObjectKind, Reader]]] = {
-    ClusterObject.VOLUME: (ObjectKind.VOLUME, volume),
-    ClusterObject.CLAIM: (ObjectKind.CLAIM, claim),
-    ClusterObject.STORAGE_CLASS: (ObjectKind.CLASS, storage_class),
-    ClusterObject.STORAGE_DRIVER: (ObjectKind.DRIVER, driver),
-    ClusterObject.STORAGE_CAPACITY: (ObjectKind.CAPACITY, capacity),
+_FORMS: Final[Mapping[int, tuple[ObjectKind, type[StorageDocument]]]] = {
+    ClusterObject.VOLUME: (ObjectKind.VOLUME, VolumeDocument),
+    ClusterObject.CLAIM: (ObjectKind.CLAIM, ClaimDocument),
+    ClusterObject.STORAGE_CLASS: (ObjectKind.CLASS, StorageClassDocument),
+    ClusterObject.STORAGE_DRIVER: (ObjectKind.DRIVER, StorageDriverDocument),
+    ClusterObject.STORAGE_CAPACITY: (ObjectKind.CAPACITY, StorageCapacityDocument),
 }
 
 
@@ -239,8 +240,17 @@ def read_cluster_object(
 def _fact(fact: ClusterObject) -> ClusterFact:
     if fact.kind == ClusterObject.NAMESPACE:
         return NamespaceLabels(values.long_name(fact.name, "name"), None if fact.gone else dict(fact.attributes))
-    if fact.kind not in _READERS:
+    if fact.kind not in _FORMS:
         raise InvalidField("kind", f"is not known: {int(fact.kind)}")
-    kind, reader = _READERS[fact.kind]
+    kind, form = _FORMS[fact.kind]
     name = values.long_name(fact.name, "name")
-    return ObjectGone(kind, name) if fact.gone else read_storage_object(reader, name, fact.attributes)
+    if fact.gone:
+        return ObjectGone(kind, name)
+    found = values.of_tag(fact.attributes, keys.FACT_OBJECT, lambda text: _object(form, name, text))
+    if found is None:
+        raise InvalidField(keys.FACT_OBJECT, "is missing")
+    return found
+
+
+def _object(form: type[StorageDocument], name: str, text: str) -> StorageFact:
+    return values.decoded(text, form).read(name)

@@ -1,30 +1,16 @@
-"""Decodes values in messages and in their string maps: names, resources, constraints, times."""
+"""Decodes values in messages: names, amounts, times, and JSON texts."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache, wraps
-from typing import Final, TypeVar, TypeVarTuple, Unpack, cast
+from typing import Final, TypeVar, TypeVarTuple, Unpack
 
-import orjson
+import msgspec
 
 from muster_core.model import limits
-from muster_core.model.constraints import (
-    ANYWHERE,
-    UNBOUNDED,
-    AllocationAffinity,
-    Constraints,
-    PlacementConstraint,
-    Requirement,
-    Taint,
-    Target,
-    TargetOperator,
-    Term,
-    Toleration,
-)
 from muster_core.model.ids import AllocationKey, ApplicationId, TaskGroup
 from muster_core.model.resources import Resources
-from muster_core.model.specs import Topology
 
 
 class InvalidField(Exception):
@@ -46,12 +32,14 @@ TEXT_LIMIT: Final = 65_536
 #: Longest name of any object.
 NAME_LIMIT: Final = 256
 
+#: Longest part of an invalid value that an error shows.
+TEXT_SHOWN: Final = 256
+
 #: Number of cached texts. Pods of one class share one text.
 CACHED_VALUES: Final = 1024
-Item = TypeVar("Item")
+Decoded = TypeVar("Decoded")
 Value = TypeVar("Value")
 Arguments = TypeVarTuple("Arguments")
-Object = Mapping[str, object]
 
 
 def memoized(read: Callable[[Unpack[Arguments]], Value]) -> Callable[[Unpack[Arguments]], Value]:
@@ -74,136 +62,35 @@ def _characters(texts: tuple[object, ...]) -> int:
     )
 
 
-def parsed(text: str, at_most: int = TEXT_LIMIT) -> object:
-    """Parses a map value as JSON, with at most `at_most` characters."""
+def decoded(text: str, form: type[Decoded], at_most: int = TEXT_LIMIT) -> Decoded:
+    """Decodes a JSON text of at most `at_most` characters as a type that msgspec knows, mostly of `si.documents`.
+
+    Raises:
+        InvalidField: it is longer, not JSON, or not of this form. The field is the path inside the document.
+    """
     if len(text) > at_most:
         raise InvalidField("the value", f"is longer than {at_most} characters")
     try:
-        return cast("object", orjson.loads(text))
-    except orjson.JSONDecodeError as error:
+        return msgspec.json.decode(text, type=form)
+    except msgspec.ValidationError as error:
+        why, _, where = str(error).partition(" - at `$")
+        raise InvalidField(where.strip(".`") or "the value", f"is wrong: {why[:TEXT_SHOWN]}") from error
+    except (msgspec.DecodeError, RecursionError) as error:
         raise InvalidField("the value", f"is not JSON: {error}") from error
 
 
-def each(found: object, field: str, read: Callable[[Object], Item]) -> tuple[Item, ...]:
-    """Decodes every element of a list of objects."""
-    if not isinstance(found, list):
-        raise InvalidField(field, "is not a list")
+def of_tag(tags: Mapping[str, str], tag: str, read: Callable[[str], Value]) -> Value | None:
+    """Decodes the text of a tag; absent or empty = None. Raises InvalidField, which names the tag."""
+    text = tags.get(tag)
     try:
-        return tuple([read(an_object(item, "an element")) for item in found])
-    except InvalidField as unfit:
-        raise unfit.inside(field) from unfit
-
-
-def an_object(found: object, field: str) -> Object:
-    """Returns an object, or raises InvalidField."""
-    if not isinstance(found, dict):
-        raise InvalidField(field, "is not an object")
-    return found
-
-
-def pairs(found: object, field: str) -> tuple[tuple[str, str], ...]:
-    """Returns an object of texts as sorted pairs."""
-    pairs = an_object(found or {}, field)
-    if not all(isinstance(value, str) for value in pairs.values()):
-        raise InvalidField(field, "contains a value that is not text")
-    return tuple(sorted(cast("Mapping[str, str]", pairs).items()))
-
-
-def text_of(found: Object, field: str) -> str:
-    """Returns a text; absent = empty."""
-    value = found.get(field)
-    if value is None:
-        return ""
-    if not isinstance(value, str):
-        raise InvalidField(field, "is not a text")
-    return value
-
-
-def one_of(found: Object, field: str, allowed: frozenset[str]) -> str:
-    """Returns one of the allowed texts."""
-    value = text_of(found, field)
-    if value not in allowed:
-        raise InvalidField(field, f"is {value[:32]!r}, not one of {', '.join(sorted(allowed))}")
-    return value
-
-
-def only(found: Object, fields: frozenset[str]) -> None:
-    """Rejects unknown fields, because the sender expects them to have an effect."""
-    unknown = found.keys() - fields
-    if unknown:
-        raise InvalidField(min(unknown)[:NAME_LIMIT], "is not known")
-
-
-def texts(found: Object, field: str) -> tuple[str, ...]:
-    """Returns a list of texts; absent = empty."""
-    values = found.get(field) or []
-    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
-        raise InvalidField(field, "is not a list of texts")
-    return tuple(values)
-
-
-def number(found: Object, field: str, default: int = 0, *, least: int = 0, most: int = 2**62) -> int:
-    """Returns an integer within bounds; absent = `default`."""
-    value = found.get(field, default)
-    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-        raise InvalidField(field, f"is not a whole number from {least} to {most}")
-    return value
-
-
-def flag(found: Object, field: str, *, default: bool = False) -> bool:
-    """Returns a bool; absent = `default`."""
-    value = found.get(field, default)
-    if not isinstance(value, bool):
-        raise InvalidField(field, "is neither true nor false")
-    return value
+        return read(text) if text else None
+    except InvalidField as invalid:
+        raise invalid.inside(tag) from invalid
 
 
 #: Largest quantity. The sum of two of them still fits into int64.
 QUANTITY_LIMIT: Final = 2**62
-_OPERATORS: Final = frozenset({"In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"})
-_TOLERATION_OPERATORS: Final = frozenset({"Equal", "Exists"})
-_EFFECTS: Final = frozenset({"NoSchedule", "PreferNoSchedule", "NoExecute"})
-_TARGET_OPERATORS: Final = frozenset(TargetOperator)
 _DIGITS_OF_A_TIME: Final = 16
-
-
-@memoized
-def constraints(text: str) -> Constraints:
-    """Decodes `muster/constraints`."""
-    return constraints_of(an_object(parsed(text), "the value"))
-
-
-@memoized
-def placement(text: str) -> PlacementConstraint:
-    """The value of `muster/placement-constraint`. Composite constraints are not supported, because the first version of
-    the Scheduler Interface has them only in a comment.
-    """
-    found = an_object(parsed(text), "the value")
-    only(found, frozenset({"simpleConstraint"}))
-    simple = an_object(found.get("simpleConstraint"), "simpleConstraint")
-    try:
-        return _simple_placement(simple)
-    except InvalidField as unfit:
-        raise unfit.inside("simpleConstraint") from unfit
-
-
-@memoized
-def taints(text: str) -> tuple[Taint, ...]:
-    """Decodes `muster/taints`."""
-    return each(parsed(text), "taints", _taint)
-
-
-@memoized
-def topology(text: str) -> Topology:
-    """Decodes `muster/gang-topology`."""
-    found = an_object(parsed(text), "the value")
-    only(found, frozenset({"key", "required"}))
-    key, required = text_of(found, "key"), found.get("required", False)
-    if not key or len(key) > NAME_LIMIT:
-        raise InvalidField("key", "is missing or too long")
-    if not isinstance(required, bool):
-        raise InvalidField("required", "is neither true nor false")
-    return Topology(key, required)
 
 
 @memoized
@@ -245,105 +132,6 @@ def resources(amounts: Mapping[str, int], most: int = QUANTITY_LIMIT, *, counts:
         if not name or len(name) > NAME_LIMIT:
             raise InvalidField("a resource's name", "is empty or too long")
     return Resources(amounts)
-
-
-def constraints_of(found: Object) -> Constraints:
-    """Like `constraints`, for a part of another value."""
-    only(found, frozenset({"nodeSelector", "nodeAffinity", "tolerations", "nodeName", "features"}))
-    affinity = found.get("nodeAffinity")
-    value = Constraints(
-        node_selector=pairs(found.get("nodeSelector"), "nodeSelector"),
-        affinity=None if affinity is None else each(affinity, "nodeAffinity", term),
-        tolerations=each(found.get("tolerations") or [], "tolerations", _toleration),
-        node_name=text_of(found, "nodeName"),
-        features=texts(found, "features"),
-    )
-    return ANYWHERE if value == ANYWHERE else value
-
-
-def term(found: Object) -> Term:
-    """Decodes a node selector term."""
-    only(found, frozenset({"matchExpressions", "matchFields"}))
-    return Term(
-        expressions=each(found.get("matchExpressions") or [], "matchExpressions", requirement),
-        fields=each(found.get("matchFields") or [], "matchFields", requirement),
-    )
-
-
-def requirement(found: Object) -> Requirement:
-    """Decodes one expression of a term."""
-    only(found, frozenset({"key", "operator", "values"}))
-    return Requirement(text_of(found, "key"), one_of(found, "operator", _OPERATORS), texts(found, "values"))
-
-
-def _toleration(found: Object) -> Toleration:
-    only(found, frozenset({"key", "operator", "value", "effect", "tolerationSeconds"}))
-    return Toleration(
-        key=text_of(found, "key"),
-        operator=one_of(found, "operator", _TOLERATION_OPERATORS) if found.get("operator") else "Equal",
-        value=text_of(found, "value"),
-        effect=one_of(found, "effect", _EFFECTS) if found.get("effect") else "",
-    )
-
-
-def _taint(found: Object) -> Taint:
-    return Taint(text_of(found, "key"), text_of(found, "value"), one_of(found, "effect", _EFFECTS))
-
-
-def _simple_placement(found: Object) -> PlacementConstraint:
-    nodes, allocations = "nodeAffinityConstraint", "allocationAffinityAttribute"
-    only(found, frozenset({nodes, allocations}))
-    targets: tuple[Target, ...] = ()
-    if found.get(nodes) is not None:
-        part = an_object(found[nodes], nodes)
-        only(part, frozenset({"targetExpressions"}))
-        targets = each(part.get("targetExpressions"), "targetExpressions", _target)
-    affinity = _affinity(an_object(found[allocations], allocations)) if found.get(allocations) is not None else None
-    if not targets and affinity is None:
-        raise InvalidField(f"{nodes} or {allocations}", "is missing: the constraint is empty")
-    return PlacementConstraint(targets, affinity)
-
-
-def _affinity(found: Object) -> AllocationAffinity:
-    spellings = [name for name in ("tragetExpressions", "targetExpressions") if name in found]
-    only(found, frozenset({"scope", "minCardinality", "maxCardinality", "required", *spellings[:1]}))
-    targets = each(found.get(spellings[0]), spellings[0], _target) if spellings else ()
-    at_least, at_most = _cardinality(found, "minCardinality", 0), _cardinality(found, "maxCardinality", UNBOUNDED)
-    required = found.get("required", False)
-    if not text_of(found, "scope") or len(text_of(found, "scope")) > NAME_LIMIT:
-        raise InvalidField("scope", "is missing or too long")
-    if not targets:
-        raise InvalidField("tragetExpressions", "are missing")
-    if at_least > at_most:
-        raise InvalidField("minCardinality", f"is more than maxCardinality: {at_least} > {at_most}")
-    if at_least == 0 and at_most == UNBOUNDED:
-        raise InvalidField("minCardinality or maxCardinality", "is missing: neither bounds anything")
-    if not isinstance(required, bool):
-        raise InvalidField("required", "is neither true nor false")
-    return AllocationAffinity(text_of(found, "scope"), targets, at_least, at_most, required)
-
-
-def _cardinality(found: Object, field: str, default: int) -> int:
-    value = found.get(field, default)
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= UNBOUNDED:
-        raise InvalidField(field, "is not a whole number from 0 to 2147483647")
-    return value
-
-
-def _target(found: Object) -> Target:
-    only(found, frozenset({"targetOperator", "targetKey", "targetValues"}))
-    key, values, operator_name = text_of(found, "targetKey"), found.get("targetValues"), found.get("targetOperator")
-    if not key or len(key) > NAME_LIMIT:
-        raise InvalidField("targetKey", "is missing or too long")
-    values = [] if values is None else values
-    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
-        raise InvalidField("targetValues", "is not a list of texts")
-    operator = TargetOperator.IN
-    if operator_name is not None:
-        operator = TargetOperator(one_of(found, "targetOperator", _TARGET_OPERATORS))
-    if bool(values) != (operator in (TargetOperator.IN, TargetOperator.NOT_IN)):
-        raise InvalidField("targetValues", f"do not go with {operator.value}")
-    return Target(key, operator, tuple(values))
 
 
 def shown(name: str) -> ApplicationId:
@@ -389,10 +177,4 @@ def group(name: str) -> TaskGroup:
 
 def moment_of(tags: Mapping[str, str], tag: str, unit_ns: int) -> int:
     """Returns the time in `tag` in nanoseconds since the epoch; 0 = not set."""
-    text = tags.get(tag)
-    if not text:
-        return 0
-    try:
-        return moment_ns(text, unit_ns)
-    except InvalidField as unfit:
-        raise unfit.inside(tag) from unfit
+    return of_tag(tags, tag, lambda text: moment_ns(text, unit_ns)) or 0

@@ -84,7 +84,7 @@ async def test_invalid_facts_are_rejected_and_the_others_are_applied(talk: Talk)
         talk, bad, Fact(kind=Fact.NAMESPACE, name="ns", attributes={"team": "a"}), Fact(name="x")
     )
     assert [(one.kind, one.name) for one in rejected] == [(Fact.VOLUME, "v"), (Fact.UNKNOWN_KIND, "x")]
-    assert rejected[0].reason.startswith("muster/object: capacity is not a whole number")
+    assert rejected[0].reason.startswith("muster/object: capacity is wrong")
     assert rejected[1].reason == "kind is not known: 0"
 
 

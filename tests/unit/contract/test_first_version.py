@@ -94,7 +94,8 @@ async def test_an_invalid_constraint_is_rejected_with_its_reason(talk: Talk) -> 
     refused = await talk.refused()
     assert (refused.allocationKey, refused.applicationID) == ("odd", "app")
     assert refused.reason == (
-        "muster/placement-constraint: simpleConstraint: targetExpressions: targetValues do not go with IN"
+        "muster/placement-constraint: simpleConstraint.nodeAffinityConstraint.targetExpressions[0] is wrong:"
+        " targetValues do not go with IN"
     )
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster_core.model.constraints import UNBOUNDED, AllocationAffinity, PlacementConstraint, Target, TargetOperator
-from muster_core.si import pod_tags, values
+from muster_core.si import pod_tags
 from muster_core.si.values import InvalidField
 from muster_si import keys
 
@@ -30,8 +30,14 @@ def on(*targets: Any) -> str:
     return text(nodeAffinityConstraint={"targetExpressions": list(targets)})
 
 
+def read(value: str) -> PlacementConstraint:
+    found = pod_tags.placement({keys.TAG_PLACEMENT: value})
+    assert found is not None
+    return found
+
+
 def test_the_complete_message_is_read_with_its_specified_names() -> None:
-    found = values.placement(
+    found = read(
         text(
             nodeAffinityConstraint={
                 "targetExpressions": [TARGET, {"targetOperator": "NOT_EXIST", "targetKey": "si/rackname"}]
@@ -47,7 +53,7 @@ def test_the_complete_message_is_read_with_its_specified_names() -> None:
 
 def test_absent_fields_have_the_specified_defaults() -> None:
     correct = {"scope": "a", "targetExpressions": [{"targetKey": "k", "targetValues": ["v"]}], "minCardinality": 1}
-    found = values.placement(text(allocationAffinityAttribute=correct)).allocations
+    found = read(text(allocationAffinityAttribute=correct)).allocations
     assert found == AllocationAffinity("a", (Target("k", TargetOperator.IN, ("v",)),), 1, UNBOUNDED, False)
     assert pod_tags.placement({}) is None
 
@@ -56,31 +62,76 @@ def test_absent_fields_have_the_specified_defaults() -> None:
     "value, reason",
     [
         ("{", "the value is not JSON"),
-        ("[]", "the value is not an object"),
-        ("{}", "simpleConstraint is not an object"),
+        ("[]", "the value is wrong: Expected `object`, got `array`"),
+        ("{}", "the value is wrong: Object missing required field `simpleConstraint`"),
         (text(), "nodeAffinityConstraint or allocationAffinityAttribute is missing: the constraint is empty"),
         (on(), "nodeAffinityConstraint or allocationAffinityAttribute is missing: the constraint is empty"),
-        ('{"compositeConstraint": {}}', "compositeConstraint is not known"),
-        (text(nodeAffinity={}), "nodeAffinity is not known"),
-        (on({**TARGET, "targetKey": ""}), "targetKey is missing or too long"),
-        (on({**TARGET, "targetKey": "k" * 257}), "targetKey is missing or too long"),
-        (on({**TARGET, "targetOperator": "In"}), "targetOperator is 'In', not one of EXIST, IN, NOT_EXIST, NOT_IN"),
-        (on({**TARGET, "targetOperator": 0, "more": 1}), "more is not known"),
-        (on({**TARGET, "targetOperator": 0}), "targetOperator is not a text"),
-        (on({**TARGET, "targetValues": ""}), "targetValues is not a list of texts"),
+        ('{"compositeConstraint": {}}', "the value is wrong: Object contains unknown field `compositeConstraint`"),
+        (text(nodeAffinity={}), "simpleConstraint is wrong: Object contains unknown field `nodeAffinity`"),
+        (
+            on({**TARGET, "targetKey": ""}),
+            "targetExpressions[0].targetKey is wrong: Expected `str` of length >= 1",
+        ),
+        (
+            on({**TARGET, "targetKey": "k" * 257}),
+            "targetExpressions[0].targetKey is wrong: Expected `str` of length <= 256",
+        ),
+        (
+            on({**TARGET, "targetOperator": "In"}),
+            "targetExpressions[0].targetOperator is wrong: Invalid enum value 'In'",
+        ),
+        (
+            on({**TARGET, "targetOperator": 0, "more": 1}),
+            "targetExpressions[0].targetOperator is wrong: Expected `str | null`, got `int`",
+        ),
+        (
+            on({**TARGET, "targetOperator": 0}),
+            "targetExpressions[0].targetOperator is wrong: Expected `str | null`, got `int`",
+        ),
+        (
+            on({**TARGET, "targetValues": ""}),
+            "targetExpressions[0].targetValues is wrong: Expected `array | null`, got `str`",
+        ),
         (on({**TARGET, "targetOperator": "EXIST"}), "targetValues do not go with EXIST"),
         (on({**TARGET, "targetValues": []}), "targetValues do not go with IN"),
-        (on({**TARGET, "targetValues": [1]}), "targetValues is not a list of texts"),
-        (on("role"), "an element is not an object"),
-        (affinity(scope=""), "scope is missing or too long"),
-        (affinity(tragetExpressions=[]), "tragetExpressions are missing"),
-        (affinity(targetExpressions=[TARGET]), "targetExpressions is not known"),
+        (
+            on({**TARGET, "targetValues": [1]}),
+            "targetExpressions[0].targetValues[0] is wrong: Expected `str`, got `int`",
+        ),
+        (
+            on("role"),
+            "targetExpressions[0] is wrong: Expected `object`, got `str`",
+        ),
+        (
+            affinity(scope=""),
+            "simpleConstraint.allocationAffinityAttribute.scope is wrong: Expected `str` of length >= 1",
+        ),
+        (
+            affinity(tragetExpressions=[]),
+            "either tragetExpressions or targetExpressions must be given",
+        ),
+        (
+            affinity(targetExpressions=[TARGET]),
+            "either tragetExpressions or targetExpressions must be given",
+        ),
         (affinity(minCardinality=4), "minCardinality is more than maxCardinality: 4 > 3"),
-        (affinity(minCardinality=-1), "minCardinality is not a whole number from 0 to 2147483647"),
-        (affinity(maxCardinality=True), "maxCardinality is not a whole number from 0 to 2147483647"),
-        (affinity(maxCardinality=2**31), "maxCardinality is not a whole number from 0 to 2147483647"),
+        (
+            affinity(minCardinality=-1),
+            "simpleConstraint.allocationAffinityAttribute.minCardinality is wrong: Expected `int` >= 0",
+        ),
+        (
+            affinity(maxCardinality=True),
+            "simpleConstraint.allocationAffinityAttribute.maxCardinality is wrong: Expected `int`, got `bool`",
+        ),
+        (
+            affinity(maxCardinality=2**31),
+            "simpleConstraint.allocationAffinityAttribute.maxCardinality is wrong: Expected `int` <= 2147483647",
+        ),
         (affinity(minCardinality=0, maxCardinality=2**31 - 1), "minCardinality or maxCardinality is missing"),
-        (affinity(required="yes"), "required is neither true nor false"),
+        (
+            affinity(required="yes"),
+            "simpleConstraint.allocationAffinityAttribute.required is wrong: Expected `bool`, got `str`",
+        ),
     ],
 )
 def test_an_invalid_constraint_is_rejected_with_the_invalid_field(value: str, reason: str) -> None:
@@ -127,7 +178,7 @@ json = st.recursive(
 @given(json)
 def test_any_json_is_a_constraint_or_is_refused(value: Any) -> None:
     try:
-        found = values.placement(orjson.dumps(value).decode())
+        found = read(orjson.dumps(value).decode())
     except InvalidField:
         return
     assert found.nodes or found.allocations

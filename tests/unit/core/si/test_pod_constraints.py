@@ -95,31 +95,58 @@ def test_a_pod_without_constraints_has_no_properties_and_equal_texts_are_parsed_
 @pytest.mark.parametrize(
     "parts, reason",
     [
-        ({"near": []}, "near is not known"),
-        ({"affinity": {"zone": 1}}, "affinity is not a list"),
-        ({"affinity": ["zone"]}, "affinity: an element is not an object"),
-        ({"affinity": [{"labelSelector": WEB}]}, "affinity: topologyKey is missing"),
-        ({"antiAffinity": [{**TERM, "weight": 1}]}, "antiAffinity: weight is not known"),
-        ({"antiAffinity": [{**TERM, "topologyKey": 1}]}, "topologyKey is not a text"),
-        ({"antiAffinity": [{**TERM, "namespaces": "red"}]}, "namespaces is not a list of texts"),
-        ({"antiAffinity": [{**TERM, "labelSelector": []}]}, "labelSelector is not an object"),
-        ({"antiAffinity": [{**TERM, "labelSelector": {"labels": {}}}]}, "labels is not known"),
+        ({"near": []}, "the value is wrong: Object contains unknown field `near`"),
+        ({"affinity": {"zone": 1}}, "affinity is wrong: Expected `array`, got `object`"),
+        ({"affinity": ["zone"]}, "affinity[0] is wrong: Expected `object`, got `str`"),
+        ({"affinity": [{"labelSelector": WEB}]}, "affinity[0] is wrong: Object missing required field `topologyKey`"),
+        ({"antiAffinity": [{**TERM, "weight": 1}]}, "antiAffinity[0] is wrong: Object contains unknown field `weight`"),
+        (
+            {"antiAffinity": [{**TERM, "topologyKey": 1}]},
+            "antiAffinity[0].topologyKey is wrong: Expected `str`, got `int`",
+        ),
+        (
+            {"antiAffinity": [{**TERM, "namespaces": "red"}]},
+            "antiAffinity[0].namespaces is wrong: Expected `array`, got `str`",
+        ),
+        (
+            {"antiAffinity": [{**TERM, "labelSelector": []}]},
+            "antiAffinity[0].labelSelector is wrong: Expected `object | null`, got `array`",
+        ),
+        (
+            {"antiAffinity": [{**TERM, "labelSelector": {"labels": {}}}]},
+            "antiAffinity[0].labelSelector is wrong: Object contains unknown field `labels`",
+        ),
         (
             {"antiAffinity": [{**TERM, "labelSelector": {"matchLabels": {"a": 1}}}]},
-            "contains a value that is not text",
+            "antiAffinity[0].labelSelector.matchLabels[...] is wrong: Expected `str`, got `int`",
         ),
-        ({"affinity": [{**TERM, "labelSelector": {"matchExpressions": [{"operator": "In"}]}}]}, "key is missing"),
+        (
+            {"affinity": [{**TERM, "labelSelector": {"matchExpressions": [{"operator": "In"}]}}]},
+            "affinity[0].labelSelector.matchExpressions[0] is wrong: Object missing required field `key`",
+        ),
         (
             {"affinity": [{**TERM, "namespaceSelector": {"matchExpressions": [{"key": "a", "operator": "Gt"}]}}]},
-            "operator is 'Gt', not one of DoesNotExist, Exists, In, NotIn",
+            "affinity[0].namespaceSelector.matchExpressions[0].operator is wrong: Invalid enum value 'Gt'",
         ),
-        ({"preferred": [TERM | {"weight": 101}]}, "preferred: weight is not a whole number from -100 to 100"),
-        ({"preferred": [TERM | {"weight": 1, "wait": 1}]}, "preferred: wait is not known"),
-        ({"spread": [{**SPREAD, "topologyKey": ""}]}, "spread: topologyKey is missing"),
-        ({"spread": [{**SPREAD, "maxSkew": 0}]}, "spread: maxSkew is not a whole number from 1 to"),
-        ({"spread": [{**SPREAD, "whenUnsatisfiable": "Perhaps"}]}, "whenUnsatisfiable is 'Perhaps', not one of"),
-        ({"spread": [{**SPREAD, "nodeTaintsPolicy": "No"}]}, "nodeTaintsPolicy is 'No', not one of Honor, Ignore"),
-        ({"spread": [{**SPREAD, "matchLabelKeys": ["a"]}]}, "matchLabelKeys is not known"),
+        ({"preferred": [TERM | {"weight": 101}]}, "preferred[0].weight is wrong: Expected `int` <= 100"),
+        (
+            {"preferred": [TERM | {"weight": 1, "wait": 1}]},
+            "preferred[0] is wrong: Object contains unknown field `wait`",
+        ),
+        ({"spread": [{**SPREAD, "topologyKey": ""}]}, "spread[0].topologyKey is wrong: Expected `str` of length >= 1"),
+        ({"spread": [{**SPREAD, "maxSkew": 0}]}, "spread[0].maxSkew is wrong: Expected `int` >= 1"),
+        (
+            {"spread": [{**SPREAD, "whenUnsatisfiable": "Perhaps"}]},
+            "spread[0].whenUnsatisfiable is wrong: Invalid enum value 'Perhaps'",
+        ),
+        (
+            {"spread": [{**SPREAD, "nodeTaintsPolicy": "No"}]},
+            "spread[0].nodeTaintsPolicy is wrong: Invalid enum value 'No'",
+        ),
+        (
+            {"spread": [{**SPREAD, "matchLabelKeys": ["a"]}]},
+            "spread[0] is wrong: Object contains unknown field `matchLabelKeys`",
+        ),
         ({"affinity": [TERM] * 900}, "the value is longer than 65536 characters"),
     ],
 )
