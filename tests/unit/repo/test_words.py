@@ -3,7 +3,6 @@
 import ast
 import re
 from collections.abc import Iterator
-from hashlib import sha256
 from pathlib import Path
 
 from tests.unit.repo.tree import PRODUCT, files, modules, name, parsed
@@ -16,24 +15,6 @@ SUPERVISORS = 4
 
 # Paths that exist on one developer's machine only.
 MACHINE_PATH = re.compile(r"(?<![\w.$}*)~-])/(?:wor" r"k|roo" r"t|hom" r"e|User" r"s)/\w")
-# Words of one workplace, as digests, so that this file does not contain them.
-WORD = re.compile(r"[a-z0-9_]+(?:[/-][a-z0-9_]+)?")
-FOREIGN_WORDS = {
-    "3017eedacfc10834",  # "sampleplace-", for the test of this guard
-    "c65d5aa5a1a5cb03",
-    "94a168d2da574b00",
-    "d298391b07433318",
-    "c857d09db23e6822",
-    "c70eca6b0f88f44d",
-    "81e88f989c2b4ff5",
-    "60965168ce762e94",
-    "7d3194f79e645c42",
-    "517b67af375c3dce",
-    "391d05f3e51aae32",
-    "c412d00d857a569a",
-    "3acb4fb04d6cfc05",
-    "487b91042c7cf27a",
-}
 
 
 def texts(*suffixes: str) -> Iterator[tuple[Path, str]]:
@@ -52,18 +33,6 @@ def matches(pattern: re.Pattern[str], *suffixes: str) -> list[str]:
         for number, line in enumerate(text.splitlines(), start=1)
         if pattern.search(line)
     ]
-
-
-def is_foreign(word: str) -> bool:
-    """Whether the word, or its part up to the first dash, belongs to one workplace."""
-    beginning, dash, _ = word.partition("-")
-    candidates = {word, beginning + dash}
-    return any(sha256(candidate.encode()).hexdigest()[:16] in FOREIGN_WORDS for candidate in candidates)
-
-
-def test_a_workplace_word_is_matched_by_its_prefix() -> None:
-    assert is_foreign("sampleplace-tool")
-    assert not is_foreign("sampleplace")
 
 
 def test_no_todo_remains_in_the_code() -> None:
@@ -91,14 +60,6 @@ def test_only_four_supervisors_catch_everything() -> None:
 
 def test_no_path_of_one_machine_is_in_the_tree() -> None:
     assert matches(MACHINE_PATH) == []
-
-
-def test_no_word_of_one_workplace_is_in_the_tree() -> None:
-    assert [
-        name(path)
-        for path, text in texts()
-        if path != Path(__file__) and any(is_foreign(word) for word in set(WORD.findall(text.lower())))
-    ] == []
 
 
 def test_the_patterns_match_what_they_search_for() -> None:
