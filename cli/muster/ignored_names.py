@@ -9,11 +9,12 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from muster.checks import Finding, Json, fine, problem, warning
+from muster_operator.model.names import ANNOTATION_TASK_GROUP_NAME
 from muster_operator.model.pods import GangDefinition, GangProblem
 from muster_operator.translate.gangs import read_gang
-from muster_operator.translate.known_names import pod_problems
+from muster_operator.translate.known_names import pod_problems, unknown_group
 from muster_operator.translate.nodes import read_namespace
-from muster_operator.translate.pods import gang_source
+from muster_operator.translate.pods import gang_source, written_app_id
 from muster_operator.translate.values import mapping, strings
 
 NAMES: Final = "names"
@@ -29,6 +30,8 @@ def check_names(pods: Iterable[Json], namespaces: Iterable[Json], served: frozen
     """`served`: the scheduler names of Muster. Pods that have ended are left out."""
     unknown: dict[str, list[str]] = defaultdict(list)
     lost: dict[str, list[str]] = defaultdict(list)
+    groups: dict[tuple[str, str], set[str]] = defaultdict(set)
+    members: list[tuple[tuple[str, str], str, str]] = []
     for pod in pods:
         if _is_for_muster(pod, served):
             metadata = mapping(pod.get("metadata"))
@@ -36,8 +39,17 @@ def check_names(pods: Iterable[Json], namespaces: Iterable[Json], served: frozen
             gang = read_gang(gang_source(strings(metadata.get("annotations"))))
             for found in (*pod_problems(metadata), *(gang.warnings if isinstance(gang, GangDefinition) else ())):
                 unknown[found].append(name)
+            app = str(metadata.get("namespace")), written_app_id(metadata)
             if isinstance(gang, GangProblem):
                 lost[gang.message].append(name)
+            elif gang is not None:
+                groups[app].update(group.name for group in gang.groups)
+            if group := strings(metadata.get("annotations")).get(ANNOTATION_TASK_GROUP_NAME):
+                members.append((app, group, name))
+    for app, group, name in members:
+        # Without a definition here, the application may have one in another namespace, or from a pod that has ended.
+        if group not in groups.get(app, {group}):
+            unknown[unknown_group(group, app[1], groups[app])].append(name)
     for thing in namespaces:
         if (namespace := read_namespace(thing)) is not None:
             for found in (*namespace.problems, *namespace.misspelt):

@@ -14,6 +14,7 @@ from muster_operator.controller.state import Application, Ledger, Task
 from muster_operator.model import messages, names, problems
 from muster_operator.model.commands import Outcome
 from muster_operator.model.pods import GangDefinition, Pod, UserInfo
+from muster_operator.translate.known_names import unknown_group
 
 #: Mismatches reported per application; further ones are not reported.
 _MAX_MISMATCHES: Final = 16
@@ -70,10 +71,9 @@ def _warn_unknown_group(out: Outcome, app: Application, gang: GangDefinition, po
     group = pod.membership.task_group
     if not group or gang.group(group):
         return
-    known = ", ".join(known.name for known in gang.groups)
-    note = messages.unknown_group(group[:60], app.name, known[:400])
-    if _is_new(app, note.text):
-        reporting.post(out, pod.ref, note)
+    if _is_new(app, f"task group {group}"):
+        problem = unknown_group(group, app.name, (known.name for known in gang.groups))
+        reporting.post(out, pod.ref, messages.unknown_group(problem))
 
 
 def _warn_missing_definition(out: Outcome, app: Application, pod: Pod) -> bool:

@@ -369,15 +369,12 @@ def parameter_ignored(problem: str) -> str:
 
 
 @event("TaskGroupsError")
-def unknown_group(group: str, app: str, known: str) -> str:
+def unknown_group(problem: str) -> str:
     """The pod names a task group that its application does not define. The event is on the pod.
 
     Use one of the task groups that the message lists.
     """
-    return (
-        f"{names.ANNOTATION_TASK_GROUP_NAME}: {group} is not a task group of application {app}; the pod is scheduled "
-        f"individually. Valid task groups: {known}"
-    )
+    return problem
 
 
 @event("TaskGroupsError")

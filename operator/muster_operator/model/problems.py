@@ -14,6 +14,8 @@ from muster_operator.model import names
 _SHOWN: Final = 40
 _REQUESTS_SHOWN: Final = 200
 _KEY_SHOWN: Final = 100
+_GROUP_SHOWN: Final = 60
+_GROUPS_SHOWN: Final = 400
 
 # -- pods and their application ---------------------------------------------------------------------------------------
 
@@ -85,6 +87,19 @@ def no_effect(where: str, key: str, advice: str) -> str:
     Do what the message suggests.
     """
     return f"{where} {key[:_KEY_SHOWN]} has no effect; {advice}"
+
+
+def unknown_group(group: str, app: str, meant: str, known: str) -> str:
+    """A pod names a task group that its application does not define.
+
+    Use one of the task groups that the message lists.
+    """
+    question = f"Did you mean {meant}? " if meant else ""
+    return (
+        f"{names.ANNOTATION_TASK_GROUP_NAME}: {group[:_GROUP_SHOWN]} is not a task group of application {app}, so the "
+        f"pod is not a member of the gang, and waits until the gang is complete. {question}"
+        f"Valid task groups: {known[:_GROUPS_SHOWN]}"
+    )
 
 
 def no_such_resource(field: str, meant: str) -> str:

@@ -83,6 +83,12 @@ def namespace_problems(metadata: Raw) -> tuple[str, ...]:
     return tuple(islice(_of_namespace(metadata), _REPORTED))
 
 
+def unknown_group(group: str, app: str, known: Iterable[str]) -> str:
+    """The problem of a pod whose task group is not one of the known ones."""
+    valid = sorted(known)
+    return problems.unknown_group(group, app, nearest(group, valid), ", ".join(valid))
+
+
 def unknown_resources(field: str, amounts: Mapping[str, object]) -> Iterator[str]:
     """Resources of a quota, by the scheduler's names, that no pod requests."""
     for resource in islice(amounts, _REPORTED):

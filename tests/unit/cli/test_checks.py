@@ -1,6 +1,7 @@
 """The findings of `muster doctor` for objects of the API server."""
 
 import base64
+import json
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -374,6 +375,27 @@ def test_names_without_effect_and_lost_gangs_are_listed_once_with_their_objects(
     assert on_namespace.message.startswith("namespace dev: annotation yunikorn.apache.org/namespace.qouta has no")
     assert lost.message.startswith("no gang for pod dev/lost: task-groups: is not JSON")
     assert levels([on_pods, on_namespace, lost]) == [Level.WARNING, Level.WARNING, Level.PROBLEM]
+
+
+def test_a_task_group_that_the_application_does_not_define_is_listed_with_the_near_name() -> None:
+    define = {
+        "yunikorn.apache.org/task-groups": json.dumps(
+            [{"name": "workers", "minMember": 3, "minResource": {"cpu": "1"}}]
+        )
+    }
+    of_app, key = {"yunikorn.apache.org/app-id": "train"}, "yunikorn.apache.org/task-group-name"
+    pods = [
+        a_named_pod("w0", of_app | define | {key: "workers"}),
+        a_named_pod("w1", of_app | {key: "worker"}),
+        a_named_pod("of-an-unseen-definition", {"yunikorn.apache.org/app-id": "other", key: "executors"}),
+    ]
+    found, lost = ignored_names.check_names(pods, [], BOTH)
+    assert found.message == (
+        "pod dev/w1: yunikorn.apache.org/task-group-name: worker is not a task group of application train, so the pod "
+        "is not a member of the gang, and waits until the gang is complete. Did you mean workers? "
+        "Valid task groups: workers"
+    )
+    assert levels([found, lost]) == [Level.WARNING, Level.FINE]
 
 
 def test_without_such_names_both_checks_are_fine() -> None:

@@ -181,6 +181,9 @@ def test_a_member_of_an_unknown_group_causes_only_one_warning() -> None:
     driver, _ = reserving()
     out = driver.see(a_member("w2", group="other"))
     assert events(out) == [("w2", "TaskGroupsError", "TaskGroupsError")]
+    [event] = [command for command in out.commands if isinstance(command, PostEvent)]
+    assert "waits until the gang is complete. Valid task groups: g" in event.note
+    assert "individually" not in event.note
     assert events(driver.see(a_member("w3", group="other"))) == []  # thousands have the same trouble
 
 
