@@ -10,6 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
+from muster_si import keys
+
 Json = dict[str, Any]
 
 #: Tags of an item.
@@ -27,6 +29,22 @@ SUGGESTIONS: Final = {
     "reserved": "wait until the reserved resources on the node are free",
     "cluster": "request less, or add larger nodes: even empty nodes could not hold it",
 }
+#: Instead, if no reason of a node is about its resources (`_IS_RESOURCE`).
+_CONSTRAINTS: Final = {
+    "nodes": "change the constraints in the message, or add nodes that satisfy them; the pods are reported to cluster "
+    "autoscalers",
+    "cluster": "correct the constraints in the message, or the labels and taints of the nodes; no node satisfies them, "
+    "even if it is empty",
+}
+#: Instead, for a gang that all nodes together cannot hold: one more node of the same size can be enough.
+_GANG_CLUSTER: Final = "request less, or add nodes: all nodes together could not hold the gang, even if they were empty"
+#: Instead, if the request exceeds the complete quota (`keys.NEVER_FITS`).
+_NEVER_FITS: Final = {
+    "quota": "request less, or raise the maximum of the queue in the message",
+    "user quota": "request less, or raise the limit in the message",
+}
+#: Starts of node reasons about the resources of a node.
+_IS_RESOURCE: Final = ("Insufficient ", "Too many pods")
 #: Reason of a pod that waits for the reservation of its gang. The placeholders of the gang have the reason.
 _GANG: Final = "gang"
 #: Short form of each reason.
@@ -40,6 +58,8 @@ BLOCKED_BY: Final = {
     "reserved": "resources that are reserved for it",
     "cluster": "nodes that are too small or too few",
 }
+_CONSTRAINED_BY: Final = "constraints that no node satisfies"
+MISSING_MEMBERS: Final = "missing members"
 NOT_EVALUATED: Final = "not evaluated yet"
 GANG_INCOMPLETE: Final = "its gang is not complete"
 MOST_PODS: Final = 5
@@ -65,9 +85,9 @@ def full_name(item: Json) -> str:
 
 
 def kind(item: Json) -> str:
-    """`placeholder`, `pod`, or `ask` for an ask without a pod."""
+    """`placeholder`, `slot` for a placeholder without a pod, `pod`, or `ask` for another ask without a pod."""
     if item["placeholder"]:
-        return "placeholder"
+        return "slot" if item.get("is_virtual") else "placeholder"
     return "pod" if _NAME in (item.get("allocationTags") or {}) else "ask"
 
 
@@ -136,7 +156,8 @@ def find_pods(apps: Iterable[Json], wanted: str, in_space: str = "") -> list[tup
 class Reason:
     """One reason and the pods that it blocks. `nodes`: number of nodes by their reason, -1 = every node.
 
-    `kind`: pod, placeholder or ask. Placeholders have generated names and are listed by their `groups`.
+    `kind`: pod, placeholder, slot or ask; gang = a reason of the gang itself. Placeholders and slots have generated
+    names and are listed by their `groups`.
     """
 
     message: str
@@ -153,7 +174,8 @@ class Reason:
 class Explanation:
     """`pod`: the pod in question, empty = the complete application. `ahead`: earlier applications of the queue.
 
-    `gang`: why its task groups are ignored; empty = they are not.
+    `bound`: pods. `reserved`: slots of members without a pod on a node. `gang`: why its task groups are ignored; empty
+    = they are not.
     """
 
     application: str
@@ -162,6 +184,7 @@ class Explanation:
     pod: str
     status: str
     bound: int
+    reserved: int
     pending: int
     reasons: list[Reason]
     preemption: list[str]
@@ -185,12 +208,15 @@ def explain(app: Json, queue: Json | None, waiting: Sequence[Json], pod: str = "
     `queue`: its leaf queue, None if it was deleted. `waiting`: pending applications of the queue, in scheduling order.
     `pod`: NAMESPACE/NAME or the allocation key.
     """
-    bound = [item for item in app["allocations"] if _is_about(item, pod)]
+    allocated = [item for item in app["allocations"] if _is_about(item, pod)]
+    bound = [item for item in allocated if not item.get("is_virtual")]
+    reserved = [item for item in allocated if item.get("is_virtual")]
     pending = [item for item in app["requests"] if _is_about(item, pod)]
     unreplaced = _without_replacements(pending)
     # The operator sends a member of a gang to the core only when the gang is complete.
-    is_unknown = bool(pod) and not (bound or pending)
-    blocked = _gang_placeholders(app) if is_unknown or _waits_for_gang(app, unreplaced) else unreplaced
+    is_unknown = bool(pod) and not (allocated or pending)
+    waits_for_gang = is_unknown or _waits_for_gang(app, unreplaced)
+    blocked = _gang_placeholders(app) if waits_for_gang else unreplaced
     order = [_identity(item) for item in waiting]
     position = order.index(_identity(app)) if _identity(app) in order else 0
     return Explanation(
@@ -198,10 +224,11 @@ def explain(app: Json, queue: Json | None, waiting: Sequence[Json], pod: str = "
         queue=app["queueName"],
         state=app["applicationState"],
         pod=pod,
-        status=_status_of_unknown_pod(app) if is_unknown else _status(app, bound, pending),
+        status=_status_of_unknown_pod(app) if is_unknown else _status(app, bound, reserved, pending),
         bound=len(bound),
+        reserved=len(reserved),
         pending=1 if is_unknown else pending_count(pending),
-        reasons=_for_unsatisfiable(app, _grouped(blocked)),
+        reasons=[*_missing_members(app), *_for_unsatisfiable(app, _grouped(blocked))],
         preemption=_preemption_attempts(pending),
         ahead=list(waiting[:position]) if blocked else [],
         quota={} if queue is None else {key: queue[key] for key in ("maxResource", "allocatedResource", "headroom")},
@@ -234,20 +261,26 @@ def _without_replacements(pending: Iterable[Json]) -> list[Json]:
     return [item for item in pending if not item.get("replaces")]
 
 
-def _status(app: Json, bound: list[Json], pending: list[Json]) -> str:
+def _status(app: Json, bound: list[Json], reserved: list[Json], pending: list[Json]) -> str:
     if app["rejectedMessage"]:
         return f"Rejected: {app['rejectedMessage']}"
     unreplaced = _without_replacements(pending)
-    if app.get("finishedTime") or not (bound or pending):
+    if app.get("failureMessage"):
+        return f"{app['applicationState']}: {app['failureMessage']}"
+    if app.get("finishedTime") or not (bound or reserved or pending):
         return f"No pending pods: the application is {app['applicationState']}"
     if not pending:
-        return f"Bound to {', '.join(sorted({node(item) for item in bound}))}"
+        places = {"Bound to": bound, "Reserved for members without a pod:": reserved}
+        nodes = {text: sorted({node(item) for item in items}) for text, items in places.items() if items}
+        return "; ".join(f"{text} {', '.join(found)}" for text, found in nodes.items())
     if not unreplaced:
         states = ", ".join(sorted({state(item) for item in pending}))
         return f"Replacing placeholders that are being deleted: {states}"
     if app.get("backoffDeadline"):
         return "Pending: backing off after repeated scheduling failures"
-    if _waits_for_gang(app, unreplaced) or not (bound or any(not item["placeholder"] for item in unreplaced)):
+    if _waits_for_gang(app, unreplaced) or not (
+        bound or reserved or any(not item["placeholder"] for item in unreplaced)
+    ):
         return f"{_pending_or_unsatisfiable(app)}: {GANG_INCOMPLETE}{_gang_needs(app)}"
     number = sum(item["pendingCount"] for item in unreplaced)
     pods = f"{number} of {number + len(bound)}" if bound else str(number)
@@ -258,6 +291,8 @@ def _status_of_unknown_pod(app: Json) -> str:
     """Status of a pod that the core has not received."""
     if app["rejectedMessage"]:
         return f"Rejected with its application: {app['rejectedMessage']}"
+    if app.get("failureMessage"):
+        return f"{app['applicationState']} with its application: {app['failureMessage']}"
     if _gang_placeholders(app):
         return f"{_pending_or_unsatisfiable(app)}: {GANG_INCOMPLETE}{_gang_needs(app)}"
     return "Not known to the core; see kubectl describe pod"
@@ -266,9 +301,27 @@ def _status_of_unknown_pod(app: Json) -> str:
 def _for_unsatisfiable(app: Json, reasons: list[Reason]) -> list[Reason]:
     """The same reasons; free resources do not help an unsatisfiable gang."""
     for found in reasons:
-        if app.get("unsatisfiable") and found.reason == "nodes":
-            found.suggestion = SUGGESTIONS["cluster"]
+        if app.get("unsatisfiable") and found.reason in _CONSTRAINTS:
+            found.suggestion = _CONSTRAINTS["cluster"] if _is_constrained(found) else _GANG_CLUSTER
     return reasons
+
+
+def _missing_members(app: Json) -> list[Reason]:
+    """Why the gang waits for members that nothing creates; the message says what to do."""
+    return [Reason(app["membersMissing"], "gang", "members")] if app.get("membersMissing") else []
+
+
+def _is_constrained(found: Reason) -> bool:
+    """Whether nodes are unsuitable, and none of them because of its resources."""
+    return bool(found.nodes) and not any(text.startswith(_IS_RESOURCE) for text in found.nodes)
+
+
+def _suggestion(found: Reason) -> str:
+    if found.reason in _CONSTRAINTS and _is_constrained(found):
+        return _CONSTRAINTS[found.reason]
+    if found.reason in _NEVER_FITS and keys.NEVER_FITS in found.message:
+        return _NEVER_FITS[found.reason]
+    return SUGGESTIONS.get(found.reason, "")
 
 
 def _pending_or_unsatisfiable(app: Json) -> str:
@@ -279,12 +332,20 @@ def _pending_or_unsatisfiable(app: Json) -> str:
 def _gang_needs(app: Json) -> str:
     if app.get("unsatisfiable"):
         return ", and even empty nodes or unused quotas could not hold it"
-    return _blocked_by(_gang_placeholders(app), ", blocked by ")
+    missing = [MISSING_MEMBERS] if app.get("membersMissing") else []
+    return _blocked_by(_gang_placeholders(app), ", blocked by ", missing)
 
 
-def _blocked_by(pending: Iterable[Json], prefix: str) -> str:
+def _blocked_by(pending: Iterable[Json], prefix: str, first: Sequence[str] = ()) -> str:
     """Short forms of the reasons, that of most pods first; empty if none is known yet."""
-    short = [BLOCKED_BY[found.reason] for found in _grouped(pending) if found.reason in BLOCKED_BY]
+    short = [
+        *first,
+        *(
+            _CONSTRAINED_BY if found.reason in _CONSTRAINTS and _is_constrained(found) else BLOCKED_BY[found.reason]
+            for found in _grouped(pending)
+            if found.reason in BLOCKED_BY
+        ),
+    ]
     return prefix + ", ".join(dict.fromkeys(short)) if short else ""
 
 
@@ -307,9 +368,8 @@ def _grouped(pending: Iterable[Json]) -> list[Reason]:
         entry = current_reason(item) or {"message": NOT_EVALUATED}
         code = entry.get("reason", "")
         group, message = kind(item), entry["message"]
-        found = by_message.setdefault(
-            (message, group), Reason(message, group, code, dict(entry.get("reasons") or {}), SUGGESTIONS.get(code, ""))
-        )
+        found = by_message.setdefault((message, group), Reason(message, group, code, dict(entry.get("reasons") or {})))
+        found.suggestion = _suggestion(found)
         found.count += item["pendingCount"]
         if len(found.pods) < MOST_PODS:
             found.pods.append(full_name(item))

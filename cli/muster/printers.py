@@ -331,9 +331,11 @@ def _explanation_facts(found: Json) -> Table:
         made.add_row("pod", found["pod"])
     made.add_row("application", f"{found['application']} ({found['state']})")
     quota = found["quota"]
-    available = f", {amounts(quota['headroom'])} available" if quota else ", which no longer exists"
+    available = f", {amounts(quota['headroom'])} available" if quota else ", which does not exist"
     made.add_row("queue", found["queue"] + available)
     made.add_row("bound", str(found["bound"]))
+    if found["reserved"]:
+        made.add_row("reserved", f"{count(found['reserved'], 'slot')} of members without a pod")
     made.add_row("pending", str(found["pending"]))
     if found["gang"]:
         made.add_row("gang", found["gang"])
@@ -355,8 +357,10 @@ def _reason(reason: Json) -> list[RenderableType]:
 
 def _blocked_pods(reason: Json) -> str:
     """`2 pods (a, b)`, `4 placeholders of workers`: names of placeholders are generated, so they are not shown."""
+    if reason["kind"] == "gang":
+        return "gang"
     number = count(reason["count"], reason["kind"])
-    if reason["kind"] == "placeholder" and reason["groups"]:
+    if reason["kind"] in ("placeholder", "slot") and reason["groups"]:
         return f"{number} of {', '.join(sorted(reason['groups']))}"
     more = reason["count"] - len(reason["pods"])
     return f"{number} ({', '.join(reason['pods'])}{f' and {more} more' if more > 0 else ''})"

@@ -300,5 +300,7 @@ REASON_NODES: Final = "nodes"
 REASON_RESERVED: Final = "reserved"
 REASON_ADMISSION: Final = "admission"
 REASON_CLUSTER: Final = "cluster"
+#: In the message of a request that exceeds the complete maximum or limit.
+NEVER_FITS: Final = "it can never fit"
 #: Of a task group of an Auto gang, with the state SCHEDULED: absent members have no reservation any more.
 REASON_TIMED_OUT: Final = "timed out"

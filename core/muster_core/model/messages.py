@@ -1,7 +1,6 @@
 """Messages that users read in conditions, events, REST and `muster explain`, each worded by one function.
 
-The first paragraph of a docstring says what the message means, the second one what to do. Quantities are in
-Kubernetes units.
+The first paragraph of a docstring says what the message means, the second one what to do. Units are Kubernetes'.
 """
 
 from __future__ import annotations
@@ -60,7 +59,8 @@ def needed_by_others(exceeded: str) -> str:
 
 def _amounts(resource: str, requested: int, available: int, most: int) -> str:
     asked = f"requested {resource_name(resource)} {quantity(resource, requested)}"
-    return f"{asked}, available {quantity(resource, available)} of {quantity(resource, most)}"
+    never = f" ({keys.NEVER_FITS})" if requested > most else ""
+    return f"{asked}, available {quantity(resource, available)} of {quantity(resource, most)}{never}"
 
 
 def gang_exceeds_queue(queue: str, resource: str, requested: int, most: int) -> str:

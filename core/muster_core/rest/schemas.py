@@ -178,6 +178,8 @@ class ApplicationInfo(Shape):
     gangProblem: str | None = Field(
         None, description="why the task groups of its pods are ignored, so that it is no gang"
     )
+    membersMissing: str | None = Field(None, description="the missing members that a gang waits for")
+    failureMessage: str | None = Field(None, description="why it failed")
     unsatisfiable: bool | None = Field(
         None, description="Whether queues, limits or all nodes, even if empty, can never hold the gang."
     )

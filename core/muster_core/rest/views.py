@@ -116,6 +116,8 @@ def _application(app: Application, partition: Partition) -> schemas.ApplicationI
         gangSchedulingStyle=spec.style.value if spec.is_gang else None,
         gangPlacement=spec.gang_placement.value if spec.is_gang else None,
         gangProblem=spec.tags.get(keys.APP_TAG_GANG_PROBLEM),
+        membersMissing=(gang.members_missing or None) if app.is_reserving else None,
+        failureMessage=app.failure_message or None,
         unsatisfiable=app.is_reserving and bool(gang.impossible or gang.exceeds_nodes) if spec.is_gang else None,
         hasReserved=bool(held),
         reservations=held,

@@ -81,14 +81,14 @@ def _size(app: Application) -> int:
     spec = app.spec
     groups = app.gang.groups
     texts = (spec.id, spec.shown_as, spec.user, spec.namespace, spec.queue, app.queue.path, *spec.groups, *groups)
+    reasons = (app.rejected_message, app.failure_message, app.gang.impossible, app.gang.members_missing)
     usages = (app.used, app.preempted, app.placeholder_consumption)
     amounts: list[Collection[str]] = [by_name for usage in usages for by_name in usage.amounts.values()]
     amounts += [tuple(of) for of in (spec.placeholder_ask, *(group.resources for group in groups.values()))]
     parts = len(app.state_log) + sum(1 + len(names) for names in amounts)
     return (
         limits.ENDED_APPLICATION_BYTES
-        + sum(map(len, (*texts, app.rejected_message, app.gang.impossible, app.gang.members_missing)))
-        * _BYTES_PER_CHARACTER
+        + sum(map(len, (*texts, *reasons))) * _BYTES_PER_CHARACTER
         + parts * limits.ENDED_APPLICATION_PART_BYTES
     )
 
@@ -222,6 +222,8 @@ def change_state(
 ) -> None:
     """Makes one transition of the application state table, and reports it."""
     app.state = follow(APPLICATION, app.state, event)
+    if event is ApplicationEvent.FAIL:
+        app.failure_message = app.failure_message or message
     if not app.removed:  # its resource manager may have submitted the same ID again
         partition.outbox.put(ApplicationUpdated(partition.rm, app.id, app.state, now_ns, message))
     app.state_log.append((now_ns, app.state))

@@ -289,6 +289,8 @@ class Application:  # long: every write to an application goes through here
     kept_bytes: int = 0
     #: Why it was rejected.
     rejected_message: str = ""
+    #: Why it failed.
+    failure_message: str = ""
     #: Usage over time of real allocations, of preempted ones, and of placeholders.
     used: Consumption = field(default_factory=Consumption)
     preempted: Consumption = field(default_factory=Consumption)

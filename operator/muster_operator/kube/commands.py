@@ -163,10 +163,20 @@ def read(namespace: str, name: str) -> Request:
     return Request("GET", f"/api/v1/namespaces/{namespace}/pods/{name}")
 
 
-def fail(command: FailPod) -> Request:
-    """Sets the phase of a pod that will not be scheduled to Failed, as YuniKorn does."""
-    status = {"phase": "Failed", "reason": command.reason, "message": command.message}
-    return _patch(command.pod, "/status", {"status": status}, MERGE_PATCH)
+def fail(command: FailPod, now: datetime) -> Request:
+    """Sets the phase of a pod that will not be scheduled to Failed, as YuniKorn does.
+
+    Differs: the condition PodScheduled=False gets this reason, because its earlier text says what the pod waits for.
+    """
+    why = (command.reason, command.message)
+    return _condition(
+        command.pod,
+        ("PodScheduled", "False", *why),
+        now,
+        phase="Failed",
+        reason=command.reason,
+        message=command.message,
+    )
 
 
 def condition(command: SetCondition, now: datetime) -> Request:
@@ -478,7 +488,7 @@ class Kube:
             case CreatePlaceholder():
                 return await self._create(command)
             case FailPod():
-                return await self._patch(command, fail(command))
+                return await self._patch(command, fail(command, datetime.now(tz=UTC)))
             case SetCondition():
                 return await self._patch(command, condition(command, datetime.now(tz=UTC)))
             case MarkResumed():

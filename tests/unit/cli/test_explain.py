@@ -5,12 +5,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from rich.console import Console
 
-from muster import pending
+from muster import pending, printers
 from muster_core.model.decisions import ReasonKind
 from muster_core.model.events import ApplicationAdded
 from muster_core.model.resources import Limit
-from muster_core.model.specs import NamespaceQuota
+from muster_core.model.specs import ApplicationSpec, GangPlacement, GangStyle, NamespaceQuota
 from muster_si import keys
 from tests.unit.builders import an_ask
 from tests.unit.cli.conftest import Served, an_application
@@ -156,7 +157,10 @@ def test_an_unknown_object_gives_exit_code_1(served: Served) -> None:
 def test_a_gang_too_large_for_an_empty_cluster_is_unsatisfiable(served: Served) -> None:
     served.scenario.gang(ApplicationAdded(an_application("huge", gang=100, queue="root.b")), 100)
     assert explained(served, "huge")["status"].startswith("Unsatisfiable: ")
-    assert "Suggestion: request less, or add larger nodes" in served.run("explain", "huge").stdout
+    assert (
+        "Suggestion: request less, or add nodes: all nodes together could not hold"
+        in served.run("explain", "huge").stdout
+    )
     served.scenario.gang(ApplicationAdded(an_application("later", gang=10, queue="root.b")), 10)
     assert explained(served, "later")["status"].startswith("Pending: ")
 
@@ -166,3 +170,126 @@ def test_a_rejected_application_is_explained(served: Served) -> None:
     served.scenario.send(ApplicationAdded(replace(never, quota=NamespaceQuota(max=Limit({"vcore": 1000})))))
     result = served.run("explain", "never", "-n", "small")
     assert "Rejected: " in result.stdout, result.output
+
+
+# -- gangs without placeholder pods --------------------------------------------------------------
+
+
+def submit_direct(served: Served, name: str, members: int, present: int, vcore: int = 1000) -> ApplicationSpec:
+    """Submit a gang with virtual placeholders of 1 core, of which only some members exist."""
+    spec = replace(an_application(name, queue="root.b", gang=members), gang_placement=GangPlacement.DIRECT)
+    served.scenario.send(ApplicationAdded(spec))
+    submit_members(served, name, present, vcore)
+    return spec
+
+
+def submit_members(served: Served, name: str, present: int, vcore: int = 1000) -> None:
+    for number in range(present):
+        tags = {keys.TAG_NAMESPACE: "ns", keys.TAG_POD_NAME: f"{name}-{number}"}
+        pod = an_ask(f"uid-{name}-{number}", app=name, vcore=vcore, group="workers")
+        served.scenario.ask(replace(pod, tags=tags))
+
+
+def report_missing(served: Served, spec: ApplicationSpec, why: str) -> None:
+    served.scenario.send(ApplicationAdded(replace(spec, is_renewal=True, members_missing=why)))
+
+
+@pytest.mark.parametrize("placement", list(GangPlacement))
+def test_missing_members_are_the_first_reason_of_a_waiting_gang(served: Served, placement: GangPlacement) -> None:
+    spec = replace(an_application("part", queue="root.b", gang=10), gang_placement=placement)
+    if placement is GangPlacement.RESERVE:
+        served.scenario.gang(ApplicationAdded(spec), 10)
+    else:
+        served.scenario.send(ApplicationAdded(spec))
+    submit_members(served, "part", 2)
+    why = "waiting for 10 members of task group workers: 2 exist, and no other one was created for 60 s"
+    assert explained(served, "part")["reasons"][0]["reason"] != "members"
+    report_missing(served, spec, why)
+    for subject in ("part", "part-1"):
+        found = explained(served, subject)
+        assert (found["reasons"][0]["reason"], found["reasons"][0]["message"]) == ("members", why)
+        page = " ".join(served.run("explain", subject).stdout.split())
+        assert f"gang: {why}" in page
+        assert "blocked by missing members, insufficient free resources" in page
+    report_missing(served, spec, "")
+    assert explained(served, "part")["reasons"][0]["reason"] != "members"
+
+
+def test_reserved_slots_are_not_bound_pods(served: Served) -> None:
+    submit_direct(served, "slots", 3, 2)
+    found = explained(served, "slots")
+    assert (found["bound"], found["reserved"], found["pending"]) == (2, 1, 0)
+    bound, reserved = found["status"].split("; ")
+    assert bound.startswith("Bound to n")
+    assert reserved.startswith("Reserved for members without a pod: n")
+    assert "1 slot of members without a pod" in served.run("explain", "slots").stdout
+
+
+def test_slots_without_pods_are_not_called_placeholders(served: Served) -> None:
+    submit_direct(served, "large", 13, 1)
+    page = served.run("explain", "large").stdout
+    assert "slots of workers: " in page
+    assert "placeholders of workers" not in page
+
+
+# -- suggestions ---------------------------------------------------------------------------------
+
+
+def reason_of(kind: str, message: str = "why", **nodes: int) -> Any:
+    """The explained reason of an application with one pending pod."""
+    entry = {"message": message, "reason": kind, "reasons": {key.replace("_", " "): n for key, n in nodes.items()}}
+    item = {
+        "placeholder": False,
+        "taskGroupName": "",
+        "allocationKey": "k",
+        "pendingCount": 1,
+        "allocationLog": [entry],
+    }
+    app = {"applicationID": "a", "applicationState": "Accepted", "queueName": "q", "rejectedMessage": ""}
+    return pending.explain({**app, "allocations": [], "requests": [item]}, None, [])
+
+
+@pytest.mark.parametrize("kind", ["nodes", "cluster"])
+def test_constraints_are_not_called_missing_resources(kind: str) -> None:
+    found = reason_of(kind, didnt_match_selector=2, didnt_match_pod_anti_affinity_rules=1)
+    assert found.status == "Pending: 1 blocked by constraints that no node satisfies"
+    assert "constraints in the message" in found.reasons[0].suggestion
+    assert "free resources" not in found.reasons[0].suggestion
+    assert "larger nodes" not in found.reasons[0].suggestion
+    mixed = reason_of(kind, Insufficient_cpu=1, didnt_match_selector=2)
+    assert mixed.reasons[0].suggestion == pending.SUGGESTIONS[kind]
+
+
+def test_a_request_above_the_complete_limit_gets_no_suggestion_to_wait(served: Served) -> None:
+    submit(served, "never", "root.a", "default/huge", vcore=9500)
+    [reason] = explained(served, "never")["reasons"]
+    assert reason["message"].startswith("Not enough user quota: user kim in queue root.a, requested cpu 9500m")
+    assert reason["message"].endswith("of 9 (it can never fit)")
+    assert reason["suggestion"] == "request less, or raise the limit in the message"
+    of_queue = reason_of("quota", f"Not enough queue quota: root.a ({keys.NEVER_FITS})")
+    assert of_queue.reasons[0].suggestion == "request less, or raise the maximum of the queue in the message"
+
+
+def test_a_queue_that_was_never_created_is_not_called_deleted(served: Served) -> None:
+    page = printers.explanation(reason_of("nodes").data(), False, 0)
+    console = Console(width=200)
+    with console.capture() as capture:
+        console.print(page)
+    assert "q, which does not exist" in capture.get()
+
+
+# -- ended gangs ---------------------------------------------------------------------------------
+
+
+def test_a_failed_gang_is_explained_with_its_failure(served: Served) -> None:
+    spec = an_application("hard", queue="root.b", gang=13)
+    served.scenario.gang(ApplicationAdded(replace(spec, style=GangStyle.HARD, timeout_ns=10**9)), 13)
+    served.scenario.wait(30)
+    why = "Failing: the placeholder timeout expired before all members were reserved"
+    assert explained(served, "hard")["status"] == why
+    app = json.loads(served.run("app", "hard", "-o", "json").stdout)
+    ended = {**app, "applicationState": "Failed", "finishedTime": 1, "requests": [], "allocations": []}
+    assert pending.explain(ended, None, []).status == why.replace("Failing", "Failed")
+    assert pending.explain(ended, None, [], "ns/hard-0").status == why.replace(
+        "Failing:", "Failed with its application:"
+    )

@@ -53,7 +53,7 @@ def test_a_delete_keeps_the_grace_period_unless_it_is_forced() -> None:
     "request_",
     [
         commands.condition(SetCondition(POD, "Unschedulable", "no room"), NOW),
-        commands.fail(FailPod(POD, "ApplicationRejected", "why")),
+        commands.fail(FailPod(POD, "ApplicationRejected", "why"), NOW),
         commands.mark_resumed(MarkResumed(POD)),
         commands.mark_disrupted(MarkDisrupted(POD, "why"), NOW),
     ],
@@ -64,11 +64,22 @@ def test_a_patch_names_the_pod_uid(request_: Request) -> None:
 
 
 def test_patches_contain_only_the_fields_they_change() -> None:
-    failed = body(commands.fail(FailPod(POD, "ApplicationRejected", "why")))
-    assert failed["status"] == {"phase": "Failed", "reason": "ApplicationRejected", "message": "why"}
+    failed = body(commands.fail(FailPod(POD, "ApplicationRejected", "why"), NOW))["status"]
+    assert {**failed, "conditions": []} == {
+        "phase": "Failed",
+        "reason": "ApplicationRejected",
+        "message": "why",
+        "conditions": [],
+    }
     [condition] = body(commands.condition(SetCondition(POD, "Unschedulable", "no room"), NOW))["status"]["conditions"]
     assert (condition["type"], condition["reason"]) == ("PodScheduled", "Unschedulable")
     assert list(body(commands.mark_resumed(MarkResumed(POD)))["metadata"]["annotations"].values()) == ["resumed"]
+
+
+def test_the_condition_of_a_failed_pod_does_not_say_that_it_waits() -> None:
+    [condition] = body(commands.fail(FailPod(POD, "ReservationTimeout", "why"), NOW))["status"]["conditions"]
+    assert (condition["type"], condition["status"]) == ("PodScheduled", "False")
+    assert (condition["reason"], condition["message"]) == ("ReservationTimeout", "why")
 
 
 @pytest.mark.parametrize("node, written", [("n1", "n1"), ("", None)])
