@@ -94,7 +94,9 @@ _COUNT: Final = Query("count", "maximum number of events in the response", "inte
 _PAST: Final = Query("count", "number of past events to send first", "integer")
 _MANAGER: Final = Query("rmId", "ID of the resource manager; Muster extension")
 _INVARIANTS: Final = Query(
-    "invariants", "always check the invariants of the state; Muster extension", choices=("1", "true")
+    "invariants",
+    "check the invariants of a state of any size; null while an event is being applied in parts; Muster extension",
+    choices=("1", "true"),
 )
 _NAMESPACE: Final = Query("namespace", "namespace of the application, if several have this ID; Muster extension")
 _SECONDS: Final = Query("seconds", "duration of the measurement", "integer")

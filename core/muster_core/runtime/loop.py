@@ -277,7 +277,7 @@ class LoopSettings:
 
     event_queue_length: number of waiting messages above which senders are blocked (back-pressure).
 
-    checks: check the invariants after every iteration; slow, for development.
+    checks: check the invariants after every iteration, but not between the parts of an event; slow, for development.
 
     freeze: exclude recovered objects from garbage collection (docs/internals/semantics.md, rule 26); only if the core
     has its own process.
@@ -539,7 +539,12 @@ class Loop:  # long: one method for each part of an iteration
             _log.error("scheduling attempt failed, retrying later", subject=failure.subject, exc_info=failure.error)
 
     def _check_invariants(self) -> None:
-        """Checks the invariants after a failure, or always if `checks` is set. Starts a recovery if one is broken."""
+        """Checks the invariants after a failure, or always if `checks` is set. Starts a recovery if one is broken.
+
+        Between the parts of an event they may not hold, so the check waits for the last part.
+        """
+        if self.scheduler_state.unfinished is not None:
+            return
         failure = self._supervisor.take_failure()
         if failure is None and not self._settings.checks:
             return

@@ -14,10 +14,12 @@ from muster_core.model.ids import RmId
 from muster_core.rest import diagnostics
 from muster_core.rest.auth import AccessSettings
 from muster_core.rest.server import RestServer, RestSettings
+from muster_core.scheduling.scheduler import step, step_part
 from muster_core.state.scheduler_state import SchedulerState
 from muster_si import muster_pb2, si_pb2
 from tests.unit.core import messages
 from tests.unit.core.conftest import Bench
+from tests.unit.core.scheduling.many_pods import FIRST_SELECTOR, large
 
 
 @pytest.fixture
@@ -143,6 +145,16 @@ async def test_the_ledgers_are_empty_after_everything_is_removed(
 async def test_the_dump_of_an_empty_state_is_valid_json() -> None:
     found = orjson.loads(b"".join(diagnostics.state_dump_pieces(SchedulerState(), 7, [])))
     assert (found["timestamp"], found["nodes"], found["applications"], found["invariants"]) == (7, [], [], [])
+
+
+def test_the_dump_checks_no_invariants_between_the_parts_of_an_event() -> None:
+    scenario = large()
+    step_part(scenario.scheduler_state, FIRST_SELECTOR, scenario.now_ns)
+    found = orjson.loads(b"".join(diagnostics.state_dump_pieces(scenario.scheduler_state, 7, [], check=True)))
+    assert found["invariants"] is None
+    step(scenario.scheduler_state, FIRST_SELECTOR, scenario.now_ns)
+    found = orjson.loads(b"".join(diagnostics.state_dump_pieces(scenario.scheduler_state, 7, [], check=True)))
+    assert found["invariants"] == []
 
 
 async def test_the_dump_includes_the_state_of_the_resource_manager(http: aiohttp.ClientSession, bench: Bench) -> None:

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from muster_core.model.events import ApplicationAdded, ApplicationRemoved, NodeAdded
+from dataclasses import replace
+
+from muster_core.model.constraints import InterPodConstraints, PodTerm, Target, TargetOperator
+from muster_core.model.events import ApplicationAdded, ApplicationRemoved, AskAdded, NodeAdded
 from muster_core.model.ids import ApplicationId
 from muster_core.model.limits import PODS_PER_PART
+from muster_core.model.specs import PodProperties
 from tests.unit.builders import PARTITION, a_configuration, a_node, a_queue, an_application, an_ask
 from tests.unit.core.scheduling.scenario import Scenario
 
 PODS = 2 * PODS_PER_PART + PODS_PER_PART // 2
 APP = ApplicationId("app")
 REMOVED = ApplicationRemoved(PARTITION, APP)
+_TERM = PodTerm("kubernetes.io/hostname", (Target("kubernetes.io/label/app", TargetOperator.IN, ("web",)),), ("ns",))
+_FACTS = PodProperties(inter_pod=InterPodConstraints(anti_affinity=(_TERM,)))
+
+#: A request with the first selector of the partition; the sums do not hold between its parts.
+FIRST_SELECTOR = AskAdded(replace(an_ask("first", tags={"namespace": "ns"}), facts=_FACTS, namespace="ns"))
 
 
 class Unchecked(Scenario):

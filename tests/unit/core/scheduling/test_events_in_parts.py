@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
 
-from muster_core.model.constraints import InterPodConstraints, PodTerm, Target, TargetOperator
 from muster_core.model.effects import AllocationResponse, Effect
 from muster_core.model.events import (
     AllocationReleased,
     ApplicationAdded,
-    AskAdded,
     AskReleased,
     Event,
 )
 from muster_core.model.ids import Termination
 from muster_core.model.limits import PODS_PER_PART
-from muster_core.model.specs import PodProperties
 from muster_core.scheduling import invariants
 from muster_core.scheduling.scheduler import cycle, step, step_part
-from tests.unit.builders import PARTITION, SECOND, an_application, an_ask
+from tests.unit.builders import PARTITION, SECOND, an_application
 from tests.unit.core.function_calls import most_calls
-from tests.unit.core.scheduling.many_pods import APP, PODS, REMOVED, large
+from tests.unit.core.scheduling.many_pods import APP, FIRST_SELECTOR, PODS, REMOVED, large
 from tests.unit.core.scheduling.scenario import Scenario, placed, released_asks, releases
 
 STOPPED = Termination.STOPPED_BY_RM
@@ -76,11 +72,8 @@ def test_d19_a_cycle_or_another_event_completes_the_event_first() -> None:
 def test_d20_the_first_selector_counts_the_labels_of_all_pods_in_parts() -> None:
     scenario = large()
     scenario.add_node("free", vcore=1000)
-    term = PodTerm(HOST, (Target("kubernetes.io/label/app", TargetOperator.IN, ("web",)),), ("ns",))
-    facts = PodProperties(inter_pod=InterPodConstraints(anti_affinity=(term,)))
-    first = AskAdded(replace(an_ask("first", tags={"namespace": "ns"}), facts=facts, namespace="ns"))
-    small, _ = most_calls(parts_of(large(PODS_PER_PART), first))
-    most, parts = most_calls(parts_of(scenario, first))
+    small, _ = most_calls(parts_of(large(PODS_PER_PART), FIRST_SELECTOR))
+    most, parts = most_calls(parts_of(scenario, FIRST_SELECTOR))
     assert len(parts) >= 5
     assert most <= 2.1 * small
     assert invariants.check(scenario.scheduler_state) == []
