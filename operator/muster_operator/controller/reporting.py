@@ -134,7 +134,10 @@ def missing_resources(condition: Condition) -> str:
 
 
 def update_pod_condition(ledger: Ledger, out: Outcome, task: Task, now: float) -> None:
-    """Writes the condition of a waiting pod if it has changed and the delay has passed. Otherwise sets a timer."""
+    """Writes the condition of a waiting pod if it has changed and the delay has passed. Otherwise sets a timer.
+
+    Another reason is also an event, because `kubectl describe` shows no messages of conditions.
+    """
     wanted, current = task.shortage, task.reported_condition or task.pod.condition
     if (
         wanted is None
@@ -159,20 +162,11 @@ def update_pod_condition(ledger: Ledger, out: Outcome, task: Task, now: float) -
         task.reported_condition, task.reported_at, task.writes = wanted, now, task.writes + 1
         out.commands.append(SetCondition(task.pod.ref, wanted.reason, wanted.message, wanted.nominated_node))
         is_other = current is None or current.reason != wanted.reason
-        if is_other and not _reports_originator(ledger, task) and _is_unposted(task, wanted.message, now):
+        if is_other and not task.pod.membership.placeholder and _is_unposted(task, wanted.message, now):
             post(out, task.pod.ref, messages.failed_scheduling(wanted.message))
     elif not now < task.checked_at <= due:
         task.checked_at = due
         set_timer(ledger, Deadline(due, TimerKind.WAITING, task.uid))
-
-
-def _reports_originator(ledger: Ledger, task: Task) -> bool:
-    """Whether the event why the pod waits is on another pod: it is a placeholder, or waits for its gang."""
-    app = ledger.applications.get(task.app)
-    is_waiting = (
-        app is not None and app.gang is not None and (app.state is AppState.RESERVING or _is_reserving_in_core(app))
-    )
-    return task.pod.membership.placeholder or (is_waiting and app is not None and task.uid != app.originator.ref.uid)
 
 
 def _is_condition_unneeded(task: Task, wanted: Condition, current: Condition | None) -> bool:

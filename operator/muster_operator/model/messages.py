@@ -174,7 +174,7 @@ def preempted(problem: str) -> str:
 
 @event("FailedScheduling", importance=Importance.PROGRESS)
 def failed_scheduling(reason: str) -> str:
-    """The pod waits, or is the originator of a gang that waits. The message is the same as in the condition.
+    """The pod or its gang waits. The message is the same as in the condition.
 
     Follow the message.
     """

@@ -15,7 +15,7 @@ from tests.e2e.scenario import Scenario
 
 NODES = [FakeNode("node-0", cpu="3")]
 #: Starts of the messages of a gang when one placeholder fits on no node: its progress, which is one event, and
-#: FailedScheduling of its originator.
+#: FailedScheduling of its members.
 EXPECTED_MESSAGES = ("3 of 4 placeholders are bound", "gang gang is waiting for its reservation")
 
 

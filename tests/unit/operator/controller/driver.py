@@ -168,6 +168,11 @@ def events(outcome: Outcome) -> list[tuple[str, str, str]]:
     return [(c.name, c.reason, c.action) for c in outcome.commands if isinstance(c, PostEvent)]
 
 
+def notes(outcome: Outcome) -> dict[str, str]:
+    """Return the events why pods wait, by pod."""
+    return {c.name: c.note for c in outcome.commands if isinstance(c, PostEvent) and c.reason == "FailedScheduling"}
+
+
 def orders(outcome: Outcome) -> list[Command]:
     """Return the commands that write and are not events."""
     return [command for command in outcome.commands if not isinstance(command, PostEvent | CancelCreations | Repeat)]

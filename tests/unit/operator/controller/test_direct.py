@@ -26,7 +26,7 @@ from muster_operator.model.pods import Placement
 from muster_operator.model.settings import Settings
 from muster_operator.model.states import AppState
 from muster_si import keys
-from tests.unit.operator.controller.driver import APP, Driver, done, events, live, orders, requested_keys, whole
+from tests.unit.operator.controller.driver import APP, Driver, done, events, live, notes, orders, requested_keys, whole
 from tests.unit.operator.controller.gang import a_direct_member, a_member, began, creates, pod_of
 from tests.unit.operator.controller.kubernetes import namespace_seen, node_seen
 from tests.unit.operator.controller.objects import Raw, a_group, a_namespace, a_node, a_pod, gang_annotations
@@ -121,7 +121,7 @@ def test_an_allocation_may_arrive_before_the_running_state(is_bound: bool) -> No
     assert driver.ledger.applications[APP].state is AppState.RUNNING
 
 
-def test_every_member_of_a_gang_that_needs_more_nodes_is_marked_unschedulable_once() -> None:
+def test_w8_every_member_of_a_gang_that_needs_more_nodes_is_marked_unschedulable_once_and_gets_an_event() -> None:
     driver = looking()
     assert conditions(gang_state(driver, FAILED, FULL)) == {}
     out = driver.wait(2.5)
@@ -129,6 +129,7 @@ def test_every_member_of_a_gang_that_needs_more_nodes_is_marked_unschedulable_on
         "w0": ("Unschedulable", f"gang job is waiting for its reservation: {FULL}"),
         "w1": ("Unschedulable", "gang job is waiting for its reservation (not enough suitable nodes); see pod w0"),
     }
+    assert notes(out) == {name: message for name, (_, message) in conditions(out).items()}
     assert sum(len(driver.wait(60).commands) for _ in range(60)) == 0
 
 

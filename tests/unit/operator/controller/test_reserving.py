@@ -19,7 +19,7 @@ from muster_operator.model.core_messages import (
 from muster_operator.model.ids import PodUid
 from muster_operator.translate.gangs import placeholder_body
 from muster_si import keys
-from tests.unit.operator.controller.driver import APP, Driver, done, events, live, orders, whole
+from tests.unit.operator.controller.driver import APP, Driver, done, events, live, notes, orders, whole
 from tests.unit.operator.controller.kubernetes import SETTINGS, namespace_seen, node_seen
 from tests.unit.operator.controller.objects import CREATED, a_group, a_namespace, a_node, a_pod, gang_annotations
 
@@ -96,12 +96,13 @@ def test_a_gang_that_completes_quickly_sends_no_progress_events() -> None:
     assert not driver.wait(600)
 
 
-def test_a_gang_that_waits_for_quota_writes_one_condition_per_member_an_hour() -> None:
+def test_w8_a_gang_that_waits_for_quota_writes_one_condition_and_event_per_member_an_hour() -> None:
     driver = reserving()
     driver.wait(2.5)
     assert conditions(states(driver, SKIPPED, QUOTA)) == {}
     driver.wait(2.5)
-    found = conditions(driver.wait(10))
+    out = driver.wait(10)
+    found = conditions(out)
     mine = f"gang job is waiting for its reservation: 0 of 3 placeholders are bound; {QUOTA}"
     other = "gang job is waiting for its reservation (not enough queue quota); see pod w0"
     assert found == {
@@ -109,6 +110,7 @@ def test_a_gang_that_waits_for_quota_writes_one_condition_per_member_an_hour() -
         "w1": ("SchedulingSkipped", other),
         "w2": ("SchedulingSkipped", other),
     }
+    assert notes(out) == {"w0": mine, "w1": other, "w2": other}
     assert sum(len(driver.wait(60).commands) for _ in range(60)) == 0
 
 
