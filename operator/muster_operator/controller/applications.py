@@ -22,7 +22,8 @@ from muster_operator.controller import (
     tasks,
     trust,
 )
-from muster_operator.controller.state import Application, Deadline, Ledger, Phase, Task, TimerKind, isolate, set_timer
+from muster_operator.controller.isolation import isolate
+from muster_operator.controller.state import Application, Deadline, Ledger, Phase, Task, TimerKind, set_timer
 from muster_operator.controller.tasks import application_spec, can_announce, given_up_spec, renewal_spec
 from muster_operator.model import messages, problems
 from muster_operator.model.cluster_events import Namespace

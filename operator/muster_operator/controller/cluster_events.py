@@ -24,8 +24,9 @@ from muster_operator.controller import (
     trust,
     volume_binding,
 )
+from muster_operator.controller.isolation import isolate
 from muster_operator.controller.nodes import node_gone, node_seen
-from muster_operator.controller.state import Application, ForeignAllocation, Ledger, Phase, Task, isolate
+from muster_operator.controller.state import Application, ForeignAllocation, Ledger, Phase, Task
 from muster_operator.model import messages, problems
 from muster_operator.model.cluster_events import (
     ClusterEvent,

@@ -23,7 +23,8 @@ from muster_operator.controller import (
     tasks,
     volume_binding,
 )
-from muster_operator.controller.state import Application, Ledger, Phase, SlotState, Task, isolate
+from muster_operator.controller.isolation import isolate
+from muster_operator.controller.state import Application, Ledger, Phase, SlotState, Task
 from muster_operator.model import messages, problems
 from muster_operator.model.commands import (
     BindPod,

@@ -8,7 +8,8 @@ from functools import partial
 
 from muster_operator.controller import rejections, reporting, state, tasks, volume_binding
 from muster_operator.controller.applications import ANSWERED
-from muster_operator.controller.state import Ledger, Task, isolate
+from muster_operator.controller.isolation import isolate
+from muster_operator.controller.state import Ledger, Task
 from muster_operator.controller.tasks import allocation_of
 from muster_operator.controller.volume_binding import as_reported
 from muster_operator.model import messages, problems

@@ -32,8 +32,9 @@ from muster_operator.controller import (
 )
 from muster_operator.controller.cluster_events import event_received, record_event
 from muster_operator.controller.core_responses import handle_command_result, response_received
+from muster_operator.controller.isolation import isolate
 from muster_operator.controller.nodes import existing_allocation, existing_places
-from muster_operator.controller.state import Application, ForeignAllocation, Ledger, Phase, isolate
+from muster_operator.controller.state import Application, ForeignAllocation, Ledger, Phase
 from muster_operator.controller.volume_binding import as_reported
 from muster_operator.model import problems
 from muster_operator.model.commands import Outcome, Result
@@ -120,7 +121,7 @@ def _clear(ledger: Ledger) -> None:
     ledger.pending_writes.clear()
     ledger.deadlines.clear()
     ledger.failed.clear()
-    ledger.is_recovery_due = ledger.is_suspect = False
+    ledger.recovery_at, ledger.is_suspect = None, False
     ledger.short_lived.clear()
     ledger.deletions.clear()
     ledger.deleting.clear()

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Final
 
 from muster_operator.controller import state
+from muster_operator.controller.isolation import isolate
 from muster_operator.controller.state import (
     Application,
     Deadline,
@@ -21,7 +22,6 @@ from muster_operator.controller.state import (
     SlotState,
     Task,
     TimerKind,
-    isolate,
     set_timer,
 )
 from muster_operator.model import messages

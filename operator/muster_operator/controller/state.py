@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import heapq
 from collections import defaultdict, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final, TypeVar
+from typing import Final
 
 from msgspec import Struct
 
 from muster_operator.model.cluster_events import ClusterEvent, Namespace
-from muster_operator.model.commands import FailPod, MarkResumed, Outcome, Result, StorageCommand
+from muster_operator.model.commands import FailPod, MarkResumed, Result, StorageCommand
 from muster_operator.model.core_messages import AllocationSpec, ApplicationRemoved, CoreResponse, Node, TerminationType
 from muster_operator.model.event_texts import Note
 from muster_operator.model.ids import NO_ALLOCATION_ID, AllocationId, AppId, NodeName, PodUid, application_name, run_id
@@ -515,12 +515,11 @@ class Ledger:
     pending_writes: dict[PodUid, list[FailPod | MarkResumed]] = field(default_factory=dict)
     #: Objects whose handling raised an exception in this session (`isolation`); each is reported once.
     failed: set[str] = field(default_factory=set)
-    #: A recovery follows because of them; `is_suspect`: now.
-    is_recovery_due: bool = False
+    #: Time of the recovery that follows because of them; None = no recovery follows. `is_suspect`: now.
+    recovery_at: float | None = None
     is_suspect: bool = False
-    #: Recoveries that failures caused one after the other, and the time of the failure that caused the last one.
-    recoveries: int = 0
-    failed_at: float = 0.0
+    #: By object, the number of recoveries that its failures caused, and the time of the last one.
+    recoveries: dict[str, tuple[int, float]] = field(default_factory=dict)
     #: What was in a short-lived state at the last sweep, and in which (`sweep`).
     short_lived: dict[tuple[str, ...], object] = field(default_factory=dict)
     #: Heap of timers with the objects that they belong to, see `set_timer`.
@@ -585,22 +584,6 @@ def _owner(ledger: Ledger, deadline: Deadline) -> object:
             return deadline.kind  # it belongs to the session
         case _:
             return ledger.applications.get(AppId(deadline.subject))
-
-
-Item = TypeVar("Item")
-Handler = Callable[["Ledger", Outcome, Item, float], object]
-
-
-def isolate(handle: Handler[Item], ledger: Ledger, out: Outcome, item: Item, now: float) -> bool:
-    """Handles an item. Returns False if that raised an exception; only this function catches all of them."""
-    try:
-        handle(ledger, out, item, now)
-    except Exception as error:  # noqa: BLE001 - it is reported with the outcome
-        from muster_operator.controller import isolation  # noqa: PLC0415 - it imports this module
-
-        isolation.failed(ledger, out, item, error, now)
-        return False
-    return True
 
 
 #: Seconds between two sweeps.

@@ -14,7 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from muster_operator.controller import applications, placeholders, tasks, volume_binding
-from muster_operator.controller.state import Ledger, SlotState, Task, isolate, sweep_later
+from muster_operator.controller.isolation import isolate
+from muster_operator.controller.state import Ledger, SlotState, Task, sweep_later
 from muster_operator.model import problems
 from muster_operator.model.commands import CancelCreations, DeletePod, Outcome, PostEvent, Repeat
 from muster_operator.model.ids import AppId, PodUid

@@ -15,6 +15,7 @@ from muster_operator.controller import (
     sweep,
     volume_binding,
 )
+from muster_operator.controller.isolation import isolate
 from muster_operator.controller.state import (
     Deadline,
     Deletion,
@@ -23,7 +24,6 @@ from muster_operator.controller.state import (
     SlotState,
     TimerKind,
     due,
-    isolate,
     set_timer,
 )
 from muster_operator.controller.tasks import ask_of

@@ -17,6 +17,7 @@ from typing import Final
 import orjson
 
 from muster_operator.controller import rejections, reporting, tasks
+from muster_operator.controller.isolation import isolate
 from muster_operator.controller.state import (
     Deadline,
     Ledger,
@@ -25,7 +26,6 @@ from muster_operator.controller.state import (
     Task,
     TimerKind,
     VolumeWait,
-    isolate,
     set_timer,
 )
 from muster_operator.model import messages, problems

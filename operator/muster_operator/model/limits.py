@@ -14,6 +14,10 @@ CACHED_DELETIONS: Final = 10_000
 #: Missed deletions of one list that are logged one by one. Further ones are only counted.
 LOGGED_DELETIONS: Final = 20
 
+# -- failures -----------------------------------------------------------------
+#: Objects whose earlier failures are remembered after a recovery. The oldest ones are dropped first.
+FAILED_OBJECTS: Final = 1_000
+
 # -- one pod ------------------------------------------------------------------
 #: A constraint of a pod as written in the object. The core rejects longer ones.
 CONSTRAINT_BYTES: Final = 64 * _KIB

@@ -305,7 +305,7 @@ _REPORT: Final = "see the operator's log and report it"
 def internal_error() -> str:
     """The operator could not process a change of the pod or of its application, because of an internal error.
 
-    Report it with the operator's log. Muster tries again, at first after a second and later every ten minutes. Until it
+    Report it with the operator's log. Muster tries again, at first after a second and later every hour. Until it
     succeeds, a pending pod may not be scheduled, and a bound pod may count on its node only.
     """
     return f"internal error while processing the pod or its application: Muster tries again; {_REPORT}"

@@ -27,7 +27,8 @@ from typing import Final, Generic, Protocol, TypeVar
 import structlog
 
 from muster_operator.controller import cluster_events, core_responses, state, timers
-from muster_operator.controller.state import Ledger, isolate
+from muster_operator.controller.isolation import isolate
+from muster_operator.controller.state import Ledger
 from muster_operator.kube.watch import WatchFreshness, is_older, whole
 from muster_operator.model.cluster_events import DELETIONS, ClusterEvent, KeysSeen, PodSeen
 from muster_operator.model.commands import Failure, Order, Outcome, PostEvent, Result

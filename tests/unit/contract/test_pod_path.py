@@ -9,8 +9,8 @@ most, so the path is what most traces agree on. A coroutine that continues only 
 is not called.
 
 These modules are not counted, because they are opened for another question than the way of a pod:
-values, errors and limits (`model`), metrics, messages of the Scheduler Interface (`muster_si`), the individual filters
-and scores, and the transports. A transport carries any bytes: the HTTP connection pool (`kube/http`), at which the
+values, errors and limits (`model`), the isolation of failures (`controller/isolation`), metrics, messages of the
+Scheduler Interface (`muster_si`), the individual filters and scores, and the transports. A transport carries any bytes: the HTTP connection pool (`kube/http`), at which the
 trace ends, on the side of Kubernetes, and gRPC (`muster_si.transport`) on the side of the core. The data structures of
 the state (`muster_core.state`, `muster_operator.controller.state`), which the modules of the path read and write, are
 counted separately.
@@ -55,7 +55,7 @@ MOST: Final = {"operator": 12, "core": 12}
 
 NOT_COUNTED: Final = re.compile(
     r"muster_si\b"
-    r"|muster_(core|operator)\.model\b"
+    r"|muster_(core|operator)\.model\b|muster_operator\.controller\.isolation$"
     r"|muster_core\.metrics\b|muster_operator\.runtime\.metrics$"
     r"|muster_core\.placement\.(plugins\.(?!tables$)|volumes\.)"
 )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from muster_operator.controller.isolation import subject_of
-from muster_operator.controller.state import Deadline, TimerKind, isolate
+from muster_operator.controller.isolation import isolate, subject_of
+from muster_operator.controller.state import Deadline, TimerKind
 from muster_operator.model.cluster_events import ClaimGone, NamespaceSeen, NodeSeen, ObjectSeen, PodGone, PodSeen
 from muster_operator.model.commands import CommandUnanswered, Outcome
 from muster_operator.model.core_messages import Allocated, ApplicationUpdated, CoreEvent, EventKind

@@ -13,6 +13,7 @@ from muster_operator.controller import (
     applications,
     cluster_events,
     core_responses,
+    isolation,
     nodes,
     recovery,
     reporting,
@@ -24,6 +25,7 @@ from muster_operator.controller.cluster_events import handle_event
 from muster_operator.controller.core_responses import handle_core_response
 from muster_operator.controller.state import Deadline, TimerKind, set_timer
 from muster_operator.controller.timers import on_timers
+from muster_operator.model import limits
 from muster_operator.model.cluster_events import ClusterEvent, NodeGone, PriorityClassSeen
 from muster_operator.model.commands import Failure, Outcome, PostEvent
 from muster_operator.model.core_messages import (
@@ -51,7 +53,7 @@ from muster_operator.model.core_messages import (
     TerminationType,
 )
 from muster_operator.model.ids import AllocationId, AppId, NodeName, PodUid
-from tests.unit.operator.controller.driver import APP, Driver, live, orders, waiting
+from tests.unit.operator.controller.driver import APP, Driver, live, orders, waiting, whole
 from tests.unit.operator.controller.kubernetes import namespace_seen, seen
 from tests.unit.operator.controller.objects import a_namespace, a_pod
 
@@ -200,8 +202,7 @@ def test_an_event_that_affects_several_objects_reaches_the_others(
 def recovery_due(driver: Driver) -> float:
     """Seconds until the recovery that follows a failure."""
     timers = [timer.due for _, _, timer, _ in driver.ledger.deadlines if timer.kind is TimerKind.RECOVERY]
-    [due] = timers
-    return due - driver.now
+    return min(timers) - driver.now
 
 
 def recover(driver: Driver) -> Outcome:
@@ -257,6 +258,41 @@ def test_an_object_that_always_fails_causes_ever_fewer_recoveries_and_one_event_
     assert recovery_due(driver) == 1.0, "after hours without a failure"
 
 
+def fails(driver: Driver, *subjects: str) -> float:
+    """Failures of objects. Returns the seconds until the recovery."""
+    for subject in subjects:
+        isolation.failed(driver.ledger, Outcome(), subject, ZeroDivisionError(), driver.now)
+    return recovery_due(driver)
+
+
+def begins_again(driver: Driver) -> None:
+    driver.now += recovery_due(driver)
+    whole(recovery.begin(driver.ledger, driver.now))
+
+
+def test_an_object_that_always_fails_delays_the_recovery_of_another_one_by_a_minute_at_most() -> None:
+    driver = live()
+    for _ in range(8):
+        fails(driver, "always")
+        begins_again(driver)
+    assert fails(driver, "always") == 3600.0
+    driver.now += 50.0
+    assert fails(driver, "once") == 10.0
+    begins_again(driver)
+    assert fails(driver, "always") == 3540.0, "as before"
+
+
+def test_many_objects_that_fail_cause_one_recovery_a_minute() -> None:
+    driver = live()
+    pauses = []
+    for number in range(6):
+        pauses.append(fails(driver, f"object-{number}"))
+        begins_again(driver)
+    assert pauses == [1.0, 4.0, 16.0, 60.0, 60.0, 60.0]
+    fails(driver, *map(str, range(2 * limits.FAILED_OBJECTS)))
+    assert len(driver.ledger.recoveries) == limits.FAILED_OBJECTS
+
+
 def test_a_bound_pod_that_fails_counts_on_its_node_until_it_joins_its_application(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -275,7 +311,7 @@ def test_what_fails_in_a_recovery_joins_in_the_next_one(monkeypatch: pytest.Monk
     driver = live()
     waiting(driver)
     breaks(monkeypatch, applications, "attach")
-    driver.ledger.is_recovery_due = True
+    driver.ledger.recovery_at = driver.now
     set_timer(driver.ledger, Deadline(driver.now, TimerKind.RECOVERY, PodUid("")))
     out = recover(driver)
     assert [failure.kind for failure in out.failures] == ["Pod"]
