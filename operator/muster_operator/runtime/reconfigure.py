@@ -1,7 +1,8 @@
 """Applies changed ConfigMaps and reports findings as events.
 
 Queues and settings are independent: the one that is invalid is not applied, and a Warning event on the ConfigMap gives
-the reason. Warnings about unknown keys and about values that need a restart are reported once per version.
+the reason, once per content. Warnings about unknown keys and about values that need a restart are reported once per
+version.
 """
 
 from __future__ import annotations
@@ -85,6 +86,9 @@ class Reconfigurer:
         self._at_start = core.configuration.extra
         self._one_at_a_time = asyncio.Lock()
         self._reported: dict[ConfigSource, list[str]] = {}
+        #: Why each part is rejected, of this content.
+        self._rejected: dict[tuple[str, ConfigSource], str] = {}
+        self._content: Sequence[object] = ()
 
     async def run(self, leads: asyncio.Event) -> None:
         """Compares the configuration with the ConfigMaps every hour, because a watch event can be lost.
@@ -96,6 +100,7 @@ class Reconfigurer:
     async def _begin_leading(self, leads: asyncio.Event) -> None:
         await leads.wait()
         self._reported.clear()
+        self._rejected.clear()
         await self._compare()
 
     async def _compare_hourly(self) -> None:
@@ -113,18 +118,26 @@ class Reconfigurer:
             if not self._core.configuration.hot_refresh:
                 log.info("a ConfigMap changed; hot refresh is disabled, so a restart is required", configmap=name)
                 return
-            wait_s = _FIRST_WAIT_S
-            while (problem := await self._problem()) is not None:
-                log.warning("a change was not read or not validated, retrying", reason=problem, in_seconds=wait_s)
+            wait_s, known = _FIRST_WAIT_S, ""
+            while (problem := await self._problem(known)) is not None:
+                log.warning("a change was not read or not applied, retrying", reason=problem, in_seconds=wait_s)
                 await asyncio.sleep(wait_s)
-                wait_s = min(_LONGEST_WAIT_S, 2 * wait_s)
+                wait_s, known = min(_LONGEST_WAIT_S, 2 * wait_s), problem
 
-    async def _problem(self) -> str | None:
-        """Reads and applies the ConfigMaps. Returns why this failed; then nothing has changed."""
+    async def _problem(self, known: str) -> str | None:
+        """Reads and applies the ConfigMaps. Returns why this failed. An internal error must not end the operator.
+
+        `known`: why the last attempt failed.
+        """
         try:
             await self._take(await read_config_maps(self._session, self._namespace))
         except (ApiRefused, Unreachable, SessionLost) as error:
             return str(error)
+        except Exception as error:
+            problem = f"internal error: {error!r}"
+            if problem != known:
+                log.exception("the configuration was not applied")
+            return problem
         return None
 
     async def _take(self, config_maps: tuple[Raw, ...]) -> None:
@@ -191,10 +204,16 @@ class Reconfigurer:
         return result.findings, result.warnings
 
     def _report_rejected(self, config_maps: tuple[Raw, ...], rejected: Sequence[catalog.Finding]) -> None:
+        """Reports why parts are rejected, unless this was reported for the same content."""
+        content = [(config_map.get("data"), config_map.get("binaryData")) for config_map in config_maps]
+        before = self._rejected if content == self._content else {}
+        self._content, self._rejected = content, {}
         for part in ("queues", "settings"):
             found = [finding for finding in rejected if _is_queues(finding) is (part == "queues")]
             for where, lines in _by_source(config_maps, found).items():
-                reason = "; ".join(lines)
+                self._rejected[part, where] = reason = "; ".join(lines)
+                if before.get((part, where)) == reason:
+                    continue
                 log.warning(
                     "configuration rejected, the previous one remains active",
                     part=part,

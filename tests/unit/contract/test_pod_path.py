@@ -10,10 +10,10 @@ is not called.
 
 These modules are not counted, because they are opened for another question than the way of a pod:
 values, errors and limits (`model`), the isolation of failures (`controller/isolation`), metrics, messages of the
-Scheduler Interface (`muster_si`), the individual filters and scores, and the transports. A transport carries any bytes: the HTTP connection pool (`kube/http`), at which the
-trace ends, on the side of Kubernetes, and gRPC (`muster_si.transport`) on the side of the core. The data structures of
-the state (`muster_core.state`, `muster_operator.controller.state`), which the modules of the path read and write, are
-counted separately.
+Scheduler Interface (`muster_si`), the individual filters and scores, and the transports. A transport carries any bytes:
+the HTTP connection pool (`kube/http`), at which the trace ends, on the side of Kubernetes, and gRPC
+(`muster_si.transport`) on the side of the core. The data structures of the state (`muster_core.state`,
+`muster_operator.controller.state`), which the modules of the path read and write, are counted separately.
 """
 
 from __future__ import annotations

@@ -42,13 +42,14 @@ class Validator:
     warnings: list[str] = field(default_factory=list)
     absences: int = 0
     """How many times it does not answer."""
+    failure: Exception = field(default_factory=lambda: SessionLost("away"))
 
     async def validate_configuration(
         self, request: muster_pb2.ValidateConfigurationRequest
     ) -> muster_pb2.ValidateConfigurationResponse:
         if self.absences:
             self.absences -= 1
-            raise SessionLost("away")
+            raise self.failure
         return muster_pb2.ValidateConfigurationResponse(findings=self.findings, warnings=self.warnings)
 
 
@@ -246,6 +247,23 @@ async def test_a_configuration_waits_for_a_core_that_does_not_answer() -> None:
     assert [request.config for request in peer.configurations] == ["new"]
 
 
+async def test_an_internal_error_while_a_change_is_applied_does_not_end_the_operator() -> None:
+    peer = Peer()
+    async with an_author(peer, validator=Validator(absences=2, failure=ZeroDivisionError())) as author:
+        assert await author.writes({"queues.yaml": "new"}) == []
+    assert [request.config for request in peer.configurations] == ["new"]
+
+
+async def test_a_rejected_config_map_is_reported_once_per_content() -> None:
+    bad = {"log.level": "loud"}
+    async with an_author(Peer()) as author:
+        [event] = await author.writes(bad)
+        assert await author.writes(bad) == [], "the comparison of each hour"
+        assert await author.writes(bad | {"queues.yaml": "new"}) == [event]
+        assert await author.writes({}) != [event]
+        assert event in await author.writes(bad)
+
+
 async def test_an_unknown_key_is_reported_once_with_a_suggestion() -> None:
     misspelt = {"service.placeholderImag": "pause"}
     async with an_author(Peer()) as author:
@@ -327,9 +345,10 @@ async def test_a_change_whose_event_was_lost_is_applied_at_the_next_comparison(m
 async def test_a_new_leader_reports_the_findings_that_it_made_as_a_standby() -> None:
     peer, leads = Peer(), asyncio.Event()
     async with an_author(peer) as author:
-        [warned] = await author.writes({"service.unknownKey": "1"})
+        found = await author.writes({"service.unknownKey": "1", "log.level": "loud"})
+        assert [event.reason for event in found] == ["ConfigurationRejected", "ConfigurationWarning"]
         assert await author.writes(author.data) == []
         running = asyncio.create_task(author.reconfigurer.run(leads))
         leads.set()
-        await author.until(lambda: author.commands == [warned])
+        await author.until(lambda: author.commands == found)
         running.cancel()
