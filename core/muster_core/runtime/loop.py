@@ -549,9 +549,11 @@ class Loop:  # long: one method for each part of an iteration
         if failure is None and not self._settings.checks:
             return
         broken = self._supervisor.attempt(
-            partial(invariants.check, self.scheduler_state), ["the check itself failed"], "a check of the invariants"
+            partial(invariants.check, self.scheduler_state),
+            ["the check itself failed"],
+            "a check of the invariants",
+            changes_state=False,
         )
-        self._supervisor.take_failure()
         if broken:
             _log.error("inconsistent scheduler state, starting a recovery", broken=broken[:20])
             self._start_recovery(f"the scheduler state is inconsistent: {broken[0]}")

@@ -182,20 +182,23 @@ async def state_dump(session: Session, deadline_s: float) -> str:
 class Supervisor:
     """Runs steps of the core, and counts and logs their exceptions.
 
-    `failure`: the last exception since `take_failure`; None if there was none.
+    `failure`: the last exception since `take_failure` after which the state may be inconsistent; None = there is none.
     """
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
         self.failure: Exception | None = None
 
-    def attempt(self, act: Callable[[], T], instead: T, cause: object) -> T:
-        """Returns the result of `act`, or `instead` if it raised. `cause` is shown in the log."""
+    def attempt(self, act: Callable[[], T], instead: T, cause: object, *, changes_state: bool = True) -> T:
+        """Returns the result of `act`, or `instead` if it raised. `cause` is shown in the log.
+
+        `changes_state`: whether the invariants are checked after an exception.
+        """
         try:
             return act()
         except Exception as failure:  # noqa: BLE001 - the one supervisor of the core
             self._metrics.failures.inc()
-            self.failure = failure
+            self.failure = failure if changes_state else self.failure
             with suppress(OSError, ValueError):  # a log that cannot be written stops nothing
                 _diagnostics.error("recovered from a failure in the core", cause=repr(cause)[:2000], exc_info=failure)
             return instead
@@ -345,8 +348,7 @@ class Dispatcher:
         if session is None or not session.is_open or not session.is_in_force:
             self._metrics.dropped("effects of a session that is over")
             return
-        if not self._supervisor.attempt(lambda: _done(send, session), instead=False, cause=run):
-            self._supervisor.take_failure()  # the callback failed, so the state is still consistent
+        if not self._supervisor.attempt(lambda: _done(send, session), instead=False, cause=run, changes_state=False):
             self.broken.append(session)
 
 

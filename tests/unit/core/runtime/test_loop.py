@@ -100,6 +100,21 @@ async def test_a_failing_callback_ends_only_its_own_session(bench: Bench) -> Non
     assert bench.core.loop.scheduler_state.managers[RmId("other")].state is ManagerState.RUNNING
 
 
+async def test_a_failing_callback_does_not_hide_an_earlier_failure_of_the_core(bench: Bench) -> None:
+    await bench.register()
+    await bench.wait_until_idle()
+    state = bench.core.loop.scheduler_state
+    [partition] = state.partitions.values()
+    partition.queues.root.allocated = Resources({"vcore": 7})
+    bench.rm.broken = RuntimeError("outbox")
+    bench.core.loop.event_queue.post(QueuedMessage([NONSENSE]))
+    with suppress(SessionLost):
+        await bench.core.update_application(messages.applications(messages.an_application()))
+    with pytest.raises(SessionLost):
+        await bench.wait_until_handled()
+    assert bench.core.loop.scheduler_state is not state
+
+
 async def iterate(bench: Bench) -> None:
     """Wake the scheduling loop and wait for an iteration that starts after that."""
     wake_up = bench.core.loop.event_queue.wake_up
