@@ -156,17 +156,8 @@ _QUEUE: Final = (f"{_DOMAIN}queue", "queue")
 _SHOWN: Final = 3
 
 
-def check_pods(
-    pods: Iterable[Json], names: frozenset[str], rejected: Mapping[tuple[str, str], str]
-) -> Iterator[Finding]:
-    """`names`: the served scheduler names. `rejected`: messages by namespace and ID of rejected applications."""
-    found = list(pods)
-    yield from _check_scheduler_names(found, names)
-    yield from _check_queues([pod for pod in found if _scheduler(pod) in names], rejected)
-
-
-def _check_scheduler_names(pods: Iterable[Json], names: frozenset[str]) -> Iterator[Finding]:
-    """Pods that have not ended; one finding per scheduler name."""
+def check_scheduler_names(pods: Iterable[Json], names: frozenset[str]) -> Iterator[Finding]:
+    """Pods that have not ended; one finding per scheduler name. `names`: the served scheduler names."""
     by_name: dict[str, list[str]] = defaultdict(list)
     for pod in pods:
         is_for_muster = MARKS & {key for kind in ("labels", "annotations") for key in pod["metadata"].get(kind) or {}}
@@ -183,11 +174,14 @@ def _check_scheduler_names(pods: Iterable[Json], names: frozenset[str]) -> Itera
         yield fine(SCHEDULER_NAME, f"every pod with Muster's annotations names {wanted}")
 
 
-def _check_queues(pods: Iterable[Json], rejected: Mapping[tuple[str, str], str]) -> Iterator[Finding]:
+def check_queues(
+    pods: Iterable[Json], names: frozenset[str], rejected: Mapping[tuple[str, str], str]
+) -> Iterator[Finding]:
+    """`names`: the served scheduler names. `rejected`: messages by namespace and ID of rejected applications."""
     by_app: dict[tuple[str, str], list[Json]] = defaultdict(list)
     for pod in pods:
         app = (pod["metadata"]["namespace"], _value(pod, _APP))
-        if app in rejected:
+        if app in rejected and _scheduler(pod) in names:
             by_app[app].append(pod)
     for app, members in sorted(by_app.items()):
         queue = next(filter(None, (_value(pod, _QUEUE) for pod in members)), "")

@@ -63,16 +63,19 @@ class DiagnosedInstallation:
 
     @cached_property
     def name_leases(self) -> list[Json]:
-        """Leases of scheduler names; empty if they cannot be read."""
-        try:
-            return installations.name_leases(self.cluster)
-        except Unreachable:
-            return []  # the doctor sends no token to a pod of the namespace
+        """Leases of scheduler names."""
+        return installations.name_leases(self.cluster)
 
     @cached_property
     def home(self) -> str:
         """Muster's namespace: of the option, else from the Leases of scheduler names. Raises BadUsage."""
-        return leases.installation(self.name_leases, self.target.muster_namespace, self.now)[0]
+        if self.target.muster_namespace:
+            return self.target.muster_namespace
+        try:
+            return leases.installation(self.name_leases, "", self.now)[0]
+        except Unreachable as error:
+            why = f"the Leases that name Muster's namespace cannot be listed ({error}); set --muster-namespace"
+            raise Unreachable(error.where, why) from error
 
     @cached_property
     def leases(self) -> list[Json]:
@@ -120,17 +123,24 @@ def _core(installation: DiagnosedInstallation) -> Iterator[Finding]:
 
 
 def _leader(installation: DiagnosedInstallation) -> Iterator[Finding]:
-    return checks.check_leases(installation.leases, installation.name_leases, installation.home, installation.now)
-
-
-def _workloads(installation: DiagnosedInstallation) -> Iterator[Finding]:
+    own, home, now = installation.leases, installation.home, installation.now
     try:
-        apps = installation.target.rest.applications("rejected")
-    except Unreachable:
-        apps = []  # reported by the check of the core
+        yield from checks.check_leases(own, installation.name_leases, home, now)
+    except Unreachable as error:
+        yield from checks.check_leases(own, (), home, now)
+        yield checks.unknown(checks.LEADER, error)
+
+
+def _scheduler_names(installation: DiagnosedInstallation) -> Iterator[Finding]:
+    pods = installation.cluster.list("/api/v1/pods", fieldSelector="status.phase!=Succeeded")
+    return checks.check_scheduler_names(pods, installation.names)
+
+
+def _queues(installation: DiagnosedInstallation) -> Iterator[Finding]:
+    apps = installation.target.rest.applications("rejected")
     rejected = {(app.get("namespace") or "", app["applicationID"]): app["rejectedMessage"] for app in apps}
     pods = installation.cluster.list("/api/v1/pods", fieldSelector="status.phase!=Succeeded")
-    return checks.check_pods(pods, installation.names, rejected)
+    return checks.check_queues(pods, installation.names, rejected)
 
 
 def _placeholders(installation: DiagnosedInstallation) -> Iterator[Finding]:
@@ -205,7 +215,8 @@ def _other_schedulers(installation: DiagnosedInstallation) -> Iterator[Finding]:
 _CHECKS: Final[tuple[tuple[str, Callable[[DiagnosedInstallation], Iterator[Finding]]], ...]] = (
     (checks.CORE, _core),
     (checks.LEADER, _leader),
-    (checks.SCHEDULER_NAME, _workloads),
+    (checks.SCHEDULER_NAME, _scheduler_names),
+    (checks.POD_QUEUES, _queues),
     ("placeholders", _placeholders),
     ("names", _names),
     (checks.WEBHOOK, _webhooks),

@@ -107,22 +107,22 @@ def a_member(name: str, scheduler: str, phase: str = "Pending") -> Json:
 def test_pods_with_muster_annotations_and_another_scheduler_are_reported_together() -> None:
     pods = [a_member(f"p{number}", "default-scheduler") for number in range(5)]
     pods += [a_member("good", "yunikorn"), a_pod("nothing", "default-scheduler"), a_member("over", "x", "Failed")]
-    found = list(checks.check_pods(pods, BOTH, {}))
-    assert levels(found) == [Level.PROBLEM, Level.FINE]
-    assert found[0].message.startswith(
+    found = only(checks.check_scheduler_names(pods, BOTH))
+    assert found.level is Level.PROBLEM
+    assert found.message.startswith(
         "5 pods (ns/p0, ns/p1, ns/p2 and 2 more) with Muster's annotations name scheduler default"
     )
-    assert "muster or yunikorn" in found[0].remedy
+    assert "muster or yunikorn" in found.remedy
 
 
 def test_an_unserved_scheduler_name_is_reported_like_a_foreign_one() -> None:
-    assert levels(checks.check_pods([a_member("p", "yunikorn")], frozenset({"muster"}), {}))[0] is Level.PROBLEM
+    assert levels(checks.check_scheduler_names([a_member("p", "yunikorn")], frozenset({"muster"}))) == [Level.PROBLEM]
 
 
 def test_pods_of_a_rejected_application_are_reported_with_their_queue() -> None:
     pods = [a_pod("p", "muster", applicationId="job", queue="root.nowhere"), a_pod("q", "muster", applicationId="fine")]
-    found = [one for one in checks.check_pods(pods, BOTH, {("ns", "job"): "no rule"}) if one.check == checks.POD_QUEUES]
-    assert only(found).message == "1 pod (ns/p) of application job (queue root.nowhere), rejected: no rule"
+    found = only(checks.check_queues(pods, BOTH, {("ns", "job"): "no rule"}))
+    assert found.message == "1 pod (ns/p) of application job (queue root.nowhere), rejected: no rule"
 
 
 # -- webhook ------------------------------------------------------------------

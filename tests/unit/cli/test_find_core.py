@@ -1,5 +1,6 @@
 """The core is found by the Leases in kube-system, and a token is sent to no pod of another namespace."""
 
+import json
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -124,6 +125,21 @@ def test_the_doctor_reads_leases_only_of_the_installation_that_kube_system_names
         assert "m-2_m-2-uid leads" in result.stdout
         assert "a_a-uid" not in result.stdout
         assert not [path for _, path, _ in api.requests if "/namespaces/eve/" in path]
+
+
+def test_the_doctor_does_not_take_leases_that_it_cannot_list_for_missing_ones(tmp_path: Path) -> None:
+    with api_server(*LEASES) as api:
+        api.failing[leases.path("kube-system")] = 403
+        options = ["doctor", "-o", "json", "--kubeconfig", api.kubeconfig(tmp_path)]
+        found = [finding for finding in json.loads(run(*options).stdout)["items"] if finding["check"] == "leader"]
+        assert [finding["level"] for finding in found] == ["unknown"]
+        assert "set --muster-namespace" in found[0]["message"]
+        found = json.loads(run(*options, "--muster-namespace=team").stdout)["items"]
+        of_leader = [(finding["level"], finding["message"]) for finding in found if finding["check"] == "leader"]
+        assert of_leader[0] == ("fine", "m-2_m-2-uid leads, for muster")
+        assert [level for level, _ in of_leader[1:]] == ["unknown"]
+        levels = {finding["check"]: finding["level"] for finding in found}
+        assert (levels["core"], levels["queues of pods"]) == ("problem", "unknown")
 
 
 def test_the_leases_of_names_are_those_that_the_operator_writes() -> None:
