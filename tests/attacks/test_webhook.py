@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from statistics import median
 
 import orjson
 import pytest_asyncio
@@ -26,7 +27,6 @@ MIB = 2**20
 #: Above the memory of the idle process.
 MOST_BYTES = 150 * MIB
 LONGEST_PAUSE_S = 0.1
-_ATTEMPTS = 3
 ANY = ssl.create_default_context()
 ANY.check_hostname, ANY.verify_mode = False, ssl.CERT_NONE
 Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -72,18 +72,17 @@ class Victim:
     async def withstands(self, what: str, attack: Callable[[], Awaitable[None]]) -> None:
         """Check the peak memory of an attack, and in the complete run the longest pause.
 
-        A pause that the attack causes is there each time. Other processes on the machine can cause one, too.
+        Other processes on the machine can cause a pause, so the complete run takes the median of three attacks.
         """
-        pause_s = 0.0
-        for _ in range(_ATTEMPTS):
+        pauses_s: list[float] = []
+        for _ in range(3 if FULL else 1):
             await self.longest_pause_s()
             await attack()
-            pause_s, grown = await self.longest_pause_s(), self.memory("VmHWM") - self.idle_bytes
-            print(f"{what}: peak {grown / MIB:.0f} MiB above idle, pause {pause_s * 1000:.0f} ms")  # noqa: T201 - -rP
+            pauses_s.append(await self.longest_pause_s())
+            grown = self.memory("VmHWM") - self.idle_bytes
+            print(f"{what}: peak {grown / MIB:.0f} MiB above idle, pause {pauses_s[-1] * 1000:.0f} ms")  # noqa: T201 - -rP
             assert grown < MOST_BYTES
-            if not FULL or pause_s < LONGEST_PAUSE_S:
-                return
-        raise AssertionError(f"{what}: the loop beside the webhook was paused for {pause_s} s")
+        assert not FULL or median(pauses_s) < LONGEST_PAUSE_S, f"{what}: {pauses_s}"
 
 
 @pytest_asyncio.fixture(loop_scope="session")
@@ -125,8 +124,9 @@ async def test_encoded_and_large_bodies_take_little_memory_and_cause_no_pause(vi
         assert await victim.post(b"{}" * 10 * MIB) in {0, 413}
 
     async def largest() -> None:
-        assert {*await asyncio.gather(*(victim.post(tiny, source) for source in sources))} <= {400, 503}
-        assert {*await asyncio.gather(*(victim.post(long, source) for source in sources))} <= {200, 503}
+        for body, served in ((tiny, 400), (long, 200)):
+            found = {*await asyncio.gather(*(victim.post(body, source) for source in sources))}
+            assert {served} <= found <= {served, 503}
 
     await victim.withstands("20 bodies of gzip", gzipped)
     await victim.withstands("a body of 20 MB", too_large)
