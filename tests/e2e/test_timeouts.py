@@ -1,9 +1,10 @@
 """A gang that does not get all reservations in time times out as its style defines."""
 
-from collections import Counter
 from collections.abc import Mapping
 
+from devcluster.api import Json
 from devcluster.nodes import FakeNode
+from tests.e2e.conditions import condition, wait_for_reason
 from tests.e2e.conftest import OpenScenario
 from tests.e2e.manifests import Group, a_gang, a_pod
 from tests.e2e.scenario import Scenario
@@ -11,6 +12,8 @@ from tests.e2e.scenario import Scenario
 GANG = [Group("workers", 4)]
 NODE_FOR_TWO = [FakeNode("node-0", cpu="2500m")]
 NODE_FOR_FOUR = [FakeNode("node-0", cpu="4500m")]
+ORIGINATOR = "hard-workers-0"
+FOREIGN = {"type": "example.com/checked", "status": "True"}
 
 
 async def crowded(open_scenario: OpenScenario, settings: Mapping[str, str] | None = None) -> Scenario:
@@ -33,14 +36,23 @@ async def test_a_soft_timeout_releases_placeholders_and_schedules_pods_one_by_on
 
 async def test_a_hard_timeout_fails_the_application_before_a_real_pod_runs(open_scenario: OpenScenario) -> None:
     scenario = await crowded(open_scenario)
-    await scenario.create(a_gang("hard", GANG, style="Hard", timeout_s=3, placement="Reserve"))
+    await scenario.create(a_gang("hard", GANG, style="Hard", timeout_s=10, placement="Reserve"))
+    foreign = {"status": {"conditions": [FOREIGN]}}
+    await scenario.api.patch("pods", ORIGINATOR, foreign, scenario.namespace, subresource="status")
+    await wait_for_reason(scenario, ORIGINATOR, "SchedulingSkipped", "of 4 placeholders are bound")
 
-    async def has_failed() -> bool:
-        phases = Counter(pod["status"]["phase"] for pod in await scenario.pods())
-        return phases["Failed"] == 4 and not await scenario.pods(placeholders=True)
+    async def failed() -> list[Json]:
+        found = [pod for pod in await scenario.pods() if pod["status"]["phase"] == "Failed"]
+        return found if len(found) == 4 and not await scenario.pods(placeholders=True) else []
 
-    await scenario.eventually("every pod of the gang has failed", has_failed)
+    pods = await scenario.eventually("every pod of the gang has failed", failed)
     assert len(await scenario.bound()) == 2
+    for pod in pods:
+        status, (why,) = pod["status"], [one for one in pod["status"]["conditions"] if one["type"] == "PodScheduled"]
+        assert status["reason"] == "ResourceReservationTimeout"
+        assert why.items() >= {"status": "False", "reason": status["reason"], "message": status["message"]}.items()
+    [originator] = [pod for pod in pods if pod["metadata"]["name"] == ORIGINATOR]
+    assert condition(originator, FOREIGN["type"]).items() >= FOREIGN.items(), "of another client"
 
 
 async def test_an_unsatisfiable_gang_reports_the_missing_resources_immediately(

@@ -7,7 +7,7 @@ from collections import Counter
 
 from devcluster.api import Json
 from devcluster.nodes import FakeNode
-from tests.e2e.conditions import REFRESHED_S, condition, scheduled, wait_for_reason
+from tests.e2e.conditions import REFRESHED_S, condition, scheduled, wait_for_event, wait_for_reason
 from tests.e2e.configuration import a_queue, queue_file
 from tests.e2e.conftest import OpenScenario
 from tests.e2e.manifests import Group, a_gang, a_pod, owned
@@ -71,6 +71,7 @@ async def test_waiting_pods_report_the_reason_and_only_missing_nodes_are_unsched
         wait_for_reason(
             scenario, "gang-workers-2", "SchedulingSkipped", "(not enough queue quota); see pod gang-workers-0"
         ),
+        wait_for_event(scenario, "gang-workers-2", "(not enough queue quota); see pod gang-workers-0"),
     )
     assert await with_reason(scenario, "Unschedulable") == {"big"}
     waiting = await scenario.api.get("pods", "quota-1", scenario.namespace)
