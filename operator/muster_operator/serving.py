@@ -8,6 +8,7 @@ import threading
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 import structlog
@@ -33,6 +34,9 @@ DRAIN_S: Final = 10.0
 
 #: Seconds for unregistering from the core.
 UNREGISTER_TIMEOUT_S: Final = 2.0
+
+#: Seconds until a part that failed starts again.
+RESTART_S: Final = 60.0
 
 #: Seconds for releasing the Leases of the leader and of the scheduler names. They also expire.
 RELEASE_S: Final = 3.0
@@ -76,9 +80,10 @@ async def serve(parts: Parts, leading: LeaderElection, watching: Watching, stop:
     if parts.conflict_detector is not None:
         own.append(asyncio.create_task(_leading(leading, parts.conflict_detector.run), name="conflict detection"))
     if parts.signing is not None:
-        own.append(asyncio.create_task(parts.signing.run(), name="signing"))
+        own.append(asyncio.create_task(restarted("signing", parts.signing.run), name="signing"))
     if parts.mark is not None:
-        own.append(asyncio.create_task(_leading(leading, parts.mark.run), name="mark"))
+        mark = partial(restarted, "mark", parts.mark.run)
+        own.append(asyncio.create_task(_leading(leading, mark), name="mark"))
     if parts.admission is not None:
         own.append(asyncio.create_task(parts.admission.run(), name="admission"))
     stopped = asyncio.create_task(stop.wait(), name="stop")
@@ -159,6 +164,18 @@ async def hold_while_stale(freshness: WatchFreshness, pool: Pool, leading: Leade
         log.info("decisions resumed")
         for event in leading.events(messages.watches_fresh()):
             pool.submit(event)
+
+
+async def restarted(part: str, work: Callable[[], Awaitable[None]], pause_s: float = RESTART_S) -> None:
+    """Runs a part that scheduling continues without, again after an exception. A LinkError ends the operator."""
+    while True:
+        try:
+            return await work()
+        except LinkError:
+            raise
+        except Exception:
+            log.exception("a part of the operator failed, starting it again", part=part, in_seconds=pause_s)
+        await asyncio.sleep(pause_s)
 
 
 async def _leading(leading: LeaderElection, work: Callable[[], Awaitable[None]]) -> None:

@@ -10,10 +10,10 @@ from muster_operator.config.settings import parse
 from muster_operator.handlers.framework import Watching
 from muster_operator.kube.leadership import NoElection
 from muster_operator.kube.session import KubeSession, LeadershipGuard
-from muster_operator.model.errors import LeadershipLost
+from muster_operator.model.errors import LeadershipLost, PartEnded
 from muster_operator.running import CoreClients, Options, assembled
 from muster_operator.runtime.metrics import Metrics
-from muster_operator.serving import serve
+from muster_operator.serving import restarted, serve
 from muster_si.transport.administration import AdministrationClient
 from tests.unit.operator.kube.apiserver import FixedCredentials
 from tests.unit.operator.si.scheduler import Peer
@@ -50,3 +50,14 @@ async def test_the_operator_stops_on_request_while_the_api_server_is_unreachable
 async def test_a_lost_lease_stops_the_operator_while_the_api_server_is_unreachable_at_startup() -> None:
     with pytest.raises(LeadershipLost):
         await served(asyncio.Event(), LosingElection(LeadershipGuard()))
+
+
+async def test_a_part_that_scheduling_continues_without_starts_again_after_an_exception() -> None:
+    ends: list[Exception] = [ZeroDivisionError(), KeyError(), PartEnded("names", "restart")]
+
+    async def part() -> None:
+        raise ends.pop(0)
+
+    with pytest.raises(PartEnded):
+        await restarted("a part", part, 0.0)
+    assert ends == []
