@@ -84,7 +84,7 @@ class MeasuredInbox(Inbox):
     def _take_in(self, plural: str, kind: str | None, raw: Raw | PartialPod) -> None:
         if isinstance(raw, PartialPod):
             self.stamp = _stamp(bytes(raw.json)) if raw.is_event else b""
-        else:  # through kopf's queues
+        else:
             self.stamp = str((raw["metadata"].get("annotations") or {}).get(STAMP, "")).encode()
         super()._take_in(plural, kind, raw)
 

@@ -1,7 +1,7 @@
 """Measures the operator's binds and watch events, with a trivial HTTP server in another process.
 
 `binds`: binding POSTs through the connection pool, one per pod. `events`: pod events of 6 KB from a watch through
-kopf's stream, the fast path and the inbox, without translation. `translated`: the same with the controller. All are per
+its stream and the inbox, without translation. `translated`: the same with the controller. All are per
 CPU second of this process. Run: `python -m benchmarks.operator_io`. Goals: 5,000 binds, 15,000 events.
 """
 
@@ -21,10 +21,9 @@ import uvloop
 from aiohttp import web
 
 from muster_operator.controller.state import Ledger
-from muster_operator.handlers.framework import Watching, watch
-from muster_operator.handlers.registry import HandlerMemo
 from muster_operator.kube.commands import Attempts, Kube, Placeholders
 from muster_operator.kube.session import Credentials, KubeSession
+from muster_operator.kube.watch import streams
 from muster_operator.kube.write_queue import Pool
 from muster_operator.model.commands import BindPod
 from muster_operator.model.ids import NodeName, PodUid
@@ -34,7 +33,6 @@ from muster_operator.runtime.loop import Inbox, Loop
 from muster_operator.runtime.metrics import Metrics
 from muster_operator.translate.pod_classes import PartialPod
 from muster_operator.translate.values import Raw
-from tests.unit.operator.handlers.test_framework import DISCOVERY
 
 BINDS = 20_000
 EVENTS = 40_000
@@ -75,8 +73,6 @@ def serve(port: Any, events: int) -> None:
         if request.method == "POST":
             await request.read()
             return web.Response(status=201, body=created, content_type="application/json")
-        if request.path in DISCOVERY:
-            return web.json_response(DISCOVERY[request.path])
         if "sendInitialEvents" in request.query:
             return web.json_response({"kind": "Status", "code": 422}, status=422)
         if not request.query.get("watch"):
@@ -166,9 +162,7 @@ async def events(url: str, *, translated: bool) -> tuple[float, float]:
     inbox, session = Counting(metrics), KubeSession(Fixed(url))
     loop = Loop(Ledger(), inbox, lambda command: None, metrics)
 
-    async def reconfigure(name: str) -> None: ...
-
-    watching = asyncio.create_task(watch(Watching(HandlerMemo(inbox, session, reconfigure), session, "muster")))
+    watches = [asyncio.create_task(stream.run()) for stream in streams(session, inbox)]
     await inbox.first.wait()
     began, cpu, first = time.perf_counter(), time.process_time(), inbox.pods
     while inbox.pods < EVENTS or len(inbox):
@@ -180,8 +174,9 @@ async def events(url: str, *, translated: bool) -> tuple[float, float]:
                 pass
         await asyncio.sleep(0)
     took = time.perf_counter() - began, time.process_time() - cpu
-    watching.cancel()
-    await asyncio.wait({watching})
+    for watch in watches:
+        watch.cancel()
+    await asyncio.wait(watches)
     await session.close()
     share = EVENTS / (EVENTS - first)
     return took[0] * share, took[1] * share

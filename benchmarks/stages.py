@@ -28,7 +28,6 @@ PLACES: Final = (
     ("muster_operator/kube/", "requests"),
     ("muster_operator/runtime/loop", "controller"),
     ("muster_operator/", "decode"),
-    ("/kopf/", "decode"),
     ("muster_core/si/", "core messages"),
     ("muster_core/runtime/", "core runtime"),
     ("muster_core/", "core"),

@@ -11,7 +11,7 @@ import asyncio
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -21,38 +21,13 @@ import uvloop
 from aiohttp import web
 
 from benchmarks import recorded
-from tests.unit.operator.handlers.test_framework import DISCOVERY, kind
-
-
-def _kinds(names: Mapping[str, str]) -> list[dict[str, Any]]:
-    return [kind(plural, name, namespaced=plural in _NAMESPACED) for plural, name in names.items()]
-
-
-def _group(name: str) -> dict[str, Any]:
-    version = {"groupVersion": f"{name}/v1", "version": "v1"}
-    return {"name": name, "versions": [version], "preferredVersion": version}
-
+from muster_operator.kube.watch import PATHS
+from tests.unit.operator.kube.cluster import DISCOVERY
 
 #: Responses to the requests that the operator sends before it serves admission.
 INTRODUCTION: Final[dict[str, Any]] = {
     "/version": {"major": "1", "minor": "34"},
     "/apis/authentication.k8s.io/v1/selfsubjectreviews": {"status": {"userInfo": {"username": "muster-operator"}}},
-}
-_STORAGE: Final = {
-    "storageclasses": "StorageClass",
-    "csinodes": "CSINode",
-    "csidrivers": "CSIDriver",
-    "csistoragecapacities": "CSIStorageCapacity",
-    "volumeattachments": "VolumeAttachment",
-}
-_VOLUMES: Final = {"persistentvolumes": "PersistentVolume", "persistentvolumeclaims": "PersistentVolumeClaim"}
-_NAMESPACED: Final = frozenset({"persistentvolumeclaims", "csistoragecapacities"})
-#: The resources of the operator's watches.
-SERVED: Final[dict[str, Any]] = {
-    **DISCOVERY,
-    "/api/v1": {"resources": [*DISCOVERY["/api/v1"]["resources"], *_kinds(_VOLUMES)]},
-    "/apis": {"groups": [*DISCOVERY["/apis"]["groups"], _group("storage.k8s.io")]},
-    "/apis/storage.k8s.io/v1": {"resources": _kinds(_STORAGE)},
 }
 #: The annotation with the time of writing: nanoseconds of the monotonic clock, 20 digits.
 STAMP: Final = "muster.dev/written"
@@ -100,13 +75,10 @@ class StandIn:
         self.pods = Objects("pods", list(made))
         of_nodes = Objects("nodes", [orjson.dumps(recorded.node(n)) for n in range(nodes)])
         namespaces = Objects("namespaces", [_named(f"team-{n}") for n in range(recorded.NAMESPACES)])
-        self.lists = {
+        self.lists = {path: Objects(plural) for plural, path in PATHS.items()} | {
             "/api/v1/pods": self.pods,
             "/api/v1/nodes": of_nodes,
             "/api/v1/namespaces": namespaces,
-            "/apis/scheduling.k8s.io/v1/priorityclasses": Objects("priorityclasses"),
-            **{f"/api/v1/{plural}": Objects(plural) for plural in _VOLUMES},
-            **{f"/apis/storage.k8s.io/v1/{plural}": Objects(plural) for plural in _STORAGE},
         }
         of_drivers = self.lists["/apis/storage.k8s.io/v1/csinodes"].items
         of_drivers += [orjson.dumps(recorded.csi_node(n)) for n in range(nodes)]
@@ -128,8 +100,8 @@ class StandIn:
         self.seen[f"{'WATCH' if is_watch else request.method} {kind}"] += 1
         if request.path in INTRODUCTION:
             return web.json_response(INTRODUCTION[request.path], status=200 if request.method == "GET" else 201)
-        if request.path in SERVED:
-            return web.json_response(SERVED[request.path])
+        if request.path in DISCOVERY:
+            return web.json_response(DISCOVERY[request.path])
         if is_watch:
             return await self._watch(request)
         if request.method == "GET":

@@ -20,10 +20,11 @@ import aiohttp
 import kopf
 import orjson
 
-from benchmarks.stand_in import INTRODUCTION, SERVED, Objects
-from muster_operator.kube.http import HttpConnectionPool, HttpResponse
-from muster_operator.kube.session import Connections, Credentials
-from muster_operator.runtime.session import NEEDED
+from benchmarks.stand_in import INTRODUCTION, Objects
+from muster_operator.kube.http import HttpConnectionPool, HttpResponse, Measure
+from muster_operator.kube.session import Connections, Credentials, KubeSession, LeadershipGuard
+from muster_operator.kube.watch import PATHS
+from tests.unit.operator.kube.cluster import DISCOVERY
 
 #: Maximal bytes per read of a watch, as from a busy socket.
 PIECE: Final = 2**16
@@ -186,8 +187,8 @@ class StubServer:
             return StubResponse(400, _NOT_STREAMED)
         if query.get("watch"):
             return StubResponse(200, b"", self.pods if path == "/api/v1/pods" else Feed())
-        if path in INTRODUCTION or path in SERVED or path in self.kept:
-            found = INTRODUCTION.get(path) or SERVED.get(path) or self.kept[path]
+        if path in INTRODUCTION or path in DISCOVERY or path in self.kept:
+            found = INTRODUCTION.get(path) or DISCOVERY.get(path) or self.kept[path]
             return StubResponse(200, orjson.dumps(found))
         objects = self.lists.get(path)
         if "labelSelector" not in query and objects is not None:
@@ -198,7 +199,7 @@ class StubServer:
 
 
 #: Resources whose list is empty.
-_PLURALS: Final = NEEDED | {"configmaps", "deployments", "leases"}
+_PLURALS: Final = PATHS.keys() | {"configmaps", "deployments", "leases"}
 
 
 class StubSession:
@@ -236,7 +237,7 @@ class StubConnections(Connections):
     """The operator's connections, without a network."""
 
     def __init__(self, server: StubServer) -> None:
-        super().__init__(StubCredentials(), lambda verb, resource, status, seconds: None)
+        super().__init__(StubCredentials())
         self._stub: Any = StubSession(server)
         self.pool = StubPool(server)
 
@@ -245,10 +246,6 @@ class StubConnections(Connections):
         self._info = self._credentials.current()
         stub: aiohttp.ClientSession = self._stub
         return stub
-
-    async def for_streams(self) -> kopf.AiohttpSession:
-        """Return the stub session for kopf."""
-        return kopf.AiohttpSession(server="http://stub", aiohttp_session=self.session())
 
     async def close(self) -> None:
         """Does nothing."""
@@ -259,6 +256,18 @@ class StubCredentials(Credentials):
 
     def _read(self) -> kopf.ConnectionInfo:
         return kopf.ConnectionInfo(server="http://stub", token="t")  # noqa: S106 - not checked
+
+
+class StubKubeSession(KubeSession):
+    """The operator's session with the stub. Nothing above it knows."""
+
+    def __init__(self, server: StubServer, guard: LeadershipGuard, measure: Measure) -> None:
+        super().__init__(StubCredentials(), guard, measure=measure)
+        self._connections = StubConnections(server)
+
+    def credentials(self) -> Any:
+        """Return the stub session for kopf."""
+        return kopf.AiohttpSession(server="http://stub", aiohttp_session=self._connections.session())
 
 
 def pod_event(bodies: Sequence[Mapping[str, Any]], which: Callable[[str], int]) -> PodEvent:

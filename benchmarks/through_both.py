@@ -39,13 +39,12 @@ from benchmarks.peak import peak_mib
 from benchmarks.shown_pod import NAMESPACE, shown_pod
 from benchmarks.stages import Samples, sampling
 from benchmarks.stand_in import Objects
-from benchmarks.stub_server import Feed, StubConnections, StubCredentials, StubServer, pod_event
+from benchmarks.stub_server import Feed, StubKubeSession, StubServer, pod_event
 from devcluster.errors import ProcessFailed
 from muster_core import main as core
 from muster_core.runtime.service import Administration
-from muster_operator.handlers.framework import Watching
 from muster_operator.kube.leadership import NoElection
-from muster_operator.kube.session import KubeSession, LeadershipGuard
+from muster_operator.kube.session import LeadershipGuard
 from muster_operator.running import CoreClients, Options, assembled, configured
 from muster_operator.runtime.metrics import Metrics
 from muster_operator.serving import Parts, serve
@@ -112,8 +111,7 @@ def run(pods: int = PODS, nodes: int = NODES, *, profiled: bool = False) -> Foun
 
 async def _measured(pods: int, nodes: int, *, profiled: bool) -> Found:
     server, guard, metrics = a_server(nodes), LeadershipGuard(), Metrics()
-    session = KubeSession(StubCredentials(), guard, measure=metrics.requested)
-    session._connections = StubConnections(server)  # noqa: SLF001 - the boundary: nothing above it knows
+    session = StubKubeSession(server, guard, metrics.requested)
     stop = asyncio.Event()
     async with core.running(core.Options(rest_port=None)) as scheduler:
         configuration = await configured(session, "default")
@@ -121,7 +119,7 @@ async def _measured(pods: int, nodes: int, *, profiled: bool) -> Found:
         client = CountingClient(scheduler, found.counts) if profiled else InProcessClient(scheduler)
         clients = CoreClients(client, Administration(scheduler))
         parts = assembled(configuration, session, metrics, clients, Options())
-        serving = asyncio.create_task(serve(parts, NoElection(guard), Watching(parts.memo, session, "default"), stop))
+        serving = asyncio.create_task(serve(parts, NoElection(guard), stop))
         await _until(lambda: not parts.loop.missing, serving)
         found.counts.reset()
         before = _resident_mib()
@@ -129,7 +127,7 @@ async def _measured(pods: int, nodes: int, *, profiled: bool) -> Found:
             began, cpu = time.perf_counter(), time.process_time()
             for number in range(pods):
                 server.pods.add(f"load-{number % APPLICATIONS}-{number:012d}")
-            await _until(lambda: server.pods.read == 2 * pods and not len(parts.memo.inbox), serving)
+            await _until(lambda: server.pods.read == 2 * pods and not len(parts.inbox), serving)
             found.wall_s, found.cpu_s = time.perf_counter() - began, time.process_time() - cpu
         found.events = server.seen["POST events"]
         found.peak_mib, found.grown_mib = peak_mib(), _resident_mib() - before

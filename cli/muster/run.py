@@ -61,7 +61,6 @@ def command(  # noqa: PLR0913 # long: the command line is its options
     webhook_ca: operator.WebhookCa = None,
     webhook_manifest: operator.WebhookManifest = False,
     compare_every: operator.CompareEvery = PAUSE_S,
-    fast_path: operator.FastPathOption = True,
     tracing: operator.Tracing = False,
     health_port: Annotated[
         int, typer.Option(envvar="MUSTER_HEALTH_PORT", help="Port of probes and metrics; 0 = any free port.")
@@ -97,7 +96,7 @@ def command(  # noqa: PLR0913 # long: the command line is its options
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(
                 run_embedded(
-                    Options(namespace, health_port, leader, webhook, compare_every, pod_name, fast_path, tracing),
+                    Options(namespace, health_port, leader, webhook, compare_every, pod_name, tracing),
                     core.Options(
                         rest_address=rest_address,
                         rest_port=rest_port,

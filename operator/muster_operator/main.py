@@ -57,13 +57,6 @@ CompareEvery = Annotated[
     float,
     typer.Option(min=0.05, envvar="MUSTER_COMPARE_EVERY", help="Seconds between two parts of the state comparison."),
 ]
-FastPathOption = Annotated[
-    bool,
-    typer.Option(
-        envvar="MUSTER_FAST_PATH",
-        help="Use the fast watch path for pods, nodes and volumes; without it: up to 500 nodes and 5,000 pods.",
-    ),
-]
 Tracing = Annotated[
     bool,
     typer.Option(
@@ -163,7 +156,6 @@ def main(  # noqa: PLR0913 # long: the command line is its options
     webhook_ca: WebhookCa = None,
     webhook_manifest: WebhookManifest = False,
     compare_every: CompareEvery = PAUSE_S,
-    fast_path: FastPathOption = True,
     tracing: Tracing = False,
     log_level: Annotated[
         LogLevel, typer.Option(envvar="MUSTER_LOG_LEVEL", help="Log level; the setting log.level takes precedence.")
@@ -182,7 +174,7 @@ def main(  # noqa: PLR0913 # long: the command line is its options
                 webhook_service, webhook_url, webhook_port, webhook_cert, webhook_key, webhook_ca, webhook_manifest
             )
             leader = candidacy if leader_elect else None
-            options = Options(namespace, health_port, leader, webhook, compare_every, pod_name, fast_path, tracing)
+            options = Options(namespace, health_port, leader, webhook, compare_every, pod_name, tracing)
             runner.run(
                 run(
                     options,

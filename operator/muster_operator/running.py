@@ -23,8 +23,7 @@ from muster_operator.config.settings import (
 )
 from muster_operator.controller import trust
 from muster_operator.controller.state import Ledger
-from muster_operator.handlers.framework import Watching
-from muster_operator.handlers.registry import HandlerMemo
+from muster_operator.handlers.kopf_operator import HandlerMemo
 from muster_operator.kube.commands import Attempts, Kube, Placeholders
 from muster_operator.kube.http import PASSING
 from muster_operator.kube.leadership import Candidacy, LeaderElection, LeaderLabel, Leadership, NoElection
@@ -61,7 +60,7 @@ class Options:
 
     `candidacy`: None = no leader election, writes are allowed from the start. `compare_s`: seconds between comparisons
     of two parts of the core's state. `pod`: name of the operator's pod, empty = it does not run in a pod.
-    `is_fast`: whether pods, nodes and volumes are watched without kopf. `is_tracing`: whether traces are exported.
+    `is_tracing`: whether traces are exported.
     """
 
     namespace: str = "default"
@@ -70,7 +69,6 @@ class Options:
     webhook: WebhookOptions = field(default_factory=WebhookOptions)
     compare_s: float = PAUSE_S
     pod: str = ""
-    is_fast: bool = True
     is_tracing: bool = False
 
 
@@ -126,9 +124,9 @@ def assembled(
     signing = SigningSecret(session, options.namespace, lambda keys: inbox.put(EventReceived(KeysSeen(keys))))
     metrics.signing_keys.set_function(lambda: signing.count)
     metrics.unverified.set_function(lambda: len(ledger.unverified))
-    memo = HandlerMemo(inbox, session, reconfigurer.changed)
+    memo = HandlerMemo(session, options.namespace, reconfigurer.changed)
     end_tracing = _begin_tracing(ledger, loop, metrics) if options.is_tracing else None
-    return Parts(loop, pool, core, memo, reconfigurer, names=names, signing=signing, end_tracing=end_tracing)
+    return Parts(loop, inbox, pool, core, memo, reconfigurer, names=names, signing=signing, end_tracing=end_tracing)
 
 
 def _begin_tracing(ledger: Ledger, loop: Loop, metrics: Metrics) -> Callable[[], Awaitable[None]]:
@@ -156,7 +154,7 @@ def with_admission(
 ) -> Parts:
     """Adds admission, which receives watched objects from the inbox."""
     admission = Admission(options.webhook, options.namespace, session, lambda: parts.core.configuration, core, metrics)
-    admission.attach(parts.memo.inbox)
+    admission.attach(parts.inbox)
     return replace(parts, admission=admission)
 
 
@@ -280,8 +278,7 @@ async def run(options: Options, connect: Connect, administer: Administer) -> Non
                 parts = replace(parts, mark=LeaderLabel(session, options.namespace, options.pod, parts.loop.recovered))
             metrics.transitions.set_function(lambda: leading.transitions)
             readiness.leader_readiness = LeaderReadiness(leading, parts.loop, parts.names)
-            watching = Watching(parts.memo, session, options.namespace, options.is_fast)
-            await serve(parts, leading, watching, stop)
+            await serve(parts, leading, stop)
     except ConfigurationRejected as refused:
         await report_end(session, options.namespace, refused)
         raise

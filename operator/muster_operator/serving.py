@@ -5,24 +5,24 @@ from __future__ import annotations
 import asyncio
 import signal
 import threading
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import structlog
 
-from muster_operator.handlers.framework import Watching, watch
-from muster_operator.handlers.registry import HandlerMemo
+from muster_operator.handlers import kopf_operator
+from muster_operator.handlers.kopf_operator import HandlerMemo
 from muster_operator.kube.leadership import LeaderElection, LeaderLabel
 from muster_operator.kube.secrets import SigningSecret
-from muster_operator.kube.watch import WatchFreshness
+from muster_operator.kube.watch import WatchFreshness, streams
 from muster_operator.kube.write_queue import Pool
 from muster_operator.model import messages
 from muster_operator.model.errors import LinkError, PartEnded
 from muster_operator.runtime.conflicts import ConflictDetector, NameLeases
-from muster_operator.runtime.loop import Loop
+from muster_operator.runtime.loop import Inbox, Loop
 from muster_operator.runtime.reconfigure import Reconfigurer
 from muster_operator.si.session import CoreLink
 from muster_operator.webhook.service import Admission
@@ -44,9 +44,10 @@ RELEASE_S: Final = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The parts that run in addition to kopf's tasks. The optional ones are None if they are disabled."""
+    """The parts of the operator. The optional ones are None if they are disabled."""
 
     loop: Loop
+    inbox: Inbox
     pool: Pool
     core: CoreLink
     memo: HandlerMemo
@@ -59,7 +60,7 @@ class Parts:
     end_tracing: Callable[[], Awaitable[None]] | None = None
 
 
-async def serve(parts: Parts, leading: LeaderElection, watching: Watching, stop: asyncio.Event) -> None:
+async def serve(parts: Parts, leading: LeaderElection, stop: asyncio.Event) -> None:
     """Runs all parts until `stop`, then handles no more events, finishes writes, unregisters and releases the Lease.
 
     A standby watches and keeps its state, so that it can take over with a registration and a recovery. It also answers
@@ -70,9 +71,9 @@ async def serve(parts: Parts, leading: LeaderElection, watching: Watching, stop:
         asyncio.create_task(leading.run(), name="leadership"),
         asyncio.create_task(_write(parts.pool, leading), name="writers"),
         asyncio.create_task(
-            run_sessions(parts.core, parts.memo.inbox.freshness, leading, parts.names, parts.signing), name="session"
+            run_sessions(parts.core, parts.inbox.freshness, leading, parts.names, parts.signing), name="session"
         ),
-        asyncio.create_task(hold_while_stale(parts.memo.inbox.freshness, parts.pool, leading), name="freshness"),
+        asyncio.create_task(hold_while_stale(parts.inbox.freshness, parts.pool, leading), name="freshness"),
     ]
     own.append(asyncio.create_task(parts.configuration.run(leading.begun), name="configuration"))
     if parts.names is not None:
@@ -87,10 +88,14 @@ async def serve(parts: Parts, leading: LeaderElection, watching: Watching, stop:
     if parts.admission is not None:
         own.append(asyncio.create_task(parts.admission.run(), name="admission"))
     stopped = asyncio.create_task(stop.wait(), name="stop")
-    watches = asyncio.create_task(watch(replace(watching, spawned=lambda: stop_on_signals(stop))), name="watches")
+    watches = [
+        asyncio.create_task(stream.run(), name=f"watch of {stream.plural}")
+        for stream in streams(parts.memo.session, parts.inbox)
+    ]
+    kopf = asyncio.create_task(kopf_operator.run(parts.memo, lambda: stop_on_signals(stop)), name="kopf")
     try:
-        done, _ = await asyncio.wait({stopped, watches, *own}, return_when=asyncio.FIRST_COMPLETED)
-        await _ended(watches)
+        done, _ = await asyncio.wait({stopped, kopf, *watches, *own}, return_when=asyncio.FIRST_COMPLETED)
+        await _end({kopf, *watches})
         _raise_ends(done - {stopped})
         parts.loop.drain()
         if leading.begun.is_set():
@@ -101,9 +106,7 @@ async def serve(parts: Parts, leading: LeaderElection, watching: Watching, stop:
         if leading.begun.is_set():
             with suppress(TimeoutError):
                 await asyncio.wait_for(parts.core.leave(), UNREGISTER_TIMEOUT_S)
-        for task in (stopped, watches, *own):
-            task.cancel()
-        await asyncio.wait({stopped, watches, *own})
+        await _end({stopped, kopf, *watches, *own})
         with suppress(TimeoutError):
             await asyncio.wait_for(leading.release(), RELEASE_S)
         if parts.names is not None:
@@ -121,10 +124,11 @@ async def _end_tracing(end: Callable[[], Awaitable[None]]) -> None:
         log.exception("the last traces were not exported")
 
 
-async def _ended(task: asyncio.Task[None]) -> None:
-    """Cancels the task and waits for its end."""
-    task.cancel()
-    await asyncio.wait({task})
+async def _end(tasks: Collection[asyncio.Task[Any]]) -> None:
+    """Cancels the tasks and waits for their end."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
 
 
 async def _write(pool: Pool, leading: LeaderElection) -> None:

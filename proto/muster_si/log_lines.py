@@ -10,14 +10,13 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from types import TracebackType
-from typing import Final, Protocol, TextIO
+from typing import Protocol, TextIO
 
 import structlog
-from structlog.stdlib import ExtraAdder, ProcessorFormatter
+from structlog.stdlib import ProcessorFormatter
 from structlog.typing import EventDict, Processor, WrappedLogger
 
 
@@ -34,40 +33,12 @@ class NamedLogger(Protocol):
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class ConvertedRecord:
-    """Replaces the record of a library in the log."""
-
-    level: int
-    event: str
-    fields: Mapping[str, str] = field(default_factory=dict)
-
-
-#: Returns None if the record is written unchanged.
-RecordConverter = Callable[[logging.LogRecord], ConvertedRecord | None]
-
-#: Attribute of a record with the fields of its replacement.
-_FIELDS: Final = "retold_fields"
-
-
 class _LineHandler(logging.StreamHandler[TextIO]):
     """Writes the records of the standard library's logging."""
 
-    def __init__(self, formatter: logging.Formatter, convert: RecordConverter | None) -> None:
+    def __init__(self, formatter: logging.Formatter) -> None:
         super().__init__(sys.stderr)
         self.setFormatter(formatter)
-        self._convert = convert
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Replaces the record. Returns False if the new level is below the level of its logger."""
-        retold = self._convert(record) if self._convert is not None else None
-        if retold is not None:
-            record.levelno, record.levelname = retold.level, logging.getLevelName(retold.level)
-            record.msg, record.args = retold.event, ()
-            setattr(record, _FIELDS, retold.fields)
-            if not logging.getLogger(record.name).isEnabledFor(retold.level):
-                return False
-        return bool(super().filter(record))
 
     def emit(self, record: logging.LogRecord) -> None:
         """Writes to the present standard error, which tests replace."""
@@ -79,7 +50,6 @@ def configure(
     form: LogFormat,
     first: Sequence[Processor],
     factory: Callable[..., NamedLogger],
-    convert: RecordConverter | None = None,
 ) -> None:
     """Configures structlog and `logging` to write lines of the same format to standard error.
 
@@ -87,7 +57,6 @@ def configure(
         form: JSON or console.
         first: structlog processors that run first and drop events below their level.
         factory: creates a logger by name.
-        convert: replaces records of libraries.
     """
     renderer, errors = _rendering(form)
     facts: list[Processor] = [structlog.processors.add_log_level, _add_logger]
@@ -98,14 +67,14 @@ def configure(
         cache_logger_on_first_use=True,
     )
     formatter = ProcessorFormatter(
-        foreign_pre_chain=[*facts, ExtraAdder(allow=[_FIELDS]), _spread, stamp, *errors],
+        foreign_pre_chain=[*facts, stamp, *errors],
         processors=[ProcessorFormatter.remove_processors_meta, renderer],
     )
     root = logging.getLogger()
     for handler in root.handlers[:]:
         if isinstance(handler, _LineHandler):
             root.removeHandler(handler)
-    root.addHandler(_LineHandler(formatter, convert))
+    root.addHandler(_LineHandler(formatter))
     logging.captureWarnings(capture=True)
 
 
@@ -150,10 +119,4 @@ def _rendering(form: LogFormat) -> tuple[Processor, list[Processor]]:
 def _add_logger(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
     record = event.get("_record")
     event["logger"] = logger.name if record is None else record.name
-    return event
-
-
-def _spread(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
-    """Adds the fields of a replaced record to the event."""
-    event.update(event.pop(_FIELDS, {}))
     return event

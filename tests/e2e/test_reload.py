@@ -32,6 +32,18 @@ async def test_a_pushed_configuration_applies_immediately(open_scenario: OpenSce
     await scenario.all_bound(2)
 
 
+async def test_a_pushed_configuration_applies_after_a_rejection_that_ends_kopf(open_scenario: OpenScenario) -> None:
+    scenario = await open_scenario(NODES, queues(resources={"max": {"vcore": "1"}}), gated=True, started=False)
+    rejected = scenario.gate.fail("GET", r"/configmaps$", 400, times=2)
+    await scenario.muster.start()
+    labels = {"applicationId": "grows", "queue": "root.leaf"}
+    await scenario.create([a_pod("first", labels=labels), a_pod("second", labels=labels)])
+    await scenario.all_bound(1)
+    await rejected.reached(2)
+    await push(scenario, queues(resources={"max": {"vcore": "4"}}))
+    await scenario.all_bound(2)
+
+
 async def test_a_lowered_maximum_keeps_running_pods_and_holds_back_new_ones(open_scenario: OpenScenario) -> None:
     scenario = await open_scenario(NODES, queues(resources={"max": {"vcore": "4"}}))
     labels = {"applicationId": "job", "queue": "root.leaf"}

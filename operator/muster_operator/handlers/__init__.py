@@ -1,4 +1,1 @@
-"""The kopf handlers, and the code that starts and patches kopf.
-
-Read ``registry``, then ``framework``.
-"""
+"""The part of the operator that kopf runs: read ``kopf_operator``."""

@@ -1,15 +1,14 @@
 """Requests to the API server: credentials, connections, timeouts.
 
-`KubeSession` is used for all requests of the operator. kopf's watches share its connections. The leadership guard
-before each write closes before another replica may acquire the Lease, so that two leaders never write at the same time
-(docs/internals/semantics.md, 27).
+`KubeSession` is used for all requests of the operator except those of kopf, which reads the ConfigMaps. The leadership
+guard before each write closes before another replica may acquire the Lease, so that two leaders never write at the same
+time (docs/internals/semantics.md, 27).
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-import random
 import socket
 import ssl
 import time
@@ -25,13 +24,9 @@ import aiohttp
 import orjson
 import structlog
 import yaml
-from aiohttp.client_middlewares import ClientHandlerType
 from msgspec import Struct
 
 from muster_operator.kube.http import (
-    JITTER,
-    RETRY_AFTER_LIMIT_S,
-    THROTTLED,
     HttpConnectionPool,
     Measure,
     ServerClock,
@@ -160,8 +155,6 @@ CLOSE_AFTER_S: Final = 20.0
 #: Maximum number of connections. It is above the number of writers, so that streams, Lease and reads never wait.
 CONNECTIONS: Final = 100
 
-#: Number of attempts of kopf's requests that are throttled with Retry-After.
-THROTTLE_ATTEMPTS: Final = 3
 JSON: Final = "application/json"
 USER_AGENT: Final = f"muster-operator/{version('muster-scheduler')}"
 
@@ -172,8 +165,8 @@ class Connections:
     `instance` identifies this operator in the user agent.
     """
 
-    def __init__(self, credentials: Credentials, measure: Measure, instance: str = "") -> None:
-        self._credentials, self._measure = credentials, measure
+    def __init__(self, credentials: Credentials, instance: str = "") -> None:
+        self._credentials = credentials
         self._agent = f"{USER_AGENT} ({instance})" if instance else USER_AGENT
         self._session: aiohttp.ClientSession | None = None
         self._info: kopf.ConnectionInfo | None = None
@@ -183,7 +176,6 @@ class Connections:
         self.pool: HttpConnectionPool | None = None
         """Connections for writes, of the present session. None = there is a proxy, and writes use the session."""
         self._retiring: set[asyncio.Task[None]] = set()
-        self._watches: dict[str, aiohttp.ClientResponse] = {}
 
     def session(self) -> aiohttp.ClientSession:
         """The aiohttp session for requests of the operator.
@@ -230,26 +222,6 @@ class Connections:
             head = self._heads[content_type] = pool.head(self.headers(content_type))
         return head
 
-    async def for_streams(self) -> kopf.AiohttpSession:
-        """A session for kopf on the same connections, which kopf may close. Middlewares add retries and credentials.
-
-        Raises:
-            NoCredentials: there are none.
-        """
-        ours = self.session()
-        session = aiohttp.ClientSession(
-            connector=ours.connector,
-            connector_owner=False,
-            headers={"User-Agent": self._agent},
-            middlewares=(self._measured, self._respect_retry_after, self._authenticate),
-            proxy=self._info.proxy_url if self._info is not None else None,
-        )
-        return kopf.AiohttpSession(server=self.url(""), aiohttp_session=session)
-
-    def watched_bytes(self) -> dict[str, int]:
-        """Bytes received by the newest watch of each resource. A new watch always has a different number."""
-        return {plural: id(response) + response.content.total_bytes for plural, response in self._watches.items()}
-
     async def close(self) -> None:
         """Closes all connections, including those of streams."""
         for task in self._retiring:
@@ -270,45 +242,6 @@ class Connections:
         task = asyncio.create_task(_close_later(session))
         self._retiring.add(task)
         task.add_done_callback(self._retiring.discard)
-
-    async def _measured(self, request: aiohttp.ClientRequest, send: ClientHandlerType) -> aiohttp.ClientResponse:
-        verb, resource = named(request.method, request.url.path_qs)
-        began, status = time.perf_counter(), 0
-        try:
-            response = await send(request)
-            status = response.status
-            if verb == "WATCH" and status == 200:
-                self._watches[resource] = response
-            return response
-        finally:
-            self._measure(verb, resource, status, time.perf_counter() - began)
-
-    async def _respect_retry_after(
-        self, request: aiohttp.ClientRequest, send: ClientHandlerType
-    ) -> aiohttp.ClientResponse:
-        """Respects Retry-After. kopf does so only after 429, and fails if the header is a date."""
-        for _ in range(THROTTLE_ATTEMPTS):
-            response = await send(request)
-            pause_s = retry_after_seconds(response.headers.get("Retry-After"), time.time())
-            if response.status not in THROTTLED or pause_s is None:
-                return response
-            response.release()
-            await asyncio.sleep(min(pause_s, RETRY_AFTER_LIMIT_S) * (1 + JITTER * random.random()))  # noqa: S311
-        raise aiohttp.ClientConnectionError(f"{request.method} {request.url.path}: throttled too often")
-
-    async def _authenticate(self, request: aiohttp.ClientRequest, send: ClientHandlerType) -> aiohttp.ClientResponse:
-        """Adds the present token. After a 401 reads the credentials again and retries once.
-
-        A second 401 becomes a connection error, because kopf would stop if its only credentials were rejected.
-        """
-        for is_retry in (False, True):
-            info = self._credentials.reread() if is_retry else self._credentials.current()
-            request.headers.update(info.as_http_headers())
-            response = await send(request)
-            if response.status != 401:
-                return response
-            response.release()
-        raise aiohttp.ClientConnectionError(f"{request.method} {request.url.path}: 401 with every token there is")
 
 
 async def _close_later(session: aiohttp.ClientSession) -> None:
@@ -359,6 +292,7 @@ class Request(Struct, frozen=True, gc=False):
 
     `needs_leadership`: only the leader may send it, which is true of nearly all writes. `within_s`: a shorter timeout.
     `resource`: the resource in metrics, empty = taken from the path. `most_bytes`: maximum size of a GET's answer.
+    `is_stream`: a GET whose body is read from the reply's `stream`, without a timeout.
     """
 
     method: str
@@ -369,6 +303,7 @@ class Request(Struct, frozen=True, gc=False):
     within_s: float | None = None
     resource: str = ""
     most_bytes: int | None = None
+    is_stream: bool = False
 
     @property
     def name(self) -> str:
@@ -377,11 +312,12 @@ class Request(Struct, frozen=True, gc=False):
 
 
 class Reply(Struct, frozen=True, gc=False):
-    """A response. `retry_after_s` is None if the header is missing."""
+    """A response. `retry_after_s` is None if the header is missing. `stream` must be closed after use."""
 
     status: int
     body: bytes
     retry_after_s: float | None = None
+    stream: aiohttp.ClientResponse | None = None
 
     @property
     def ok(self) -> bool:
@@ -570,11 +506,13 @@ class KubeSession:
         self._credentials, self._guard, self._measure = credentials, guard, measure
         self._request_s = request_s
         self.clock = ServerClock()
-        self._timeouts: dict[float, aiohttp.ClientTimeout] = {}
-        self._connections = Connections(credentials, measure, instance)
+        self._timeouts: dict[float | None, aiohttp.ClientTimeout] = {}
+        self._connections = Connections(credentials, instance)
 
     def send(self, request: Request) -> Coroutine[Any, Any, Reply]:
-        """Sends one request and reads the complete response. After a 401 reads the credentials again and retries once.
+        """Sends one request and reads the response, unless it is a stream.
+
+        After a 401 reads the credentials again and retries once.
 
         Raises:
             Unreachable: no response (connection refused or closed, timeout).
@@ -621,20 +559,16 @@ class KubeSession:
         return reply.json()
 
     async def close(self) -> None:
-        """Closes all connections, including kopf's."""
+        """Closes all connections."""
         await self._connections.close()
 
-    async def for_streams(self) -> kopf.AiohttpSession:
-        """A session for kopf's discovery and watches, on the same connections.
+    def credentials(self) -> kopf.ConnectionInfo:
+        """Reads the credentials for kopf, which requests them at its start and after a rejection.
 
         Raises:
             NoCredentials: there are none.
         """
-        return await self._connections.for_streams()
-
-    def watched_bytes(self) -> dict[str, int]:
-        """Bytes received by the newest watch of each resource."""
-        return self._connections.watched_bytes()
+        return self._credentials.reread()
 
     def _exchange(
         self, session: aiohttp.ClientSession, request: Request, within_s: float
@@ -655,18 +589,21 @@ class KubeSession:
 
     async def _exchange_by_aiohttp(self, session: aiohttp.ClientSession, request: Request, within_s: float) -> Reply:
         """Sends a request with aiohttp: reads, and everything if there is a proxy."""
-        async with session.request(
+        response = await session.request(
             request.method,
             self._connections.url(request.path),
             data=request.body or None,
             headers=self._connections.headers(request.content_type),
-            timeout=self._timeout(within_s),
-        ) as response:
+            timeout=self._timeout(None if request.is_stream else within_s),
+        )
+        if request.is_stream and response.status == 200:
+            return Reply(response.status, b"", stream=response)
+        async with response:
             body = await _body(response, request)
             self.clock.note(response.headers.get("Date"), time.time())
             return Reply(response.status, body, retry_after_seconds(response.headers.get("Retry-After"), time.time()))
 
-    def _timeout(self, within_s: float) -> aiohttp.ClientTimeout:
+    def _timeout(self, within_s: float | None) -> aiohttp.ClientTimeout:
         """Returns a shared object per timeout, because creating one takes 2 us."""
         found = self._timeouts.get(within_s)
         if found is None:

@@ -1,14 +1,13 @@
-"""List and watch of a resource, and the freshness of watches.
+"""List and watch of the resources that scheduling depends on, and the freshness of watches.
 
-The list is read as a stream or in pages, and the watch starts at its version. Events are decoded directly from the
-lines of the stream, which costs less memory and time than kopf's own watch. A new list is read only after 410 Gone and
-for the periodic comparison. Bind decisions wait while the pod or node watch is stale.
+One stream per resource. The list is read as a stream or in pages, and the watch starts at its version. Events are
+decoded directly from the lines of the stream. A new list is read only after 410 Gone and for the periodic comparison.
+Bind decisions wait while the pod or node watch is stale.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 import time
 from collections.abc import AsyncGenerator, Callable
@@ -16,21 +15,34 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from io import BytesIO
 from typing import Any, Final, Protocol, TypedDict
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import aiohttp
 import msgspec
 import orjson
 import structlog
 
-from muster_operator.kube.http import Policies
-from muster_operator.kube.kopf_modules import api, errors, kopf
+from muster_operator.kube.http import PASSING, Policies
 from muster_operator.kube.session import KubeSession, Reply, Request, running_s
 from muster_operator.model.errors import ApiRefused, Unreachable
 from muster_operator.translate.pod_classes import PartialPod, partial_pod, partial_pod_event
 from muster_operator.translate.values import Raw
 
-watch_log = logging.getLogger("muster.watch")
+#: Path of each resource. A recovery needs the first list of all of them.
+PATHS: Final = {
+    "namespaces": "/api/v1/namespaces",
+    "priorityclasses": "/apis/scheduling.k8s.io/v1/priorityclasses",
+    "storageclasses": "/apis/storage.k8s.io/v1/storageclasses",
+    "csidrivers": "/apis/storage.k8s.io/v1/csidrivers",
+    "csistoragecapacities": "/apis/storage.k8s.io/v1/csistoragecapacities",
+    "csinodes": "/apis/storage.k8s.io/v1/csinodes",
+    "persistentvolumes": "/api/v1/persistentvolumes",
+    "persistentvolumeclaims": "/api/v1/persistentvolumeclaims",
+    "volumeattachments": "/apis/storage.k8s.io/v1/volumeattachments",
+    "nodes": "/api/v1/nodes",
+    "pods": "/api/v1/pods",
+}
+
 log = structlog.get_logger("muster.stream")
 freshness_log = structlog.get_logger("muster.freshness")
 
@@ -199,19 +211,19 @@ async def pages(session: KubeSession, path: str, not_older_than: str = "") -> As
             query += f"&continue={quote(token)}"
         elif not_older_than:
             query += f"&resourceVersion={quote(not_older_than)}&resourceVersionMatch=NotOlderThan"
-        found = _DECODER.decode((await _page(session, f"{path}?{query}")).body)
+        found = _DECODER.decode((await _answer(session, Request("GET", f"{path}?{query}"))).body)
         yield Page(tuple(memoryview(item) for item in found.items or ()), found.metadata.version)
         token = found.metadata.continue_ or ""
         if not token:
             return
 
 
-async def _page(session: KubeSession, path: str) -> Reply:
+async def _answer(session: KubeSession, request: Request) -> Reply:
     policy, attempt = Policies().read, 1
-    while not (reply := await session.send(Request("GET", path))).ok:
+    while not (reply := await session.send(request)).ok:
         pause_s = policy.pause_s(attempt, reply.status, reply.retry_after_s, random.random())  # noqa: S311 - jitter
         if pause_s is None:
-            raise ApiRefused(f"GET {path}", reply.status, reply.message())
+            raise ApiRefused(request.name, reply.status, reply.message())
         attempt += 1
         await asyncio.sleep(pause_s)
     return reply
@@ -244,29 +256,19 @@ class From:
         return found
 
 
-async def lines(
-    resource: Any, namespace: Any, since: From, settings: kopf.OperatorSettings
-) -> AsyncGenerator[list[bytes], None]:
+async def lines(session: KubeSession, path: str, since: From) -> AsyncGenerator[list[bytes], None]:
     """Yields the lines of a watch, one event each, until it ends or has no data for too long. A batch can be empty.
 
     Each line ends in a newline, which the decoders ignore.
 
     Raises:
-        APIError: the API server answered with an error.
+        Unreachable: no response.
+        ApiRefused: the API server answered with an error.
     """
-    networking, watching = settings.networking, settings.watching
-    timeout = aiohttp.ClientTimeout(
-        total=watching.client_timeout, sock_connect=networking.connect_timeout or networking.request_timeout
-    )
+    reply = await _answer(session, Request("GET", f"{path}?{urlencode(since.parameters)}", is_stream=True))
+    if (response := reply.stream) is None:
+        raise ApiRefused(f"GET {path}", reply.status, "the answer to a watch is not a stream")
     try:
-        async with asyncio.timeout(since.silent_s):
-            response = await api.request(
-                method="get",
-                url=resource.get_url(namespace=namespace, params=since.parameters),
-                settings=settings,
-                timeout=timeout,
-                logger=watch_log,
-            )
         async with response:
             rest = b""
             while not response.content.at_eof():
@@ -276,7 +278,7 @@ async def lines(
                 rest = some.pop() if some and not some[-1].endswith(b"\n") else b""
                 yield some
     except _INTERRUPTIONS as error:
-        watch_log.debug("a watch of %s was interrupted: %r", resource.plural, error)
+        log.debug("watch interrupted", path=path, reason=repr(error))
 
 
 #: Seconds between comparisons if there are no errors. Each one costs the API server a complete list.
@@ -303,8 +305,16 @@ JITTER: Final = 0.2
 #: A watch of at least this many seconds counts as successful even without events.
 GOOD_STREAM_S: Final = 5.0
 
-#: Number of consecutive failures at a version before the version is dropped and a new list is read.
+#: Number of consecutive rejections of a version before the version is dropped and a new list is read.
 REFUSALS: Final = 3
+
+#: The same for rejections that are usually temporary: about five minutes.
+TEMPORARY_REFUSALS: Final = 40
+_TEMPORARY: Final = PASSING | {401, 403}
+
+#: Seconds between two lists of a resource that the cluster does not have. Less than STALE_S.
+NOT_SERVED_S: Final = 60.0
+_NOT_SERVED: Final = 404
 
 #: Events handled before other tasks can run, because lists arrive in large batches.
 EVENTS_PER_PASS: Final = 100
@@ -351,10 +361,10 @@ class WatchListener(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A watched resource and its listener."""
+    """A watched resource and its listener. `path`: of its list."""
 
-    resource: Any
-    namespace: Any
+    plural: str
+    path: str
     session: KubeSession
     listener: WatchListener
 
@@ -369,7 +379,7 @@ class Expired(Exception):
 
 #: Errors after which a stream is resumed. The last three mean an invalid response.
 FAILURES: Final = (
-    *(Expired, Refused, ApiRefused, Unreachable, errors.APIError, aiohttp.ClientError, TimeoutError),
+    *(Expired, Refused, ApiRefused, Unreachable, aiohttp.ClientError, TimeoutError),
     *(ValueError, LookupError, TypeError),
 )
 
@@ -391,10 +401,10 @@ class _Pacing:
 class WatchStream:
     """Lists and watches one resource as long as its task runs."""
 
-    def __init__(self, topic: Topic, settings: kopf.OperatorSettings, compare_s: float = COMPARE_S) -> None:
-        self._topic, self._settings, self._compare_s = topic, settings, compare_s
-        self._plural: str = topic.resource.plural
-        self._decode_event, self._decode_object = _DECODERS.get(self._plural, (decoded_event, decoded_object))
+    def __init__(self, topic: Topic, compare_s: float = COMPARE_S) -> None:
+        self._topic, self._compare_s = topic, compare_s
+        self.plural = topic.plural
+        self._decode_event, self._decode_object = _DECODERS.get(self.plural, (decoded_event, decoded_object))
         self._version = ""  # empty = list first
         self._is_reset = False
         self._streams_lists = True
@@ -420,10 +430,18 @@ class WatchStream:
     async def _synchronise(self) -> None:
         """Lists all objects, which gives the version from which to watch."""
         self._stop_comparing()
-        self._version = await self._list("")
+        try:
+            self._version = await self._list("")
+        except ApiRefused as refused:
+            if refused.status != _NOT_SERVED or self._taken or self._topic.path.startswith("/api/"):
+                raise
+            # No list has succeeded yet, and the path is of an API group: the cluster does not have this resource.
+            await self._topic.listener.listed(self.plural)
+            await asyncio.sleep(NOT_SERVED_S)
+            return
         self._is_reset, self._refusals = False, 0
         self._taken += 1
-        self._comparing = asyncio.create_task(self._compare(), name=f"comparison of {self._plural}")
+        self._comparing = asyncio.create_task(self._compare(), name=f"comparison of {self.plural}")
 
     def _stop_comparing(self) -> None:
         if self._comparing is not None:
@@ -434,11 +452,11 @@ class WatchStream:
         """Compares the known state with a list periodically, while the watch continues."""
         within_s = self._compare_s
         while True:
-            await self._topic.listener.comparison_due(self._plural, _with_jitter(within_s))
+            await self._topic.listener.comparison_due(self.plural, _with_jitter(within_s))
             try:
                 await self._list(self._version)
             except FAILURES as error:
-                log.warning("comparison with a list failed", resource=self._plural, reason=str(error))
+                log.warning("comparison with a list failed", resource=self.plural, reason=str(error))
                 within_s = RETRY_LIST_S
             else:
                 within_s = self._compare_s
@@ -447,14 +465,14 @@ class WatchStream:
     async def _list(self, not_older_than: str) -> str:
         """Lists all objects and returns the version of the list."""
         listener = self._topic.listener
-        listener.list_begun(self._plural, is_reset=self._is_reset)
+        listener.list_begun(self.plural, is_reset=self._is_reset)
         pacing = _Pacing(is_background=bool(not_older_than))
         version = await self._streamed_list(not_older_than, pacing) if self._streams_lists else ""
         if not version:
             # Objects from an incomplete stream can be deleted in the state that the pages show.
-            listener.list_begun(self._plural, is_reset=self._is_reset)
+            listener.list_begun(self.plural, is_reset=self._is_reset)
             version = await self._paged_list(not_older_than, pacing)
-        await listener.listed(self._plural, version)
+        await listener.listed(self.plural, version)
         return version
 
     async def _streamed_list(self, not_older_than: str, pacing: _Pacing) -> str:
@@ -469,17 +487,16 @@ class WatchStream:
                         await pacing.pause_if_due()
                     elif (raw["metadata"].get("annotations") or {}).get(_END_OF_LIST) == "true":
                         return str(raw["metadata"]["resourceVersion"])
-        except (errors.APIError, Refused) as refused:
-            if getattr(refused, "status", None) not in _NOT_STREAMED:
+        except ApiRefused as refused:
+            if refused.status not in _NOT_STREAMED:
                 raise
             self._streams_lists = False
-        log.info("streamed lists not supported, listing in pages", resource=self._plural)
+        log.info("streamed lists not supported, listing in pages", resource=self.plural)
         return ""
 
     async def _paged_list(self, not_older_than: str, pacing: _Pacing) -> str:
         topic, version = self._topic, ""
-        url = topic.resource.get_url(namespace=topic.namespace)
-        async with aclosing(pages(topic.session, url, not_older_than)) as stream:
+        async with aclosing(pages(topic.session, topic.path, not_older_than)) as stream:
             async for page in stream:
                 version = page.version
                 for item in page.items:
@@ -508,12 +525,12 @@ class WatchStream:
             raise _error(raw)
         version: str = raw.metadata.resource_version if type(raw) is PartialPod else raw["metadata"]["resourceVersion"]
         if kind != "BOOKMARK":
-            self._topic.listener.changed(self._plural, kind, raw)
+            self._topic.listener.changed(self.plural, kind, raw)
         elif is_older(version, self._version):
             self._is_reset = True
             raise Expired(f"the server is at {version} and was at {self._version}: etcd was restored")
         else:
-            self._topic.listener.bookmark(self._plural)
+            self._topic.listener.bookmark(self.plural)
         self._version, self._refusals = version, 0
         self._taken += 1
         return not self._taken % EVENTS_PER_PASS
@@ -529,9 +546,9 @@ class WatchStream:
     async def _batches(self, since: From) -> AsyncGenerator[list[bytes], None]:
         """Yields the received lines of a watch in batches until it ends. A line can be empty except for its newline."""
         topic = self._topic
-        async with aclosing(lines(topic.resource, topic.namespace, since, self._settings)) as stream:
+        async with aclosing(lines(topic.session, topic.path, since)) as stream:
             async for some in stream:
-                topic.listener.record_activity(self._plural)
+                topic.listener.record_activity(self.plural)
                 yield some
 
     def _decoded(self, line: bytes) -> Any:
@@ -548,7 +565,7 @@ class WatchStream:
 
     async def _listed(self, kind: str | None, raw: Any) -> None:
         """Passes an object of a list to the listener, and lets other tasks run from time to time."""
-        await self._topic.listener.watched(self._plural, kind, raw)
+        await self._topic.listener.watched(self.plural, kind, raw)
         self._handled = (self._handled + 1) % EVENTS_PER_PASS
         if not self._handled:
             await asyncio.sleep(0)
@@ -556,24 +573,30 @@ class WatchStream:
     def _failed(self, error: Exception) -> str:
         """Returns the reason to log, or an empty string if only a new list is needed.
 
-        After repeated failures at one version, the version itself may be the cause and is dropped.
+        After repeated rejections of one version, the version itself may be the cause and is dropped.
         """
-        if isinstance(error, Expired) or getattr(error, "status", None) == _GONE:
-            self._topic.listener.stream_expired(self._plural)
-            log.info("watch expired, listing again", resource=self._plural, reason=str(error))
+        status = getattr(error, "status", None)
+        if isinstance(error, Expired) or status == _GONE:
+            self._topic.listener.stream_expired(self.plural)
+            log.info("watch expired, listing again", resource=self.plural, reason=str(error))
             self._version = ""
             return ""
-        self._refusals += 1
-        if self._refusals >= REFUSALS:
+        self._refusals += not isinstance(error, Unreachable)
+        if self._refusals >= (TEMPORARY_REFUSALS if status in _TEMPORARY else REFUSALS):
             self._version, self._refusals, self._is_reset = "", 0, True
         return f"{type(error).__name__}: {error}"
 
     async def _pause(self, reason: str) -> None:
         delay_s = _with_jitter(BACKOFF_S[min(self._failures, len(BACKOFF_S) - 1)])
         self._failures += 1
-        self._topic.listener.stream_broke(self._plural, reason or "it ended immediately")
-        log.warning("watch stream restarted", resource=self._plural, reason=reason, in_seconds=round(delay_s, 2))
+        self._topic.listener.stream_broke(self.plural, reason or "it ended immediately")
+        log.warning("watch stream restarted", resource=self.plural, reason=reason, in_seconds=round(delay_s, 2))
         await asyncio.sleep(delay_s)
+
+
+def streams(session: KubeSession, listener: WatchListener) -> list[WatchStream]:
+    """One stream for each resource."""
+    return [WatchStream(Topic(plural, path, session, listener)) for plural, path in PATHS.items()]
 
 
 def _error(raw: Raw) -> Expired | Refused:

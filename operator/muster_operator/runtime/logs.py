@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 import sys
 from collections.abc import Mapping
 from enum import StrEnum
@@ -13,7 +12,7 @@ import structlog
 from structlog.typing import EventDict, WrappedLogger
 
 from muster_si import log_lines
-from muster_si.log_lines import ConvertedRecord, LogFormat
+from muster_si.log_lines import LogFormat
 
 _NAMES: Final = logging.getLevelNamesMapping()
 
@@ -31,10 +30,10 @@ class LogLevel(StrEnum):
 _SUBSYSTEMS: Final = {
     "muster.admission": "admission.webhook",
     "muster.core": "shim.rmcallback",
-    "muster.fast_path": "kubernetes",
     "muster.config": "shim.config",
     "muster.credentials": "kubernetes",
     "muster.comparison": "kubernetes",
+    "muster.kopf": "kubernetes",
     "muster.kube": "shim.client",
     "muster.loop": "shim.context",
     "muster.session": "shim.scheduler",
@@ -79,43 +78,18 @@ class _Threshold:
         self._followed = self._followed if followed is None else dict(followed)
         number = self.level(_KUBERNETES)
         logging.getLogger().setLevel(number)
-        # At INFO kopf logs the start and stop of each resource, which is useful only for debugging kopf.
-        logging.getLogger("kopf").setLevel(max(number, logging.WARNING) if number > logging.DEBUG else number)
+        # kopf logs as an error what it repeats, and `handlers` reports why it ended. Only failed handlers are logged.
+        logging.getLogger("kopf").setLevel(logging.CRITICAL)
+        logging.getLogger("kopf.objects").setLevel(max(number, logging.WARNING))
 
 
 _THRESHOLD: Final = _Threshold()
 
-#: kopf's message about a failed request that it repeats. No action is needed.
-_AGAIN: Final = re.compile(
-    r"Request attempt (?P<attempt>\S+) failed; (?P<then>(?:\w+ closed; )?will [\w-]+): "
-    r"(?P<method>[A-Z]+) (?P<url>\S+)(?: -> (?P<error>.*))?",
-    re.DOTALL,
-)
-
-#: A part of aiohttp's error text that repeats the URL.
-_CONNECTION: Final = re.compile(r"ConnectionKey\([^()]*\),? ?")
-
-#: Maximum characters of an error text. The rest repeats the API server's Status.
-_ERROR_CHARACTERS: Final = 200
-
 
 def configure(level: str, form: LogFormat) -> None:
     """Configures structlog and the standard library's logging, which kopf uses. Once per process."""
-    log_lines.configure(form, [_THRESHOLD], _named, convert)
+    log_lines.configure(form, [_THRESHOLD], _named)
     set_level(level)
-
-
-def convert(record: logging.LogRecord) -> ConvertedRecord | None:
-    """Replaces kopf's error about a request that it repeats with a warning. Returns None for other records."""
-    if record.levelno != logging.ERROR:
-        return None
-    found = _AGAIN.match(record.getMessage())
-    if found is None:
-        return None
-    parts = {name: found[name] for name in ("method", "url", "attempt")}
-    if found["error"]:
-        parts["error"] = _CONNECTION.sub("", found["error"])[:_ERROR_CHARACTERS]
-    return ConvertedRecord(logging.WARNING, f"a request failed; {found['then']}", parts)
 
 
 def set_level(level: str) -> None:

@@ -309,7 +309,7 @@ class InboxObserver(Protocol):
 
 
 class Inbox:  # long: implements four listener protocols, most methods are one line
-    """Receives the inputs of kopf's handlers, of the fast watch path, of the session and of the write queue."""
+    """Receives the inputs of the watch streams, of the session and of the write queue."""
 
     def __init__(self, metrics: Metrics, settings: Callable[[], Settings] = Settings, limit: int = INBOX_LIMIT) -> None:
         self._metrics, self._limit = metrics, limit
@@ -384,10 +384,6 @@ class Inbox:  # long: implements four listener protocols, most methods are one l
         """Requests a comparison of these objects with a list, because something contradicts their known state."""
         for plural in plurals:
             self._suspected.setdefault(plural, asyncio.Event()).set()
-
-    def not_served(self, plural: str) -> None:
-        """Records that the cluster does not have this resource, so that its list is complete."""
-        self._put_listed(plural)
 
     def stream_broke(self, plural: str, reason: str) -> None:
         """Counts a watch stream that had to be started again."""

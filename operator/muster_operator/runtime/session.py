@@ -22,6 +22,7 @@ import structlog
 from muster_operator.controller import reconciliation, recovery, tasks
 from muster_operator.controller.reconciliation import Difference
 from muster_operator.controller.state import Ledger, Phase
+from muster_operator.kube.watch import PATHS
 from muster_operator.model.commands import Outcome
 from muster_operator.model.core_messages import CoreRequest, CoreResponse, Inventory, InventoryPart
 from muster_operator.model.states import AppState
@@ -175,15 +176,6 @@ class Comparing:
         return None
 
 
-#: Resources whose first list must be complete before a recovery.
-NEEDED: Final = frozenset(
-    {
-        *("pods", "nodes", "namespaces", "priorityclasses"),
-        *("persistentvolumes", "persistentvolumeclaims", "storageclasses"),
-        *("csinodes", "csidrivers", "csistoragecapacities", "volumeattachments"),
-    }
-)
-
 #: Timeout of a recovery in seconds. 20,000 pods need two or three.
 RECOVERY_S: Final = 120.0
 
@@ -240,7 +232,7 @@ class Current:
     @property
     def has_listed(self) -> bool:
         """Whether all lists that a recovery needs are complete."""
-        return self._listed >= NEEDED
+        return self._listed >= PATHS.keys()
 
     def listed(self, plural: str) -> None:
         """Records a complete list of a resource."""

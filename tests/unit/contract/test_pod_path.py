@@ -32,14 +32,13 @@ from typing import Any, Final
 
 import pytest
 
-from benchmarks.stub_server import Feed, StubConnections, StubCredentials, StubPool, StubServer
+from benchmarks.stub_server import Feed, StubKubeSession, StubPool, StubServer
 from benchmarks.through_both import a_server
 from muster_core import main as core
 from muster_core.runtime.service import Administration
-from muster_operator.handlers.framework import Watching
 from muster_operator.kube import watch
 from muster_operator.kube.leadership import NoElection
-from muster_operator.kube.session import KubeSession, LeadershipGuard
+from muster_operator.kube.session import LeadershipGuard
 from muster_operator.running import CoreClients, Options, assembled, configured
 from muster_operator.runtime.metrics import Metrics
 from muster_operator.serving import Parts, serve
@@ -108,7 +107,7 @@ class Both:
     @property
     def is_idle(self) -> bool:
         """Whether the operator has no queued work, including events."""
-        return not len(self.parts.memo.inbox) and not any(self.parts.pool.depths().values())
+        return not len(self.parts.inbox) and not any(self.parts.pool.depths().values())
 
     async def until(self, is_so: Callable[[], bool]) -> None:
         """Wait until the condition is true."""
@@ -122,13 +121,12 @@ class Both:
 @asynccontextmanager
 async def both() -> AsyncIterator[Both]:
     server, guard, metrics, stop = a_server(NODES), LeadershipGuard(), Metrics(), asyncio.Event()
-    session = KubeSession(StubCredentials(), guard, measure=metrics.requested)
-    session._connections = StubConnections(server)  # the boundary of the stub
+    session = StubKubeSession(server, guard, metrics.requested)
     async with core.running(core.Options(rest_port=None)) as scheduler:
         configuration = await configured(session, "default")
         clients = CoreClients(InProcessClient(scheduler), Administration(scheduler))
         parts = assembled(configuration, session, metrics, clients, Options())
-        serving = asyncio.create_task(serve(parts, NoElection(guard), Watching(parts.memo, session, "default"), stop))
+        serving = asyncio.create_task(serve(parts, NoElection(guard), stop))
         found = Both(server, parts, serving)
         await found.until(lambda: not parts.loop.missing)
         yield found

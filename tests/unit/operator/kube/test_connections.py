@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -10,6 +9,7 @@ from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 
+import aiohttp
 import kopf
 import pytest
 import trustme
@@ -105,14 +105,19 @@ async def renewable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIte
         await session.close()
 
 
+async def a_stream(session: KubeSession) -> aiohttp.ClientResponse:
+    """The response to a watch."""
+    stream = (await session.send(Request("GET", "/api/v1/pods?watch=true", is_stream=True))).stream
+    assert stream is not None
+    return stream
+
+
 async def test_requests_and_streams_share_one_connection() -> None:
     async with serving(Peer()) as peer:
         session = KubeSession(FixedCredentials(peer.url, ["t"]))
         await session.get("/api/v1/pods")
-        streams = await session.for_streams()
-        async with streams.aiohttp_session.get(f"{streams.server}/api/v1/pods?watch=true"):
-            pass
-        await streams.aiohttp_session.close()
+        async with await a_stream(session) as stream:
+            await stream.read()
         await session.get("/api/v1/pods")
         await session.close()
     assert len(peer.ports) == 3
@@ -142,12 +147,10 @@ async def test_a_changed_certificate_authority_file_opens_new_connections(renewa
 
 async def test_requests_in_flight_on_old_connections_finish(renewable: Renewable) -> None:
     session, path = renewable.session, renewable.file
-    streams = await session.for_streams()
-    async with streams.aiohttp_session.get(f"{streams.server}/api/v1/pods?watch=true") as response:
+    async with await a_stream(session) as response:
         path.write_bytes(path.read_bytes() + b"\n")
         await session.get("/api/v1/pods")
         assert await response.json() == {"items": []}
-    await streams.aiohttp_session.close()
 
 
 async def test_each_request_is_measured_by_verb_resource_and_status() -> None:
@@ -156,11 +159,8 @@ async def test_each_request_is_measured_by_verb_resource_and_status() -> None:
         credentials = FixedCredentials(peer.url, ["t"])
         session = KubeSession(credentials, measure=lambda verb, what, code, _: measured.append((verb, what, code)))
         await session.send(Request("POST", "/api/v1/namespaces/ns/pods/p/binding"))
-        streams = await session.for_streams()
-        async with streams.aiohttp_session.get(f"{streams.server}/api/v1/pods?watch=true"):
+        async with await a_stream(session):
             pass
-        await asyncio.sleep(0)
-        await streams.aiohttp_session.close()
         await session.close()
     assert measured == [("POST", "pods/binding", 200), ("WATCH", "pods", 200)]
 

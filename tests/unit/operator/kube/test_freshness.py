@@ -8,13 +8,12 @@ import pytest
 
 from muster_operator.kube.leadership import Candidacy, Leadership, NoElection
 from muster_operator.kube.session import KubeSession, LeadershipGuard
-from muster_operator.kube.watch import STALE_S, WatchFreshness
+from muster_operator.kube.watch import PATHS, STALE_S, WatchFreshness
 from muster_operator.kube.write_queue import Pool
 from muster_operator.model.commands import Command, PostEvent
 from muster_operator.running import LeaderReadiness
 from muster_operator.runtime.loop import Inbox
 from muster_operator.runtime.metrics import Metrics
-from muster_operator.runtime.session import NEEDED
 from muster_operator.serving import hold_while_stale, run_sessions
 from tests.unit.operator.kube.apiserver import FixedCredentials
 from tests.unit.operator.kube.commands import a_bind, a_condition, a_create
@@ -55,10 +54,10 @@ async def test_a_standby_with_stale_watches_registers_after_all_watches_deliver_
         operator.loop.iterate()
     assert operator.loop.unlisted == ""
     clock.now += 3600
-    assert operator.loop.unlisted == f"stale watches: {', '.join(sorted(NEEDED))}"
+    assert operator.loop.unlisted == f"stale watches: {', '.join(sorted(PATHS))}"
     talking = asyncio.create_task(run_sessions(operator.link, freshness, leading))
     leading.begun.set()
-    for plural in NEEDED - {"priorityclasses"}:
+    for plural in PATHS.keys() - {"priorityclasses"}:
         freshness.note(plural)
         await operator.wait_until_idle()
     assert operator.peer.registrations == []

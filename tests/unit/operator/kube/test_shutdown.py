@@ -7,7 +7,6 @@ import asyncio
 import pytest
 
 from muster_operator.config.settings import parse
-from muster_operator.handlers.framework import Watching
 from muster_operator.kube.leadership import NoElection
 from muster_operator.kube.session import KubeSession, LeadershipGuard
 from muster_operator.model.errors import LeadershipLost, PartEnded
@@ -36,7 +35,7 @@ async def served(stop: asyncio.Event, leading: NoElection) -> None:
     parts = assembled(parse({}), session, Metrics(), clients, Options())
     try:
         async with asyncio.timeout(5):
-            await serve(parts, leading, Watching(parts.memo, session, "muster"), stop)
+            await serve(parts, leading, stop)
     finally:
         await session.close()
 

@@ -16,7 +16,8 @@ from muster_operator.model.cluster_events import PodGone
 from muster_operator.model.ids import PodUid
 from muster_operator.runtime.inputs import EventReceived, Listed
 from muster_operator.runtime.loop import Inbox
-from tests.unit.operator.handlers.test_framework import Cluster, a_pod, change, seen, until, watching
+from muster_operator.runtime.metrics import Metrics
+from tests.unit.operator.kube.cluster import Cluster, a_pod, change, seen, until, watching
 
 PODS = "/api/v1/pods"
 
@@ -52,6 +53,69 @@ def lists(server: Cluster) -> int:
     for path in found:
         server.lists.put_nowait(path)
     return found.count(PODS)
+
+
+async def test_a_list_is_reported_completely_and_the_watch_continues_from_it() -> None:
+    server = Cluster(pods=[a_pod("a"), a_pod("b")])
+    server.lines.put_nowait(change("MODIFIED", a_pod("a", 2)))
+    async with watching(server) as inbox:
+        found = await until(inbox, 4)
+    assert found == [
+        seen(a_pod("a")),
+        seen(a_pod("b")),
+        Listed("pods"),
+        seen(a_pod("a", 2)),
+    ]
+
+
+async def test_after_410_the_new_list_is_reported_completely() -> None:
+    server = Cluster(pods=[a_pod("a"), a_pod("b")])
+    async with watching(server) as inbox:
+        await until(inbox, 3)
+        server.pods[:] = [a_pod("a", 5)]
+        server.lines.put_nowait({"type": "ERROR", "object": {"code": 410}})
+        found = await until(inbox, 3)
+    assert found == [seen(a_pod("a", 5)), EventReceived(PodGone(PodUid("uid-b"))), Listed("pods")]
+
+
+async def test_every_resource_of_a_recovery_is_listed_in_all_namespaces() -> None:
+    server = Cluster()
+    found = set[str]()
+    async with watching(server), asyncio.timeout(5):
+        while len(found) < len(watch.PATHS):
+            found.add(await server.lists.get())
+    assert found == set(watch.PATHS.values())
+
+
+async def test_a_resource_that_the_cluster_does_not_have_is_not_waited_for() -> None:
+    server = Cluster(missing={watch.PATHS["csidrivers"]})
+    async with watching(server) as inbox:
+        assert await until(inbox, 1, "csidrivers") == [Listed("csidrivers")]
+
+
+async def test_a_missing_path_is_an_error_if_every_cluster_has_the_resource() -> None:
+    """A proxy without a backend may answer 404 to everything, which must not delete all pods."""
+    server = Cluster(pods=[a_pod("a")], missing={PODS})
+    async with watching(server) as inbox:
+        await until(inbox, 1, "nodes")
+        async with asyncio.timeout(5):
+            for _ in range(3):
+                await server.missed.get()
+        server.missing.clear()
+        assert await until(inbox, 2) == [seen(a_pod("a")), Listed("pods")]
+
+
+async def test_a_listed_resource_whose_path_is_missing_later_keeps_its_objects() -> None:
+    path = watch.PATHS["priorityclasses"]
+    server = Cluster()
+    async with watching(server) as inbox:
+        await until(inbox, 1, "priorityclasses")
+        server.missing.add(path)
+        await server.script[path].put({"type": "ERROR", "object": {"code": 410}})
+        async with asyncio.timeout(5):
+            for _ in range(3):
+                await server.missed.get()
+        assert not [item for item in iter(inbox.take, None) if item == Listed("priorityclasses")]
 
 
 async def test_a_closed_watch_resumes_at_the_last_event_without_a_list() -> None:
@@ -131,7 +195,6 @@ async def test_a_watch_rejected_with_retry_after_reconnects_and_continues(status
 
 
 async def test_a_watch_waits_for_retry_after_before_it_reconnects() -> None:
-    """Left to kopf it would be back after 0.2 s: it reads the header after 429 only."""
     server = Cluster(pods=[a_pod("a")], refusals=[refusal(503, **{"Retry-After": "1"})])
     async with watching(server) as inbox:
         await until(inbox, 2)
@@ -284,3 +347,16 @@ async def test_blank_lines_of_a_watch_are_ignored(sending: Callable[..., Pieces]
         await until(inbox, 2)
         assert await until(inbox, 2) == [seen(a_pod("a", 2)), seen(a_pod("b", 3))]
         assert await began(server) == "3", "the watch continues after the last event"
+
+
+async def test_a_full_inbox_blocks_the_stream() -> None:
+    inbox = Inbox(Metrics(), limit=2)
+    for name in ("a", "b"):
+        await inbox.watched("pods", None, a_pod(name))
+    third = asyncio.create_task(inbox.watched("pods", None, a_pod("c")))
+    await asyncio.sleep(0.01)
+    assert not third.done()
+    inbox.take()
+    inbox.take()
+    await asyncio.wait_for(third, 1)
+    assert len(inbox) == 1

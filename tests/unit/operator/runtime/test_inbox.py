@@ -90,7 +90,7 @@ async def test_inputs_are_taken_in_order_and_always_wake_the_reader(seed: int) -
                 inbox.result(CommandSucceeded(a_bind(f"p{number}")))
                 model.put(f"p{number}")
             case "mark":
-                inbox.not_served(f"kind-{number}")
+                inbox._put_listed(f"kind-{number}")
                 model.mark(f"kind-{number}")
             case "seen":
                 raw = a_node(name, number)

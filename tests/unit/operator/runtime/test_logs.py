@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Iterator
 
@@ -10,7 +9,7 @@ import pytest
 import structlog
 
 from muster_operator.runtime import logs
-from muster_si.log_lines import ConvertedRecord, LogFormat
+from muster_si.log_lines import LogFormat
 
 
 @pytest.fixture(autouse=True)
@@ -42,7 +41,7 @@ def test_the_most_specific_log_level_applies(capsys: pytest.CaptureFixture[str])
     logs.follow({"": "WARNING", "shim": "INFO", "shim.client": "DEBUG"})
     assert written(capsys, "muster.kube") == ["debug", "info", "warning"]
     assert written(capsys, "muster.loop") == ["info", "warning"]
-    assert written(capsys, "muster.fast_path") == ["warning"]
+    assert written(capsys, "muster.kopf") == ["warning"]
 
 
 def test_a_log_level_removed_from_the_settings_reverts_to_the_command_line(
@@ -63,61 +62,16 @@ def test_every_logger_maps_to_a_subsystem() -> None:
     ]
 
 
-URL = "https://127.0.0.1:6443/api/v1/pods?watch=true"
-STATUS = "{'kind': 'Status', 'message': '" + "very " * 100 + "long'}"
+def shown(capsys: pytest.CaptureFixture[str], name: str, level: int) -> bool:
+    """Whether a record of the standard library's logging reaches standard error."""
+    logging.getLogger(name).log(level, "said")
+    return "said" in capsys.readouterr().err
 
 
-def a_record(text: str, level: int = logging.ERROR) -> logging.LogRecord:
-    return logging.LogRecord("kopf._cogs.clients.watching", level, __file__, 1, text, (), None)
-
-
-def test_a_request_retried_by_kopf_is_a_warning_without_the_response_body() -> None:
-    reported_again = logs.convert(
-        a_record(f"Request attempt #1/30 failed; will retry: GET {URL} -> APIServerError({STATUS})")
-    )
-    assert reported_again is not None
-    error = reported_again.fields["error"]
-    assert reported_again == ConvertedRecord(
-        logging.WARNING,
-        "a request failed; will retry",
-        {"method": "GET", "url": URL, "attempt": "#1/30", "error": error},
-    )
-    assert error.startswith("APIServerError({'kind': 'Status'")
-    assert len(error) == 200
-
-
-def test_an_unreachable_server_is_logged_with_the_system_error() -> None:
-    key = "ConnectionKey(host='127.0.0.1', port=6443, is_ssl=True, ssl=True, proxy=None, server_hostname=None)"
-    error = f"ClientConnectorError({key}, ConnectionRefusedError(111, 'Connect call failed'))"
-    reported_again = logs.convert(a_record(f"Request attempt #1/30 failed; will retry: GET {URL} -> {error}"))
-    assert reported_again is not None
-    assert reported_again.fields["error"] == "ClientConnectorError(ConnectionRefusedError(111, 'Connect call failed'))"
-
-
-def test_a_session_reopened_by_kopf_is_a_warning() -> None:
-    reported_again = logs.convert(a_record(f"Request attempt #2 failed; TCP closed; will re-authenticate: PATCH {URL}"))
-    event, fields = "a request failed; TCP closed; will re-authenticate", {"method": "PATCH", "url": URL}
-    assert reported_again == ConvertedRecord(logging.WARNING, event, {**fields, "attempt": "#2"})
-
-
-@pytest.mark.parametrize(
-    "record",
-    [
-        a_record(f"Request attempt #30/30 failed; escalating: GET {URL} -> TimeoutError()"),
-        a_record("Something else failed; will retry: never"),
-        a_record(f"Request attempt #2/30 failed; will retry: GET {URL}", logging.DEBUG),
-    ],
-)
-def test_final_kopf_failures_and_other_log_records_are_unchanged(record: logging.LogRecord) -> None:
-    assert logs.convert(record) is None
-
-
-def test_a_converted_record_follows_the_level_of_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
-    def logged() -> list[str]:
-        text = f"Request attempt #1/30 failed; will retry: GET {URL} -> TimeoutError()"
-        logging.getLogger("kopf._cogs.clients.watching").error(text)
-        return [json.loads(line)["level"] for line in capsys.readouterr().err.splitlines()]
-
-    found = [logged()]
-    logs.follow({"kubernetes": "ERROR"})
-    assert [*found, logged()] == [["warning"], []]
+@pytest.mark.parametrize("level", ["DEBUG", "INFO"])
+def test_kopf_logs_only_failed_handlers(capsys: pytest.CaptureFixture[str], level: str) -> None:
+    """The operator reports why kopf has ended. kopf itself logs as an error what it repeats."""
+    logs.follow({"kubernetes": level})
+    assert not shown(capsys, "kopf.anything", logging.ERROR)
+    assert not shown(capsys, "kopf.objects", logging.INFO)
+    assert shown(capsys, "kopf.objects", logging.ERROR)

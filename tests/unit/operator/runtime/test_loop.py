@@ -15,6 +15,7 @@ import pytest
 from muster_operator.config.settings import parse
 from muster_operator.controller import applications, core_responses, recovery
 from muster_operator.controller.state import Application, Ledger, Task
+from muster_operator.kube.watch import PATHS
 from muster_operator.model.cluster_events import KeysSeen
 from muster_operator.model.commands import (
     BindPod,
@@ -31,7 +32,7 @@ from muster_operator.runtime import session
 from muster_operator.runtime.inputs import CommandEnded, EventReceived, Unreadable
 from muster_operator.runtime.loop import Inbox, Loop
 from muster_operator.runtime.metrics import Metrics
-from muster_operator.runtime.session import NEEDED, Stage
+from muster_operator.runtime.session import Stage
 from muster_operator.si.codec import Encoder, decoded
 from muster_operator.si.session import CoreLink
 from muster_operator.translate import objects
@@ -92,7 +93,7 @@ class Operator:
 
     async def lists(self, **objects: list[dict[str, Any]]) -> None:
         """A complete list of every resource."""
-        for plural in sorted(NEEDED):
+        for plural in sorted(PATHS):
             self.inbox.list_begun(plural)
             for raw in objects.get(plural, []):
                 await self.inbox.watched(plural, None, raw)

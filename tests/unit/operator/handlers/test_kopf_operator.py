@@ -1,0 +1,125 @@
+"""kopf with an HTTP peer: it reads the ConfigMaps, and is started again whenever it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from muster_operator.handlers import kopf_operator
+from muster_operator.handlers.kopf_operator import HandlerMemo
+from muster_operator.kube.session import KubeSession
+from tests.unit.operator.kube.apiserver import FixedCredentials
+from tests.unit.operator.kube.cluster import CONFIG_MAPS, DISCOVERY, Cluster, change, serving
+
+ROOT = Path(__file__).parents[4]
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kopf_operator, "BACKOFF_S", (0.01,))
+
+
+def config_map(name: str, version: int) -> dict[str, Any]:
+    return {"metadata": {"name": name, "namespace": "muster", "uid": f"uid-{name}", "resourceVersion": str(version)}}
+
+
+@asynccontextmanager
+async def running(server: Cluster, tokens: list[str] | None = None) -> AsyncIterator[asyncio.Queue[str]]:
+    """The operator's kopf at work against the server. Yields the names of changed ConfigMaps."""
+    changed: asyncio.Queue[str] = asyncio.Queue()
+    async with serving(server, tokens) as session:
+        task = asyncio.create_task(kopf_operator.run(HandlerMemo(session, "muster", changed.put)))
+        try:
+            async with asyncio.timeout(20):
+                yield changed
+        finally:
+            task.cancel()
+            await asyncio.wait({task})
+
+
+async def test_changed_config_maps_of_muster_are_reported() -> None:
+    server = Cluster()
+    async with running(server) as changed:
+        for number, name in enumerate(("other", "muster-configs"), start=2):
+            server.script[CONFIG_MAPS].put_nowait(change("MODIFIED", config_map(name, number)))
+        assert await changed.get() == "muster-configs"
+        server.script[CONFIG_MAPS].put_nowait(change("DELETED", config_map("muster-configs", 4)))
+        assert await changed.get() == "muster-configs"
+
+
+async def test_kopf_reads_nothing_but_config_maps_of_its_namespace_and_writes_nothing() -> None:
+    server = Cluster()
+    async with running(server) as changed:
+        server.script[CONFIG_MAPS].put_nowait(change("ADDED", config_map("muster-configs", 2)))
+        await changed.get()
+    assert {request.path for request in server.seen} - DISCOVERY.keys() == {CONFIG_MAPS}
+    assert server.writes == []
+
+
+@pytest.mark.parametrize("error", [{"code": 500, "message": "etcd is away"}, {"code": 400}])
+async def test_a_watch_error_that_ends_kopf_does_not_end_the_operator(error: dict[str, Any]) -> None:
+    server = Cluster()
+    async with running(server) as changed:
+        server.script[CONFIG_MAPS].put_nowait({"type": "ERROR", "object": error})
+        server.script[CONFIG_MAPS].put_nowait(None)
+        server.script[CONFIG_MAPS].put_nowait(change("MODIFIED", config_map("muster-configs", 7)))
+        assert await changed.get() == "muster-configs"
+
+
+async def test_a_change_is_found_although_kopf_did_not_run_when_it_was_made() -> None:
+    server = Cluster()
+    async with running(server) as changed:
+        await server.lists.get()
+        server.items[CONFIG_MAPS] = [config_map("muster-configs", 5)]
+        server.script[CONFIG_MAPS].put_nowait({"type": "ERROR", "object": {"code": 500}})
+        server.script[CONFIG_MAPS].put_nowait(None)
+        assert await changed.get() == "muster-configs"
+
+
+async def test_kopf_is_started_again_when_discovery_fails() -> None:
+    server = Cluster(missing={"/api"})
+    async with running(server) as changed:
+        for _ in range(2):
+            await server.missed.get()
+        server.missing.clear()
+        server.script[CONFIG_MAPS].put_nowait(change("ADDED", config_map("muster-configs", 2)))
+        assert await changed.get() == "muster-configs"
+
+
+@pytest.mark.parametrize("tokens", [["old", "new"], ["old"]])
+async def test_a_rejected_token_is_read_again(tokens: list[str]) -> None:
+    server = Cluster(unauthorized=3)
+    async with running(server, tokens) as changed:
+        server.script[CONFIG_MAPS].put_nowait(change("ADDED", config_map("muster-configs", 2)))
+        assert await changed.get() == "muster-configs"
+
+
+@pytest.mark.parametrize("passes", range(12))
+async def test_kopf_that_is_cancelled_while_it_starts_leaves_no_tasks(passes: int) -> None:
+    own = asyncio.all_tasks()
+    session = KubeSession(FixedCredentials("http://127.0.0.1:9", ["t"]))  # no server listens there
+
+    async def reconfigure(name: str) -> None: ...
+
+    task = asyncio.create_task(kopf_operator.run(HandlerMemo(session, "muster", reconfigure)))
+    for _ in range(passes):
+        await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait({task})
+    await session.close()
+    # Tasks without a name of their own are requests of kopf's discovery, which end when the event loop closes.
+    assert not [task for task in asyncio.all_tasks() - own if not task.get_name().startswith("Task-")]
+
+
+def test_kopf_is_used_through_its_public_interface_only() -> None:
+    """A private name may change with any release of kopf, and a patched one changes what kopf's documentation says."""
+    private = re.compile(r"\bkopf\._|import _\w+ from kopf|setattr\(kopf|kopf\.\w+(\.\w+)* = ")
+    files = [path for folder in ("operator", "cli", "benchmarks") for path in (ROOT / folder).rglob("*.py")]
+    assert len(files) > 100
+    assert [str(path) for path in files if private.search(path.read_text())] == []
