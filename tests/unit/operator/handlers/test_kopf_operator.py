@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
-from collections.abc import AsyncIterator
+import signal
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ import pytest
 from muster_operator.handlers import kopf_operator
 from muster_operator.handlers.kopf_operator import HandlerMemo
 from muster_operator.kube.session import KubeSession
+from muster_operator.serving import stop_on_signals
 from tests.unit.operator.kube.apiserver import FixedCredentials
 from tests.unit.operator.kube.cluster import CONFIG_MAPS, DISCOVERY, Cluster, change, serving
 
@@ -30,11 +33,13 @@ def config_map(name: str, version: int) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def running(server: Cluster, tokens: list[str] | None = None) -> AsyncIterator[asyncio.Queue[str]]:
+async def running(
+    server: Cluster, tokens: list[str] | None = None, started: Callable[[], None] = lambda: None
+) -> AsyncIterator[asyncio.Queue[str]]:
     """The operator's kopf at work against the server. Yields the names of changed ConfigMaps."""
     changed: asyncio.Queue[str] = asyncio.Queue()
     async with serving(server, tokens) as session:
-        task = asyncio.create_task(kopf_operator.run(HandlerMemo(session, "muster", changed.put)))
+        task = asyncio.create_task(kopf_operator.run(HandlerMemo(session, "muster", changed.put), started))
         try:
             async with asyncio.timeout(20):
                 yield changed
@@ -98,6 +103,20 @@ async def test_a_rejected_token_is_read_again(tokens: list[str]) -> None:
     async with running(server, tokens) as changed:
         server.script[CONFIG_MAPS].put_nowait(change("ADDED", config_map("muster-configs", 2)))
         assert await changed.get() == "muster-configs"
+
+
+async def test_a_signal_stops_the_operator_after_kopf_was_started_again() -> None:
+    """Kopf replaces signal handlers at each start, so a signal would only end kopf, which is then started again."""
+    server, stop = Cluster(missing={"/api"}), asyncio.Event()
+    async with running(server, started=lambda: stop_on_signals(stop)):
+        for _ in range(2):
+            await server.missed.get()
+        server.missing.clear()
+        await server.lists.get()
+        os.kill(os.getpid(), signal.SIGTERM)
+        await stop.wait()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().remove_signal_handler(number)
 
 
 @pytest.mark.parametrize("passes", range(12))
