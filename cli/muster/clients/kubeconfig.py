@@ -1,9 +1,8 @@
 """Kubeconfig files as kubectl reads them: several files, contexts, certificates, tokens and credential plugins.
 
-Not supported, and rejected: impersonation (`as`), `proxy-url` and `tls-server-name`.
-
-The official client reads them too, but loading it takes longer than most commands run. It is used only for
-`auth-provider` entries, which have to be refreshed.
+Not supported, and rejected: impersonation (`as`), `proxy-url`, `tls-server-name`, and `auth-provider`, which Kubernetes
+1.26 has removed from its clients. The official client is not used, because loading it takes longer than most commands
+run.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 #: Entries of clusters and users that are paths, relative to their kubeconfig.
 _PATHS: Final = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
 #: Entries of users and clusters without which the request would have another identity or destination.
-_UNSUPPORTED: Final = ("as", "as-uid", "as-groups", "as-user-extra", "proxy-url", "tls-server-name")
+_UNSUPPORTED: Final = ("as", "as-uid", "as-groups", "as-user-extra", "auth-provider", "proxy-url", "tls-server-name")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +80,6 @@ class KubeContext:
         if not token and user.get("username"):
             pair = f"{user['username']}:{user.get('password') or ''}"
             authorization = f"Basic {base64.b64encode(pair.encode()).decode()}"
-        if not authorization and user.get("auth-provider"):
-            authorization = _from_auth_provider(self)
         if not (authorization.isascii() and authorization.isprintable()):
             raise BadUsage(f'the token of context "{self.name}" has a character that HTTP does not allow')
         return Access(
@@ -306,16 +303,3 @@ def _run_plugin(plugin: Json, cluster: Json) -> tuple[str, str, str]:
     if bool(certificate) != bool(key) or not (token or certificate):
         raise Unreachable(CLUSTER, f"{name} returned neither a token nor a certificate with its key")
     return token, certificate and _written(certificate.encode()), key and _written(key.encode())
-
-
-def _from_auth_provider(context: KubeContext) -> str:
-    """The Authorization header of an `auth-provider` entry, which the official client refreshes."""
-    from kubernetes import client, config  # noqa: PLC0415  # takes longer to load than most commands run
-
-    settings: Any = client.Configuration()  # the client ships no types
-    load: Any = config.load_kube_config
-    try:
-        load(os.pathsep.join(map(str, context.paths)), context.name, client_configuration=settings)
-    except (config.ConfigException, OSError, ValueError, KeyError) as error:
-        raise Unreachable(CLUSTER, f"the auth-provider of context {context.name} failed: {error}") from error
-    return str((settings.auth_settings().get("BearerToken") or {}).get("value") or "")

@@ -215,6 +215,7 @@ def test_a_file_that_cannot_be_read_is_reported(monkeypatch: pytest.MonkeyPatch)
         ({"as-groups": ["a"]}, {}, "as-groups"),
         ({"as-uid": "1"}, {}, "as-uid"),
         ({"as-user-extra": {"a": ["b"]}}, {}, "as-user-extra"),
+        ({"auth-provider": {"name": "oidc", "config": {"id-token": "t"}}}, {}, "auth-provider"),
         ({}, {"proxy-url": "http://proxy"}, "proxy-url"),
         ({}, {"tls-server-name": "name"}, "tls-server-name"),
     ],
