@@ -98,9 +98,7 @@ def _compare(partition: Partition, app: Application, kind: AskClass, known: Unsc
     found = reasons.get(kind)
     if found is None:
         found = reasons[kind] = node_search.unschedulable_reason(Snapshot(partition.nodes), shape_of(kind))
-        cached = partition.unschedulable_classes.get(kind)
-        if cached is not None:
-            cached.why = found
+        _update_class(partition, kind, found)
     if app.is_reserving:
         partition.requeue_one(app)
         return
@@ -108,6 +106,20 @@ def _compare(partition: Partition, app: Application, kind: AskClass, known: Unsc
         why = replace(found, message=known.message) if known.message else found  # classes share one reason
         app.refuse(kind, why, now_ns)
         reporting.note_text(partition, app, kind, why)
+
+
+def _update_class(partition: Partition, kind: AskClass, why: UnschedulableReason) -> None:
+    """Updates the cached reason of a class. If some of its requests fit, the next plan counts them again.
+
+    Gangs report that number, and the reason why no more fit next to them.
+    """
+    cached = partition.unschedulable_classes.get(kind)
+    if cached is not None and cached.room:
+        partition.unschedulable_classes.drop(kind)
+        for entry in list(partition.blocking_reasons.by_kind.get(kind, {}).values()):
+            partition.open(entry)
+    elif cached is not None:
+        cached.why = why
 
 
 def _send(partition: Partition, now_ns: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -12,6 +13,7 @@ from muster_core.model.effects import Effect, SchedulingStateChanged
 from muster_core.model.events import ApplicationAdded, AskAdded, NodeAction
 from muster_core.model.ids import TaskGroup
 from muster_core.model.limits import REFRESHES_PER_S
+from muster_core.model.specs import NO_PROPERTIES, HostPort, PodProperties
 from tests.unit.builders import a_configuration, a_queue, an_application, an_ask
 from tests.unit.core.scheduling import auto, direct
 from tests.unit.core.scheduling.scenario import Scenario, waits
@@ -139,6 +141,30 @@ def test_members_and_placeholders_of_a_gang_never_have_different_texts() -> None
         assert shown["app/workers"].startswith("2 of 3 members of task group workers fit: 0/"), "they do"
     assert shown.keys() == {"app/workers", "p0", "p1"}
     assert "0/3 nodes" in shown["p1"]
+
+
+@pytest.mark.parametrize("a_gang", [auto.a_gang, direct.a_gang])
+@pytest.mark.parametrize("ports", [(), (HostPort("10.0.0.1", "TCP", 80),)], ids=["resources", "host ports"])
+def test_the_number_of_members_that_fit_follows_when_a_node_is_cordoned(
+    a_gang: Callable[[int], ApplicationAdded], ports: tuple[HostPort, ...]
+) -> None:
+    scenario = Scenario(auto.CONFIGURATION)
+    scenario.add_node("n0", vcore=1000)
+    scenario.add_node("n1", vcore=1000)
+    scenario.add_full_node("n2")
+    member = replace(direct.member("r0"), facts=PodProperties(ports=ports) if ports else NO_PROPERTIES)
+    shown = [reason for _, reason in waits(scenario.send(a_gang(3), AskAdded(member))).values()]
+    for action in (NodeAction.DRAIN, NodeAction.OPEN):
+        effects = [*scenario.node("n0", action), *scenario.send(), *scenario.wait(10)]
+        shown += [reason for _, reason in waits(effects).values()]
+    assert [text.partition(":")[0] for text in dict.fromkeys(shown)] == [
+        "2 of 3 members of task group workers fit",
+        "1 of 3 members of task group workers fit",
+    ]
+    assert shown[-1] == shown[0]
+    counts = "1 Insufficient cpu, 1 node(s) didn't have free ports" if ports else "2 Insufficient cpu"
+    assert counts in shown[-2], "next to the member that fits"
+    assert "1 node(s) were unschedulable" in shown[-2]
 
 
 def test_a_task_group_that_fits_only_without_the_others_says_so() -> None:
