@@ -282,6 +282,10 @@ def complete_if_done(partition: Partition, app: Application, now_ns: int) -> Non
 
     Remaining placeholders do not prevent that. A pending placeholder request or a reserving gang does
     (docs/internals/semantics.md, rule 13), except in a Direct or Auto gang that is Running.
+
+    The placeholder timeout of a gang that declares its members expires now: members that appear later are a new run.
+
+    Differs: YuniKorn keeps unused placeholders until the application is Completed.
     """
     is_busy = bool(app.real_asks or app.real_allocations)
     if app.state is not ApplicationState.RUNNING or not app.spec.uses_virtual_placeholders:
@@ -290,6 +294,8 @@ def complete_if_done(partition: Partition, app: Application, now_ns: int) -> Non
         return
     _start_completing(partition, app, now_ns)
     change_state(partition, app, ApplicationEvent.COMPLETE, now_ns)
+    if app.spec.members and app.gang.timer:
+        set_timer(partition, app, TimerKind.PLACEHOLDER, app.gang.timer, now_ns)
 
 
 def _start_completing(partition: Partition, app: Application, now_ns: int) -> None:

@@ -260,9 +260,9 @@ def test_the_application_completes_with_unused_pods() -> None:
     scenario = Scenario(CONFIGURATION, nodes=1)
     scenario.send(a_gang(3))
     scenario.ask(member("r0"), *pods(2))
-    assert states(scenario.release("r0")) == ["Completing"]
-    effects = scenario.wait(31)
-    assert set(releases(effects)) == {"app-p0", "app-p1"}
+    effects = scenario.release("r0")
+    assert states(effects) == ["Completing"]
+    assert set(releases(effects)) == {"r0", "app-p0", "app-p1"}
 
 
 # -- after a restart -----------------------------------------------------------

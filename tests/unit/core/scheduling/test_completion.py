@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from muster_core.model.config import Timing
 from muster_core.model.effects import AllocationResponse
-from muster_core.model.events import AllocationReported, ApplicationAdded, ApplicationRemoved
+from muster_core.model.events import AllocationReported, ApplicationAdded, ApplicationRemoved, AskAdded
 from muster_core.model.ids import ApplicationId, Termination
 from muster_core.model.specs import GangPlacement, GangStyle
 from muster_core.model.states import ApplicationState
@@ -143,9 +145,41 @@ def test_an_application_completes_some_time_after_its_last_allocation() -> None:
     assert scenario.partition.applications == {}
 
 
-def test_unused_placeholders_are_released_before_an_application_completes() -> None:
+@pytest.mark.parametrize("placement", GangPlacement)
+def test_unused_reservations_of_a_gang_are_released_when_its_last_member_has_ended(placement: GangPlacement) -> None:
+    """Members that appear later are a new run."""
+    scenario = Scenario(a_configuration(a_queue("a"), a_queue("b")), nodes=1, vcore=3000)
+    scenario.gang(ApplicationAdded(an_application(gang=3, placement=placement)), 3)
+    if placement is GangPlacement.RESERVE:
+        complete(scenario, 1)
+    scenario.send(ApplicationAdded(an_application("other", queue="root.b")))
+    assert placed(scenario.ask(an_ask("large", app="other", vcore=3000))) == {}
+    [member] = [one.spec.key for one in scenario.app().allocations.values() if not one.spec.placeholder]
+    ended = scenario.release(member)
+    assert states(ended) == ["Completing"]
+    pods = [key for key, why in releases(ended).items() if why is TIMEOUT]
+    assert len(pods) == (0 if placement is GangPlacement.DIRECT else 2)
+    effects = [*ended, *(effect for key in pods for effect in scenario.release(key, why=TIMEOUT))]
+    assert placed(effects) == {"large": "n0"}
+    assert states(scenario.wait(29)) == []
+    assert states(scenario.wait(2)) == ["Completed"]
+
+
+def test_a_member_that_is_requested_while_its_gang_completes_runs() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
-    scenario.gang(ApplicationAdded(an_application(gang=2)), 2)
+    scenario.gang(ApplicationAdded(an_application(gang=3, placement=GangPlacement.DIRECT)), 3)
+    scenario.release("app-r0")
+    effects = scenario.ask(an_ask("late", group="workers"))
+    assert (states(effects), placed(effects)) == (["Running"], {"late": "n0"})
+
+
+def test_placeholders_of_a_gang_that_declares_no_members_are_released_before_it_completes() -> None:
+    """As in YuniKorn. Its resource manager may add members to the same application."""
+    scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
+    plain = replace(an_application(gang=2), members=())
+    scenario.send(
+        ApplicationAdded(plain), *(AskAdded(an_ask(f"app-p{i}", group="workers", placeholder=True)) for i in range(2))
+    )
     complete(scenario, 1)
     assert states(scenario.release("r0")) == ["Completing"]
     ending = scenario.wait(31)

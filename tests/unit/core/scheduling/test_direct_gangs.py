@@ -330,16 +330,16 @@ def test_a_gang_whose_members_were_cancelled_completes_after_its_timeout() -> No
     assert states(scenario.wait(60)) == ["Completed"]
 
 
-def test_unused_placeholders_are_deleted_when_the_application_completes() -> None:
+def test_unused_placeholders_are_deleted_when_the_last_member_has_ended() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
     scenario.send(a_gang(3))
     scenario.ask(member("r0"))
     assert states(scenario.release("r0")) == ["Completing"]
-    assert held(scenario) == 2, "another member may come"
+    assert held(scenario) == 0, "another member is a new run"
+    assert scenario.partition.placed == {}
     effects = scenario.wait(31)
     assert states(effects) == ["Completed"]
     assert answers(effects) == []
-    assert scenario.partition.placed == {}
 
 
 def test_a_removed_application_releases_placeholders_without_a_message() -> None:
@@ -362,20 +362,20 @@ def test_an_application_removed_while_waiting_leaves_nothing_pending() -> None:
 def test_the_resource_manager_cannot_release_virtual_placeholders() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
     scenario.send(*with_members(a_gang(3)), *with_members(a_gang(3, "waits")))
-    scenario.release("app-r0")
     scenario.release_ask("waits-r0", "waits")
     why, app = Termination.STOPPED_BY_RM, ApplicationId("app")
     everything = AllocationReleased(PARTITION, app, None, None, why)
     by_key = replace(everything, key=AllocationKey(KEY))
     by_name = replace(everything, id=AllocationId(f"{KEY}-0"))
     asks = AskReleased(PARTITION, ApplicationId("waits"), None, why)
-    assert scenario.send(everything, by_key, by_name, asks) == []
+    assert scenario.send(by_key, by_name, asks) == []
     assert held(scenario) == 2
     assert scenario.app("waits").placeholder_asks == 1
+    assert releases(scenario.send(everything)) == {"app-r0": why}
     assert refused_asks(scenario.ask(an_ask("waits/workers", app="waits"))) == {
         "waits/workers": "waits/workers is the scheduler's own key"
     }
-    assert sum(scenario.scheduler_state.ignored.values()) == 4
+    assert sum(scenario.scheduler_state.ignored.values()) == 3
 
 
 def test_a_placeholder_ask_of_a_direct_gang_is_released() -> None:

@@ -78,7 +78,7 @@ def test_a_kept_placeholder_is_removed_with_its_node_and_the_application_complet
 
 def test_a_kept_placeholder_is_released_when_its_application_completes() -> None:
     scenario = refused()
-    scenario.release("r1")
-    assert releases(scenario.wait(2)) == {PLACE: Termination.TIMEOUT}
-    assert states(scenario.release(PLACE, why=Termination.TIMEOUT)) == ["Completed"]
+    assert releases(scenario.release("r1"))[PLACE] is Termination.TIMEOUT
+    assert states(scenario.release(PLACE, why=Termination.TIMEOUT)) == []
+    assert states(scenario.wait(2)) == ["Completed"]
     assert released_asks(scenario.wait(1)) == {}
