@@ -74,25 +74,28 @@ def create(
     """Creates the application from its first pod. As in YuniKorn, gang definitions of later pods are ignored.
 
     ``is_again``: the pods were in an earlier application with this ID, and their requests wait for the acceptance.
-    ``run``: all its pods, in recovery. A gang whose run is over reserves nothing more.
+    ``run``: all its pods, if they are known. A gang whose run is over reserves nothing more.
     """
     member = pod.membership
+    common = member.app
+    key = run.key if run is not None else runs.key_of(common, pod.controller) if common in ledger.runs else common
     found = None if run is not None and run.is_over else _gang(ledger, out, pod)
     gang = found if isinstance(found, GangDefinition) else None
     succeeded: Mapping[str, int] = {}
     if gang is not None:  # most pods have none
-        succeeded = runs.succeeded(ledger, member.app, (pod,) if run is None else run.members)
+        succeeded = runs.succeeded(ledger, gang, key, (pod,) if run is None else run.members)
         gang = runs.without(gang, succeeded)
     if member.user_problem and pod.node is None:
         reporting.post(out, pod.ref, messages.ignored(member.user_problem))
     app = Application(
-        state.identity(ledger, member.app) if run is None else run.id,
-        member.app,
+        state.identity(ledger, common) if run is None else run.id,
+        common,
         pod,
         member.queue,
         member.gang,
         gang,
         pod.created_s,
+        key,
         user=member.user,
         namespace=pod.ref.namespace,
         namespace_uid=state.namespace_uid(ledger, pod.ref.namespace),
@@ -201,6 +204,7 @@ def attach(ledger: Ledger, app: Application, pod: Pod) -> Task:
         app.placeholder_names.add(pod.ref.name)
     else:
         app.members[task.uid] = task
+        app.controllers[pod.controller] += 1
         app.arrivals += 1
         if not tasks.is_unverified(pod):
             app.groups_seen.add(pod.membership.task_group)
@@ -216,12 +220,46 @@ def attach(ledger: Ledger, app: Application, pod: Pod) -> Task:
     return task
 
 
+def remove_member(app: Application, uid: PodUid) -> None:
+    """Removes a member that has ended or is forgotten."""
+    task = app.members.pop(uid, None)
+    if task is not None:
+        app.controllers[task.pod.controller] -= 1
+        if app.controllers[task.pod.controller] <= 0:
+            del app.controllers[task.pod.controller]
+
+
 def join(ledger: Ledger, out: Outcome, pod: Pod, now: float, *, is_again: bool = False) -> None:
-    """Handles a new pod that is not a placeholder: adds it to its application, or creates the application."""
+    """Handles a new pod that is not a placeholder: adds it to its application, or creates the application.
+
+    A pod that may belong to another workload than the members of its task group waits for more pods of its controller.
+    """
     app = _running(ledger, out, pod, now)
-    is_new = app is None
     if app is None:
-        app = create(ledger, out, pod, is_again=is_again)
+        _add(ledger, out, create(ledger, out, pod, is_again=is_again), pod, now, is_new=True)
+    elif not app.source.is_written or not runs.is_newcomer(ledger, app, pod):
+        _add(ledger, out, app, pod, now, is_new=False)
+    elif runs.defer(ledger, app, pod, now):
+        admit(ledger, out, runs.key_of(pod.membership.app, pod.controller), now)
+
+
+def admit(ledger: Ledger, out: Outcome, key: AppId, now: float) -> None:
+    """The pods of a controller were held back: they are a run of their own, join their application, or wait longer."""
+    pods = runs.held_back(ledger, key)
+    app = _running(ledger, out, pods[0], now) if pods else None
+    run = runs.own_run(ledger, pods) if app is not None else None
+    if app is not None and run is None and runs.keep_back(ledger, key, app, now):
+        return
+    del ledger.newcomers[key]
+    if app is not None:
+        mismatches.report_controllers(out, app, pods, is_own_run=run is not None)
+    for pod in pods:
+        known = ledger.applications.get(run.id) if run is not None else _running(ledger, out, pod, now)
+        _add(ledger, out, known or create(ledger, out, pod, run=run), pod, now, is_new=known is None)
+
+
+def _add(ledger: Ledger, out: Outcome, app: Application, pod: Pod, now: float, *, is_new: bool) -> None:
+    """Adds a pod to its application, or to a new one that was created for it."""
     task = attach(ledger, app, pod)
     if app.refusals:
         rejections.inherit(ledger, app, task, now)
@@ -248,10 +286,12 @@ def join(ledger: Ledger, out: Outcome, pod: Pod, now: float, *, is_again: bool =
 
 def _running(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> Application | None:
     """The application that the pod joins. None = there is none, or the pod begins its next run."""
-    app = ledger.runs.get(pod.membership.app)
-    may_be_over = app is not None and (app.is_closed or app.source.is_written or pod.membership.gang.is_written)
+    member, app = pod.membership, ledger.runs.get(pod.membership.app)
+    if member.may_mismatch or (app is not None and app.source.is_written):
+        app = runs.of(ledger, pod)
+    may_be_over = app is not None and (app.is_closed or app.source.is_written or member.gang.is_written)
     if app is not None and may_be_over and runs.is_over(ledger, app, pod):
-        del ledger.runs[app.common_id]
+        del ledger.runs[app.run_key]
         _end_earlier_run(ledger, out, app, now)
         return None
     return app
@@ -596,7 +636,7 @@ def _placeholder_ended(ledger: Ledger, out: Outcome, app: Application, task: Tas
 
 
 def _member_ended(ledger: Ledger, out: Outcome, app: Application, uid: PodUid, now: float) -> None:
-    app.members.pop(uid, None)
+    remove_member(app, uid)
     placeholders.member_gone(ledger, app, uid, now)
     if app.originator.ref.uid == uid:
         absent_members.originator_ended(ledger, out, app)

@@ -473,7 +473,7 @@ def _appeared(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> None:
 
 
 def _placeholder_appeared(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> None:
-    app = ledger.runs.get(pod.membership.app)
+    app = runs.of(ledger, pod)
     if (note := other_requests(pod)) and app is not None and pod.ref.name in app.slots:
         delete_orphan(ledger, out, pod, now)
         applications.give_up_gang(ledger, out, app, now, note)

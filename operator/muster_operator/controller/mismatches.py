@@ -1,11 +1,12 @@
 """Warnings about a pod that does not match its application, or has names without effect.
 
 `applications` and `recovery` call `report_mismatches` for each pod that waits. Equal warnings of an application are
-posted once.
+posted once. `applications` calls `report_controllers` for pods of another controller than the first members.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
@@ -74,6 +75,32 @@ def _warn_unknown_group(out: Outcome, app: Application, gang: GangDefinition, po
     if _is_new(app, f"task group {group}"):
         problem = unknown_group(group, app.name, (known.name for known in gang.groups))
         reporting.post(out, pod.ref, messages.unknown_group(problem))
+
+
+def report_controllers(out: Outcome, app: Application, pods: list[Pod], *, is_own_run: bool) -> None:
+    """Warns that pods of a controller have the application ID of others.
+
+    ``is_own_run``: they are a gang of their own. Otherwise they join the application, and those of a task group that
+    has more members than it needs are reported.
+    """
+    others = {task.pod.membership.task_group: task.pod for task in app.members.values()}
+    own = pods[0].controller_name
+    if is_own_run:
+        first = others.get(pods[0].membership.task_group, app.originator)
+        reporting.post(out, pods[0].ref, messages.gang_of_its_own(app.name, _owner(first), own, len(pods)))
+        return
+    counts = Counter(pod.membership.task_group for pod in [*(task.pod for task in app.members.values()), *pods])
+    for pod in pods:
+        group = app.gang.group(pod.membership.task_group) if app.gang is not None else None
+        minimum = group.min_member + app.succeeded.get(group.name, 0) if group is not None else 0
+        if group is not None and counts[group.name] > minimum and (other := others.get(group.name)) is not None:
+            note = messages.members_of_two(group.name, app.name, minimum, counts[group.name], _owner(other), own)
+            reporting.post(out, pod.ref, note)
+
+
+def _owner(pod: Pod) -> str:
+    """The controller of a pod for messages, or the pod if it has none."""
+    return pod.controller_name or f"Pod/{pod.ref.name}"
 
 
 def _warn_missing_definition(out: Outcome, app: Application, pod: Pod) -> bool:

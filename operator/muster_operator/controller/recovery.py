@@ -76,7 +76,7 @@ def pause(ledger: Ledger) -> None:
 def begin(ledger: Ledger, now: float) -> Iterator[Outcome]:
     """A session was opened: reports objects for the core's filters, then submits all applications, oldest first."""
     pause(ledger)
-    ids = {run.common_id: run.id for run in ledger.runs.values()}
+    ids = {key: run.id for key, run in ledger.runs.items()}
     _clear(ledger)
     ledger.phase = Phase.RECOVERING
     for reported in volume_binding.all_objects(ledger, SLICE):
@@ -109,6 +109,7 @@ def _clear(ledger: Ledger) -> None:
     """Removes the state of the previous session."""
     ledger.applications.clear()
     ledger.runs.clear()
+    ledger.newcomers.clear()
     ledger.unsatisfiable.clear()
     ledger.creations.clear()
     ledger.tasks.clear()
@@ -138,7 +139,7 @@ def _clear(ledger: Ledger) -> None:
 def _by_application(ledger: Ledger, ids: Mapping[AppId, AppId]) -> Iterator[runs.Run | None]:
     """The runs of each application, originator first, oldest application first. None = yield to others.
 
-    ``ids``: IDs of the present runs in the core in the previous session, which they keep.
+    ``ids``: IDs of the present runs in the core in the previous session, which they keep, by key.
 
     The originator is the owner of existing placeholders, or has the signed mark of a gang that was given up. Otherwise
     it is the oldest pod, preferably one that defines a gang. Unsigned annotations are ignored.
@@ -167,7 +168,7 @@ def _by_application(ledger: Ledger, ids: Mapping[AppId, AppId]) -> Iterator[runs
     for app in sorted(groups, key=lambda app: (ages[app], app)):
         for pods_of_kind in groups[app]:
             pods_of_kind.sort(key=rank)
-        yield from runs.split(ledger, ids.get(app, app), *groups[app])
+        yield from runs.split(ledger, ids, app, *groups[app])
 
 
 def _rejoin(ledger: Ledger, out: Outcome, pod: Pod, now: float, *, run: runs.Run) -> None:
@@ -314,13 +315,13 @@ def forget(ledger: Ledger, pod: Pod) -> None:
     """Removes the pod's task without sending anything. A bound pod counts with its resources on its node only."""
     uid = pod.ref.uid
     task = ledger.tasks.pop(uid, None)
-    app = ledger.applications.get(task.app) if task is not None else ledger.runs.get(pod.membership.app)
+    app = ledger.applications.get(task.app) if task is not None else runs.of(ledger, pod)
     if task is not None:
         task.held = False
         state.recount(task)
         ledger.tasks_by_node.remove(uid, task.node, pod.node)
         if app is not None:
-            app.members.pop(uid, None)
+            applications.remove_member(app, uid)
             for present in app.present.values():
                 present.remove(uid)
             if app.placeholders.pop(uid, None) is not None:

@@ -4,21 +4,37 @@ Pods with one application ID are one application, as in YuniKorn. Differs: when 
 namespace was deleted, the next pod begins a new run. A run is an application of its own in the core, with an ID that
 users do not see, so that it is queued, checked and reserved again, and late messages of an earlier run cannot affect
 it. Pods that still terminate stay in the run that they belong to. See docs/internals/semantics.md, 13.
+
+Two workloads can have the same application ID at the same time, for example Jobs from copied manifests. They must not
+fill one gang together, because then each of them starts in part. So if the pods of one controller are a complete gang
+by themselves, and the application has members of others, they are a run of their own. The operator does not read
+controllers. To see whether one creates enough pods, it holds its first pods back for a short time.
+
+Differs: a controller whose pods are a complete gang has a run of its own; YuniKorn lets the first pods fill the gang.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from heapq import heappop
+from typing import Final
 
-from muster_operator.controller import state, tasks
-from muster_operator.controller.state import Application, EndedMember, Ledger
+from muster_operator.controller import absent_members, state, tasks
+from muster_operator.controller.state import (
+    Application,
+    Deadline,
+    EndedMember,
+    Ledger,
+    MemberWait,
+    TimerKind,
+    set_timer,
+)
 from muster_operator.model.cluster_events import Namespace
 from muster_operator.model.ids import AppId, PodUid
-from muster_operator.model.pods import GangDefinition, Pod, PodPhase
-from muster_operator.translate.gangs import placeholder_ask
+from muster_operator.model.pods import GangDefinition, GangSource, Pod, PodPhase
+from muster_operator.translate.gangs import placeholder_ask, read_gang
 
 
 def oldest_living(app: Application) -> Pod | None:
@@ -72,34 +88,174 @@ def namespace_changed(ledger: Ledger, name: str, found: Namespace | None) -> Non
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The pods of one run at the start of a session, originator first.
+    """The pods of one run that begins, or that exists at the start of a session, originator first.
 
-    ``id``: its ID in the core. ``is_over``: new pods are another run.
+    ``id``: its ID in the core. ``key``: its key in `Ledger.runs`. ``is_over``: new pods are another run.
     """
 
     id: AppId
+    key: AppId
     members: list[Pod]
     placeholders: list[Pod]
     is_over: bool = False
 
 
-def split(ledger: Ledger, app_id: AppId, members: list[Pod], placeholders: list[Pod]) -> list[Run]:
-    """Separates the pods of one application ID into those of an earlier run that still terminate, and the others.
+def key_of(app: AppId, controller: str) -> AppId:
+    """The key in `Ledger.runs` of a run that has the pods of one controller only."""
+    return AppId(f"{app}\0{controller}")
+
+
+def of(ledger: Ledger, pod: Pod) -> Application | None:
+    """The run that a pod joins unless it is over: that of its controller, which can be a pod, or that of its ID."""
+    app = pod.membership.app
+    own = ledger.runs.get(key_of(app, pod.controller))
+    if own is None and (task := ledger.tasks.get(pod.membership.owner or PodUid(pod.controller))) is not None:
+        own = ledger.applications.get(task.app)
+    if own is None or own.common_id != app or not ledger.is_current(own):
+        return ledger.runs.get(app)
+    return own
+
+
+#: The longest time for which pods are held back, as a multiple of ``gang.memberWait``.
+_LONGEST_WAIT: Final = 12
+
+
+def is_newcomer(ledger: Ledger, app: Application, pod: Pod) -> bool:
+    """Whether the pod waits because it may belong to another workload than the members of its task group."""
+    member = pod.membership
+    if app.controllers[pod.controller] or not pod.controller or pod.node is not None or app.failure is not None:
+        return False
+    if app.run_key != app.common_id:  # it is the run of its controller already
+        return False
+    if member.task_group not in app.groups_seen or tasks.is_unverified(pod):
+        return False
+    return not ledger.settings.disable_gang and _size(member.gang) > 1
+
+
+def _size(source: GangSource) -> int:
+    gang = read_gang(source)
+    return gang.size if isinstance(gang, GangDefinition) else 0
+
+
+def defer(ledger: Ledger, app: Application, pod: Pod, now: float) -> bool:
+    """Holds a newcomer back. Returns whether so many pods of its controller wait that they may be a complete gang."""
+    absent_members.changed(ledger, app, now)
+    key = key_of(pod.membership.app, pod.controller)
+    wait = ledger.newcomers.get(key)
+    if wait is None:
+        wait = ledger.newcomers[key] = MemberWait(now, now, now)
+        _set_due(ledger, key, wait, now + ledger.settings.member_quiet_s)
+    if pod.ref.uid in wait.pods:
+        return False
+    wait.pods[pod.ref.uid] = None
+    wait.last = now
+    return len(wait.pods) == _size(pod.membership.gang)
+
+
+def _set_due(ledger: Ledger, key: AppId, wait: MemberWait, due: float) -> None:
+    wait.due = due
+    set_timer(ledger, Deadline(due, TimerKind.NEWCOMERS, key))
+
+
+def held_back(ledger: Ledger, key: AppId) -> list[Pod]:
+    """The pods of a controller that are still held back, oldest first."""
+    found = (ledger.pods[uid] for uid in ledger.newcomers[key].pods if uid in ledger.pods and uid not in ledger.tasks)
+    waiting = [pod for pod in found if key_of(pod.membership.app, pod.controller) == key and _may_join(pod)]
+    return sorted(waiting, key=lambda pod: (pod.created_s, pod.ref.name, pod.ref.uid))
+
+
+def _may_join(pod: Pod) -> bool:
+    return not (pod.has_ended or pod.terminating or pod.membership.refusal)
+
+
+def keep_back(ledger: Ledger, key: AppId, app: Application, now: float) -> bool:
+    """Whether pods are held back longer, because their controller may create more. Sets the timer in this case.
+
+    If the application has enough members without them, it is in no hurry.
+    """
+    wait, settings = ledger.newcomers[key], ledger.settings
+    is_full = app.gang is not None and is_complete(app.gang, (task.pod for task in app.members.values()))
+    quiet_s = settings.member_wait_s if is_full else settings.member_quiet_s
+    due = min(wait.last + quiet_s, wait.first + _LONGEST_WAIT * settings.member_wait_s)
+    if now < due:
+        _set_due(ledger, key, wait, due)
+    return now < due
+
+
+def own_run(ledger: Ledger, pods: list[Pod]) -> Run | None:
+    """The run that newcomers of one controller are by themselves; None = they are not a complete gang.
+
+    Members of the controller that have succeeded count.
+    """
+    gang, app, controller = read_gang(pods[0].membership.gang), pods[0].membership.app, pods[0].controller
+    before = (one for uid in ledger.ended_of.get(app, ()) if (one := ledger.ended[uid]).controller == controller)
+    counts = Counter(pod.membership.task_group for pod in pods) + Counter(
+        one.group for one in before if one.has_succeeded
+    )
+    if not isinstance(gang, GangDefinition) or not _are_enough(gang, counts):
+        return None
+    return Run(state.numbered(ledger, app), key_of(app, controller), pods, [])
+
+
+def is_complete(gang: GangDefinition, pods: Iterable[Pod]) -> bool:
+    """Whether the pods that exist or have succeeded are enough members of each task group."""
+    counts = Counter(pod.membership.task_group for pod in pods if _counts(pod))
+    return _are_enough(gang, counts)
+
+
+def _counts(pod: Pod) -> bool:
+    return pod.phase is PodPhase.SUCCEEDED or _may_join(pod)
+
+
+def _are_enough(gang: GangDefinition, counts: Counter[str]) -> bool:
+    return all(counts[group.name] >= group.min_member for group in gang.groups)
+
+
+def split(
+    ledger: Ledger, ids: Mapping[AppId, AppId], app: AppId, members: list[Pod], placeholders: list[Pod]
+) -> list[Run]:
+    """Separates the pods of one application ID into runs. That of the originator is the last one.
 
     A terminating pod is of an earlier run if its deletion was requested before the first living pod was created.
-    ``app_id``: ID of the present run in the core.
+    ``ids``: the IDs of the present runs in the core, by key.
     """
+    if not any(pod.membership.gang.is_written for pod in members):
+        return [Run(ids.get(app, app), app, members, placeholders)]
     began_s = min((pod.created_s for pod in members if not pod.terminating), default=None)
     before = [pod for pod in members if pod.terminating and (began_s is None or 0 < pod.deleted_s <= began_s)]
-    if not before or not any(pod.membership.gang.is_written for pod in members):
-        return [Run(app_id, members, placeholders)]
     ended = {pod.ref.uid for pod in before}
-    own = [[pod for pod in placeholders if (pod.membership.owner in ended) is is_over] for is_over in (True, False)]
-    runs = [
-        Run(state.numbered(ledger, before[0].membership.app), before, own[0], is_over=True),
-        Run(app_id, [pod for pod in members if pod.ref.uid not in ended], own[1]),
-    ]
+    present = [pod for pod in members if pod.ref.uid not in ended]
+    own = _of_their_own(present)
+    found = [(state.numbered(ledger, app), app, before)] if before else []
+    for controller, pods in own.items():
+        key = key_of(app, controller)
+        found.append((ids.get(key) or state.numbered(ledger, app), key, pods))
+    found.append((ids.get(app, app), app, [pod for pod in present if pod.controller not in own]))
+    run_of = {pod.ref.uid: run_id for run_id, _, pods in found for pod in pods}
+    owned: dict[AppId, list[Pod]] = {}
+    for pod in placeholders:
+        owner = pod.membership.owner
+        owned.setdefault(run_of.get(owner, found[-1][0]) if owner else found[-1][0], []).append(pod)
+    runs = [Run(run_id, key, pods, owned.get(run_id, []), is_over=pods is before) for run_id, key, pods in found]
     return [run for run in runs if run.members or run.placeholders]
+
+
+def _of_their_own(pods: list[Pod]) -> dict[str, list[Pod]]:
+    """The pods of each controller that are a complete gang by themselves, without the originator's controller."""
+    by_controller: dict[str, list[Pod]] = {}
+    for pod in pods:
+        by_controller.setdefault(pod.controller, []).append(pod)
+    first = next((pod.controller for pod in pods if not pod.has_ended), "")
+    return {
+        controller: own
+        for controller, own in by_controller.items()
+        if controller not in {"", first} and any(map(_may_join, own)) and _is_whole(own)
+    }
+
+
+def _is_whole(pods: list[Pod]) -> bool:
+    gang = next((read_gang(pod.membership.gang) for pod in pods if pod.membership.gang.is_written), None)
+    return isinstance(gang, GangDefinition) and gang.size > 1 and is_complete(gang, pods)
 
 
 def remember_ended(ledger: Ledger, pod: Pod) -> None:
@@ -125,15 +281,30 @@ def forget_ended(ledger: Ledger, uid: PodUid) -> None:
             del ledger.ended_of[member.app]
 
 
-def succeeded(ledger: Ledger, app: AppId, living: Collection[Pod]) -> Mapping[str, int]:
+def succeeded(ledger: Ledger, gang: GangDefinition, run_key: AppId, living: Collection[Pod]) -> Mapping[str, int]:
     """The number of succeeded members of a run by task group, from its living pods.
 
     A controller that creates a pod again after others have succeeded continues its run, for example a Job that retries
     one index. The run is as old as its oldest living pod, or the oldest ended pod of the same controllers. Members that
-    were bound before that belong to an earlier run: an application ID may be used again.
+    were bound before that belong to an earlier run: an application ID may be used again. So do those of a controller
+    with a run of its own.
     """
+    living = [pod for pod in living if not pod.has_ended]
+    app = living[0].membership.app
     members = [ledger.ended[uid] for uid in ledger.ended_of.get(app, ())]
     controllers = {pod.controller for pod in living} - {""}
+    counts: dict[str, Counter[str]] = {}
+    for one in members:
+        counts.setdefault(one.controller, Counter())[one.group] += one.has_succeeded
+
+    def is_of_run(controller: str) -> bool:
+        key = key_of(app, controller)
+        if key == run_key or key in ledger.runs or run_key != app:
+            return key == run_key
+        return controller in {"", *controllers} or gang.size < 2 or not _are_enough(gang, counts[controller])
+
+    ours = set(filter(is_of_run, counts))
+    members = [one for one in members if one.controller in ours]
     ages = [pod.created_s for pod in living] + [one.created_s for one in members if one.controller in controllers]
     if not members or not ages:
         return {}

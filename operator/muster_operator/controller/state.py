@@ -7,7 +7,7 @@ are seconds of a monotonic clock unless the name has another unit.
 from __future__ import annotations
 
 import heapq
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -245,12 +245,14 @@ class Creations:
 class MemberWait:
     """A wait until the members of a gang do not change.
 
-    ``first``, ``last``: times of its first and last change. ``due``: when its timer expires.
+    ``first``, ``last``: times of its first and last change. ``due``: when its timer expires. ``pods``: in
+    `Ledger.newcomers`, the pods that wait.
     """
 
     first: float
     last: float
     due: float
+    pods: dict[PodUid, None] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -265,7 +267,8 @@ class NamespaceCreations:
 class Application:
     """One run of an application in the current session.
 
-    ``id``: its ID in the core. ``common_id``: the ID on the pods, which users see. ``namespace_uid``: UID of its
+    ``id``: its ID in the core. ``common_id``: the ID on the pods, which users see. ``run_key``: its key in
+    `Ledger.runs`. ``controllers``: number of members by the UID of their controller. ``namespace_uid``: UID of its
     namespace, empty while that is unknown. ``is_closed``: its namespace is gone, so that it takes no more pods.
     ``slots``: placeholders by name while the gang reserves; ``open_slots`` are not bound yet. ``failure``: reason and
     message for pods that have to fail. ``core_has_begun``: the core has reported a state after acceptance. ``is_over``:
@@ -287,6 +290,8 @@ class Application:
     source: GangSource
     gang: GangDefinition | None
     created_s: int
+    run_key: AppId
+    controllers: Counter[str] = field(default_factory=Counter)
     state: AppState = AppState.NEW
     members: dict[PodUid, Task] = field(default_factory=dict)
     #: Heap of members by creation time, then arrival. It can contain ended members (applications.oldest).
@@ -434,6 +439,7 @@ class TimerKind(Enum):
     MEMBERS = "the members of an Auto gang that are still absent"
     MISSING = "the members of a waiting gang that nothing creates"
     FOLLOW = "placeholders of a Reserve gang whose members have changed"
+    NEWCOMERS = "pods of a controller that has no other pods in their application"
     RECOVERY = "all objects, after the handling of one failed"
     SWEEP = "everything in a short-lived state"
 
@@ -443,7 +449,7 @@ class Deadline:
     """A timer.
 
     ``subject``: UID of a pod; application ID for CREATIONS, FOLLOW, GANG, MEMBERS, MISSING, NAMESPACE and
-    REJECTED; allocation key for PLACE; empty for RECOVERY and SWEEP.
+    REJECTED; key of a run for NEWCOMERS; allocation key for PLACE; empty for RECOVERY and SWEEP.
     """
 
     due: float
@@ -493,10 +499,12 @@ class Ledger:
     tasks_by_node: ByNode = field(default_factory=ByNode)
     untracked_by_node: ByNode = field(default_factory=ByNode)
 
-    #: All runs by ID in the core; the run that new pods join, by the ID on the pods; number of runs with an ID of their
-    #: own in the core.
+    #: All runs by ID in the core; those that new pods join, by the ID on the pods, or that and their controller
+    #: (`runs.key_of`); pods that may be a run of their own, by the same keys; number of runs with an ID of their own in
+    #: the core.
     applications: dict[AppId, Application] = field(default_factory=dict)
     runs: dict[AppId, Application] = field(default_factory=dict)
+    newcomers: dict[AppId, MemberWait] = field(default_factory=dict)
     runs_numbered: int = 0
     #: Gangs that do not fit even on empty nodes. Cleared when nodes change.
     unsatisfiable: set[AppId] = field(default_factory=set)
@@ -537,16 +545,16 @@ class Ledger:
         """Adds a run. ``is_over``: new pods do not join it, because a later run has begun."""
         self.applications[app.id] = app
         if not is_over:
-            self.runs[app.common_id] = app
+            self.runs[app.run_key] = app
 
     def is_current(self, app: Application) -> bool:
         """Whether new pods with its ID join the application. False if a later run has begun."""
-        return self.runs.get(app.common_id) is app
+        return self.runs.get(app.run_key) is app
 
     def drop_application(self, app: Application) -> None:
         """Removes a run."""
         if self.is_current(app):
-            del self.runs[app.common_id]
+            del self.runs[app.run_key]
         self.applications.pop(app.id, None)
         self.unsatisfiable.discard(app.id)
 
@@ -580,6 +588,8 @@ def _owner(ledger: Ledger, deadline: Deadline) -> object:
             return ledger.pending_writes.get(uid)
         case TimerKind.PLACE:
             return ledger.places.get(uid)
+        case TimerKind.NEWCOMERS:
+            return ledger.newcomers.get(AppId(deadline.subject))
         case TimerKind.SWEEP | TimerKind.RECOVERY:
             return deadline.kind  # it belongs to the session
         case _:

@@ -85,6 +85,8 @@ def _on_application_timer(ledger: Ledger, out: Outcome, kind: TimerKind, app_id:
             missing_members.on_timer(ledger, out, app_id, now)
         case TimerKind.FOLLOW:
             placeholders.follow_members(ledger, out, app_id, now)
+        case TimerKind.NEWCOMERS:
+            applications.admit(ledger, out, app_id, now)
         case _:
             return
 

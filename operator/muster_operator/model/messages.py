@@ -391,6 +391,31 @@ def missing_groups(annotation: str, app: str, originator: str) -> str:
 
 
 @event("TaskGroupsError")
+def gang_of_its_own(app: str, other: str, own: str, count: int) -> str:
+    """Pods of two controllers have the same application ID, and those of each are a complete gang.
+
+    Give the pods of each controller an application ID of their own, so that commands and limits show them apart.
+    """
+    return (
+        f"application {app} has pods of {other}: the {count} pods of {own} are another gang with the same ID, which "
+        f"waits and starts by itself. Give the pods of {own} a {names.LABEL_APP_ID} of their own"
+    )
+
+
+@event("TaskGroupsError")
+def members_of_two(group: str, app: str, minimum: int, members: int, other: str, own: str) -> str:
+    """Pods of several controllers are in one task group, and are more than the gang needs. The event is on the pod.
+
+    If they are different workloads, use one application ID per workload. If they are one gang, raise `minMember`.
+    """
+    return (
+        f"task group {group} of application {app} needs {minimum} members and has {members}, which {other} and {own} "
+        f"created; those beyond the minimum are scheduled one by one. If {own} is another workload, give its pods a "
+        f"{names.LABEL_APP_ID} of their own; if all are one gang, set minMember to {members}"
+    )
+
+
+@event("TaskGroupsError")
 def task_groups_too_large(placement: str) -> str:
     """The task groups are too large for the placement `Direct` or `Auto`.
 

@@ -135,7 +135,8 @@ class Pod(Struct, frozen=True, gc=False):
     other pod has. ``seal`` and ``ordinal``: signature and ordinal of a placeholder, or the signature of a gang's
     outcome. ``binding``: signature of the binding. The signatures are not verified. ``traceparent``: trace context of
     the pod, not parsed; empty if its length is wrong. ``controller``: UID of the object that controls the pod; empty =
-    none. ``deleted_s``: when its deletion was requested, epoch seconds; 0 = not, or unknown.
+    none; ``controller_name``: its kind and name. ``deleted_s``: when its deletion was requested, epoch seconds; 0 =
+    not, or unknown.
     """
 
     ref: PodRef
@@ -164,6 +165,7 @@ class Pod(Struct, frozen=True, gc=False):
     traceparent: str = ""
     controller: str = ""
     deleted_s: int = 0
+    controller_name: str = ""
 
     @property
     def has_ended(self) -> bool:

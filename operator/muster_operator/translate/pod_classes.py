@@ -37,7 +37,7 @@ from muster_operator.translate.pods import (
     read_pod,
     traceparent,
 )
-from muster_operator.translate.values import deletion_requested_s, epoch_ms, text_bytes
+from muster_operator.translate.values import controller_name, deletion_requested_s, epoch_ms, text_bytes
 from muster_si import keys
 
 RawField = Raw | UnsetType
@@ -86,6 +86,7 @@ class Owner(Struct, omit_defaults=True, gc=False, rename="camel"):
 
     api_version: str = ""
     kind: str = ""
+    name: str = ""
     uid: str = ""
     controller: bool = False
 
@@ -377,7 +378,7 @@ class PodClasses:
                 is_preempted = True
             elif each.type == "PodResizePending":
                 return None
-        controller = self._shared(_controller(metadata))
+        controller = _controller(metadata)
         found = self._class_of(incoming, settings)
         if found is None:
             return None
@@ -402,7 +403,7 @@ class PodClasses:
         incoming: PartialPod,
         scheduled: PartialCondition | None,
         common: Mapping[str, str],
-        controller: str,
+        controller: tuple[str, str],
     ) -> Pod:
         metadata = incoming.metadata
         created_s, tags[keys.TAG_CREATION_TIME] = _created(metadata.creation_timestamp)
@@ -442,10 +443,11 @@ class PodClasses:
             ordinal,
             binding,
             traceparent(context) if context else "",
-            controller,
+            self._shared(controller[0]),
             deletion_requested_s(metadata.deletion_timestamp, metadata.deletion_grace_period_seconds)
             if metadata.deletion_timestamp
             else 0,
+            self._shared(controller[1]),
         )
 
     def _node(self, name: str) -> NodeName | None:
@@ -508,10 +510,12 @@ class PodClasses:
         return _Class(pod, shared_tags, dict(labels), tags)
 
 
-def _controller(metadata: Metadata) -> str:
-    """The UID of the controller. Call it before the class is determined, which drops the UIDs of owners."""
-    owners = metadata.owner_references
-    return next((owner.uid for owner in owners if owner.controller), "") if owners else ""
+def _controller(metadata: Metadata) -> tuple[str, str]:
+    """UID and name of the controller. Call it before the class is determined, which drops both of owners."""
+    for owner in metadata.owner_references or ():
+        if owner.controller:
+            return owner.uid, controller_name(owner.kind, owner.name)
+    return "", ""
 
 
 def _is_misspelt(incoming: PartialPod, settings: Settings) -> bool:
@@ -573,13 +577,14 @@ def _created(stamp: str | None) -> tuple[int, str]:
 def _key(incoming: PartialPod) -> bytes:
     """The key of the class: the pod as JSON without the fields that differ per pod.
 
-    UIDs of owners that are not pods are dropped, because nothing reads them.
+    Names of owners, and UIDs of owners that are not pods, are dropped, because nothing reads them.
     """
     metadata, spec, status = incoming.metadata, incoming.spec, incoming.status
     node, spec.node_name = spec.node_name, ""
     labels, annotations, owners = metadata.labels or {}, metadata.annotations, metadata.owner_references
     if owners:
         for owner in owners:
+            owner.name = ""
             if owner.kind != "Pod":
                 owner.uid = ""
     pod_annotations = None if annotations is UNSET else _take_pod_annotations(annotations)

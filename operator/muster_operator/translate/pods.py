@@ -653,7 +653,7 @@ def _own(raw: Raw, ref: PodRef, settings: Settings) -> Pod:
     created_s = (epoch_ms(metadata.get("creationTimestamp")) or 0) // 1000
     resources, tags, member = _facts(raw, ref, membership(metadata, ref, settings, spec), created_s, settings)
     scheduled_at_ms, condition = _scheduled(status)
-    annotations = strings(metadata.get("annotations"))
+    annotations, controlled_by = strings(metadata.get("annotations")), controller(metadata)
     ordinal = "" if member.claim is None else annotations.get(names.ANNOTATION_PLACEHOLDER_ORDINAL, "")
     seal_key = names.ANNOTATION_OUTCOME_SIGNATURE if member.claim is None else names.ANNOTATION_PLACEHOLDER_SIGNATURE
     return Pod(
@@ -680,10 +680,11 @@ def _own(raw: Raw, ref: PodRef, settings: Settings) -> Pod:
         ordinal=ordinal[:ORDINAL_CHARACTERS],
         binding=signature(annotations, names.ANNOTATION_BINDING_SIGNATURE),
         traceparent=traceparent(annotations.get(names.ANNOTATION_TRACEPARENT, "")),
-        controller=controller(metadata),
+        controller=controlled_by[0],
         deleted_s=deletion_requested_s(
             metadata.get("deletionTimestamp"), integer(metadata.get("deletionGracePeriodSeconds"))
         ),
+        controller_name=controlled_by[1],
     )
 
 

@@ -389,7 +389,7 @@ def read_claim(raw: Raw) -> Claim | None:
         "phase": _optional(mapping(raw.get("status")).get("phase")),
         "selectedNode": annotations.get(SELECTED_NODE),
         "deleting": is_deleting,
-        "owner": controller(metadata) or None,
+        "owner": controller(metadata)[0] or None,
     }
     return Claim(
         ref=ref,

@@ -64,10 +64,21 @@ def integer(value: Any, default: int = 0) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) else default
 
 
-def controller(metadata: Raw) -> str:
-    """The UID of the object's controller; empty = it has none."""
-    owners = objects(metadata.get("ownerReferences"))
-    return next((text(owner.get("uid")) for owner in owners if owner.get("controller") is True), "")
+#: Characters of a controller's name that messages show.
+_SHOWN: Final = 128
+
+
+def controller_name(kind: str, name: str) -> str:
+    """The name of a controller for messages, like ``Job/train``."""
+    return f"{kind}/{name}"[:_SHOWN]
+
+
+def controller(metadata: Raw) -> tuple[str, str]:
+    """The UID of the object's controller, and its name for messages; empty = it has none."""
+    for owner in objects(metadata.get("ownerReferences")):
+        if owner.get("controller") is True:
+            return text(owner.get("uid")), controller_name(text(owner.get("kind")), text(owner.get("name")))
+    return "", ""
 
 
 def deletion_requested_s(stamp: object, grace_s: int | None) -> int:

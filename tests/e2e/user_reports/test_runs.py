@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from devcluster.api import Json
 from devcluster.errors import ApiError
 from tests.e2e.manifests import Group, a_gang, with_annotations
 from tests.e2e.scenario import Scenario
-from tests.e2e.user_reports.reports import both_schedulers, bound, data, members, on_node, plain, runs, waits
+from tests.e2e.user_reports.reports import (
+    both_schedulers,
+    bound,
+    data,
+    members,
+    noted,
+    on_node,
+    plain,
+    runs,
+    waits,
+)
 
 RUN_FOR = "devcluster.muster/run-for"
 
@@ -171,6 +183,40 @@ async def test_a_rolling_update_of_a_gang_ends(demo: Scenario, scheduler: str) -
         return len(pods) == 3 and all(pod["metadata"]["annotations"].get("version") == "2" for pod in pods)
 
     await demo.eventually("all pods have the new version", is_new)
+
+
+@both_schedulers
+async def test_two_jobs_with_the_same_application_id_are_two_gangs(demo: Scenario, scheduler: str) -> None:
+    """A copied manifest, whose application ID was not changed. There is room for one of them."""
+    [pod, *_] = members("copied", 5, scheduler)
+    template = {"metadata": {key: pod["metadata"][key] for key in ("labels", "annotations")}, "spec": pod["spec"]}
+    template["spec"]["restartPolicy"] = "Never"
+    spec = {"parallelism": 5, "completions": 5, "template": template}
+    names = {"train", "train-copy"}
+    await demo.create(
+        {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": spec} for name in names
+    )
+
+    async def with_nodes() -> Counter[str]:
+        return Counter(pod["metadata"]["labels"]["job-name"] for pod in await bound(demo, "copied"))
+
+    async def is_complete() -> str:
+        return next((name for name, count in (await with_nodes()).items() if count == 5), "")
+
+    first = await demo.eventually("one of the Jobs runs", is_complete)
+    [second] = names - {first}
+    pods = [pod["metadata"] for pod in await demo.pods() if pod["metadata"]["labels"].get("job-name") == second]
+    reasons = await waits(demo, [metadata["name"] for metadata in pods])
+    assert len(reasons) == 5
+    assert await with_nodes() == {first: 5}
+    [warning, *_] = await noted(demo, "are another gang with the same ID")
+    assert all(f"Job/{name}" in warning["message"] for name in names)
+    await demo.api.delete("jobs", first, demo.namespace)
+
+    async def has_followed() -> bool:
+        return await with_nodes() == {second: 5}
+
+    await demo.eventually("the other Job runs", has_followed)
 
 
 async def test_a_namespace_that_is_deleted_while_a_gang_waits_is_gone_and_its_nodes_are_free(demo: Scenario) -> None:

@@ -18,6 +18,7 @@ def assert_counted(ledger: Ledger) -> None:
         assert +Counter(app.member_counts) == Counter(
             task.pod.membership.task_group for task in tasks if holds_slot(task)
         )
+        assert app.controllers == Counter(task.pod.controller for task in app.members.values())
         assert app.placeholder_names == {task.pod.ref.name for task in app.placeholders.values()}
     for task in ledger.tasks.values():
         for node in {task.node, task.pod.node} - {None}:
