@@ -172,6 +172,21 @@ async def test_idle_connections_take_little_memory_and_do_not_keep_others_out(vi
     await victim.withstands("idle connections", idle)
 
 
+async def test_connections_that_are_closed_at_once_leave_no_memory(victim: Victim) -> None:
+    """Of five addresses, opened and closed as fast as possible."""
+
+    async def close(number: int) -> None:
+        with suppress(ConnectionError, ssl.SSLError):
+            _, writer = await victim.connect(f"127.0.0.{2 + number % 5}")
+            writer.transport.abort()
+
+    async def churn() -> None:
+        for first in range(0, sized(1000, 10_000), 100):
+            await asyncio.gather(*(close(first + number) for number in range(100)))
+
+    await victim.withstands("closed connections", churn)
+
+
 async def test_requests_that_never_end_take_little_memory(victim: Victim) -> None:
     """Headers and bodies, with as much as the server reads of them."""
     head = b"POST /mutate HTTP/1.1\r\nHost: x\r\n"

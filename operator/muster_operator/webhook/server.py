@@ -237,11 +237,15 @@ class TlsContexts:
 
 @dataclass(slots=True, eq=False)
 class Connection:
-    """A connection of an address. `requests`: those that it has sent; `busy`: those without an answer yet."""
+    """A connection of an address. `requests`: those that it has sent; `busy`: those without an answer yet.
+
+    `unused`: the timer that closes it if it sends none. The timer ends with the connection, whose memory it keeps.
+    """
 
     source: str
     requests: int = 0
     busy: int = 0
+    unused: asyncio.TimerHandle | None = None
     transport: asyncio.Transport | None = None
     handshake: asyncio.Task[None] | None = None
 
@@ -395,7 +399,7 @@ class AdmissionServer:
                     accepted.close()
                     continue
                 connection.handshake = loop.create_task(self._open_connection(accepted, connection, tls))
-                loop.call_later(FIRST_REQUEST_S, self._close_unused, connection)
+                connection.unused = loop.call_later(FIRST_REQUEST_S, self._close_unused, connection)
 
     async def _open_connection(self, accepted: socket.socket, connection: Connection, tls: ssl.SSLContext) -> None:
         protocol = cast(web.Server, self._runner.server)()
@@ -403,6 +407,8 @@ class AdmissionServer:
         def closed() -> None:
             self._connections.remove(connection)
             self._open.pop(protocol, None)
+            if connection.unused is not None:
+                connection.unused.cancel()
 
         self._open[protocol] = connection
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import gc
 import gzip
 import io
 import socket
@@ -240,6 +241,21 @@ async def test_a_connection_without_a_first_request_is_closed(monkeypatch: pytes
         async with asyncio.timeout(10):
             assert await reader.read() == b""
         writer.close()
+
+
+async def test_a_closed_connection_leaves_nothing_behind() -> None:
+    """Every pod of the cluster can open and close thousands in a second."""
+
+    def kept() -> int:
+        gc.collect()
+        return sum(type(one) is server.Connection for one in gc.get_objects())
+
+    async with a_server(yes) as client:
+        for _, writer in await opened(client, "127.0.0.2", 20):
+            writer.transport.abort()
+        async with asyncio.timeout(server.FIRST_REQUEST_S / 2):
+            while kept() > 1:  # noqa: ASYNC110 - nothing signals it. The server knows the last one that it accepted
+                await asyncio.sleep(0)
 
 
 async def test_too_many_headers_are_refused() -> None:
