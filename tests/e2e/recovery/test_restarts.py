@@ -101,6 +101,7 @@ async def test_queue_order_timers_and_reported_events_survive_a_restart(open_sce
         await has_event(scenario, f"line-{number}")  # events are sent after conditions
     await wait_for_event(scenario, "timed-s-0", "1 of 2 placeholders are bound", kind="Normal")
     await wait_for_event(scenario, "timed-s-0", "gang timed is waiting for its reservation")
+    await wait_for_event(scenario, "timed-b-0", "gang timed is waiting for its reservation")
     before = await reported_events(scenario)
     await scenario.muster.operator.kill()
     await scenario.muster.core.kill()
