@@ -114,6 +114,7 @@ COMMANDS: Final = (
     Entry("doctor", "muster.doctor:command", "Diagnose the installation and misconfigured pods.", DIAGNOSE),
     Entry("validate", "muster.config:validate", "Validate a queue configuration.", DIAGNOSE),
     Entry("config", "muster.config:app", "Show effective settings.", DIAGNOSE),
+    Entry("simulate", "muster.simulate:command", "Simulate a workload in virtual time, without a cluster.", DIAGNOSE),
     Entry("smoke-test", "muster.smoke_test:command", "Run a test gang and report the result.", DIAGNOSE),
     Entry("placeholders", "muster.placeholders:command", "List or delete placeholders not signed by Muster.", DIAGNOSE),
     Entry("uninstall", "muster.uninstall:command", "Remove resources left behind by Muster.", DIAGNOSE),

@@ -143,7 +143,7 @@ class _Console(Console):
         return super().render_str(printable(text), **options)
 
 
-def console(width: int = WIDE) -> Console:
-    """A console with the width of the terminal; of `width` if there is no terminal."""
-    found = _Console(highlight=False, markup=False)
-    return found if found.is_terminal else _Console(highlight=False, markup=False, width=width)
+def console(width: int = WIDE, *, err: bool = False) -> Console:
+    """A console with the width of the terminal; of `width` if there is no terminal. `err`: for standard error."""
+    found = _Console(highlight=False, markup=False, stderr=err)
+    return found if found.is_terminal else _Console(highlight=False, markup=False, stderr=err, width=width)

@@ -1,0 +1,203 @@
+"""`muster simulate`: a workload under one or more queue configurations, in virtual time, without a cluster.
+
+Runs the production core of this package (`muster_core.foresight`). Reads nodes, workload and queues from files, prints
+the measures side by side, and writes a report and one line per job on request.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from muster.config import read_file, read_manifest, shown_name
+from muster.errors import BadUsage
+from muster.options import exit_on_error
+from muster.output import Format, Output, console, emit
+from muster.simulation_report import Result, comparison, page
+from muster.text import printable
+from muster_core.config.load import DEFAULT_TEXT, load
+from muster_core.foresight import measures, simulation, workload
+from muster_core.foresight.outside import JobState, Latencies
+from muster_core.foresight.workload import SECOND, BadInput, Job, TraceOptions
+from muster_core.model.config import Configuration
+from muster_core.model.errors import ConfigurationError
+from muster_core.model.specs import GangPlacement, NodeSpec
+from muster_operator.config.settings import merged, parse
+from muster_operator.model.errors import BadSetting
+
+EXAMPLES: Final = (
+    "muster simulate --nodes nodes.csv --workload trace.csv --queues queues.yaml",
+    "muster simulate --nodes nodes.csv -w trace.csv.gz --queues today.yaml --queues fair.yaml --report out.html",
+    "muster simulate --nodes nodes.csv --workload trace.csv --placement Reserve --start-latency 5 -o json",
+)
+
+
+class Placement(StrEnum):
+    """Values of `--placement`."""
+
+    AUTO = "Auto"
+    DIRECT = "Direct"
+    RESERVE = "Reserve"
+
+
+def command(  # noqa: PLR0913 # long: the command line is its options
+    *,
+    nodes: Annotated[str, typer.Option("--nodes", help="CSV file of nodes.")],
+    workload: Annotated[
+        list[str], typer.Option("--workload", "-w", help="Trace (CSV, or compressed as .csv.gz); repeatable.")
+    ],
+    queues: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--queues",
+            "-q",
+            help="queues.yaml, or the manifest of a ConfigMap; repeat it to compare (default: a queue per namespace).",
+        ),
+    ] = None,
+    report: Annotated[Path | None, typer.Option(help="Write an HTML report to this file.")] = None,
+    jobs: Annotated[Path | None, typer.Option(help="Write one line per job to this CSV file.")] = None,
+    gang_from: Annotated[int, typer.Option(min=1, help="Jobs of a trace with this many pods or more are gangs.")] = 2,
+    placement: Annotated[Placement, typer.Option(help="Gang placement of the jobs of a trace.")] = Placement.AUTO,
+    speed: Annotated[float, typer.Option(min=0.001, help="Divides the times between submissions of a trace.")] = 1.0,
+    start_latency: Annotated[float, typer.Option(min=0, help="Seconds from the decision until a pod runs.")] = 0.0,
+    stop_latency: Annotated[float, typer.Option(min=0, help="Seconds from the deletion of a pod to its end.")] = 0.0,
+    output: Format = Output.TABLE,
+) -> None:
+    """Simulate a workload with the scheduler of this version, and compare queue configurations.
+
+    No cluster is read or changed. Progress is shown on a terminal. Exits with 2 if a file cannot be used.
+    """
+    options = TraceOptions(gang_from, GangPlacement(placement.value), speed)
+    latencies = Latencies(int(start_latency * SECOND), int(stop_latency * SECOND))
+
+    def run() -> None:
+        try:
+            results = _results(nodes, workload, queues or [], options, latencies)
+        except BadInput as error:
+            raise BadUsage(str(error)) from error
+        _write(results, report, jobs)
+        if output.is_data:
+            emit([{"configuration": one.name, **asdict(one.summary)} for one in results], output)
+        else:
+            console().print(comparison(results))
+
+    exit_on_error(run)
+
+
+def _results(
+    nodes: str, workloads: Sequence[str], queues: Sequence[str], options: TraceOptions, latencies: Latencies
+) -> list[Result]:
+    """Raises BadUsage, BadInput."""
+    configurations = [(shown_name(file), _configuration(file)) for file in queues]
+    cluster = workload.read_nodes(_lines(nodes), nodes)
+    jobs = [job for file in workloads for job in workload.read_trace(_lines(file), file, options)]
+    if not cluster or not jobs:
+        raise BadUsage(f"{nodes if not cluster else workloads[0]}: has no lines after the first")
+    if len({job.id for job in jobs}) < len(jobs):
+        raise BadUsage("two files of --workload have a job with the same id; write unique ids")
+    found = configurations or [("default", load(DEFAULT_TEXT, {}).configuration)]
+    return [_result(name, configuration, cluster, jobs, latencies) for name, configuration in found]
+
+
+def _result(
+    name: str, configuration: Configuration, nodes: Sequence[NodeSpec], jobs: Sequence[Job], latencies: Latencies
+) -> Result:
+    with _shown(name, len(jobs)) as progress:
+        run = simulation.simulate(nodes, jobs, configuration, latencies, progress)
+    return Result(name, run, measures.summary(run))
+
+
+@contextmanager
+def _shown(name: str, total: int) -> Iterator[simulation.Progress]:
+    """A progress bar with the remaining time, on a terminal only."""
+    screen = console(err=True)
+    texts = (TextColumn("{task.description}", markup=False), TextColumn("{task.completed}/{task.total} jobs"))
+    with Progress(
+        texts[0],
+        BarColumn(),
+        texts[1],
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        console=screen,
+        disable=not screen.is_terminal,
+    ) as bar:
+        task = bar.add_task(printable(name), total=total)
+        yield lambda over, _: bar.update(task, completed=over)
+
+
+# --- files -----------------------------------------------------------------------------------------------------------
+
+
+def _configuration(file: str) -> Configuration:
+    """The configuration of a queues.yaml, or of a ConfigMap with its settings. Raises BadUsage."""
+    written = read_file(file)
+    try:
+        config_map = read_manifest(written)
+        if config_map is None:
+            return load(written, {}, file).configuration
+        found = parse(merged([config_map]))
+        return load(found.queues, found.extra, f"{file}: {found.policy_group}.yaml").configuration
+    except (BadSetting, ConfigurationError) as error:
+        raise BadUsage(f"{file}: {error}") from error
+
+
+def _lines(file: str) -> list[str]:
+    """The lines of a text file, decompressed if its name ends in .gz. Raises BadUsage."""
+    if not file.endswith(".gz"):
+        return read_file(file).splitlines()
+    try:
+        return gzip.decompress(Path(file).read_bytes()).decode().splitlines()
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        raise BadUsage(f"{file} cannot be read: {error}") from error
+
+
+def _write(results: Sequence[Result], report: Path | None, jobs: Path | None) -> None:
+    """Raises BadUsage if a file cannot be written."""
+    for path, text in ((report, page), (jobs, _as_csv)):
+        if path is not None:
+            try:
+                path.write_text(text(results))
+            except OSError as error:
+                raise BadUsage(f"{path} cannot be written: {error.strerror}") from error
+
+
+_COLUMNS: Final = (
+    "configuration",
+    "id",
+    "queue",
+    "user",
+    "pods",
+    "state",
+    "submit_s",
+    "wait_s",
+    "end_s",
+    "preemptions",
+)
+
+
+def _as_csv(results: Sequence[Result]) -> str:
+    """One line per configuration and job. Times are seconds from the start; an empty field is unknown."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(_COLUMNS)
+    for result in results:
+        start_ns = result.run.timeline.start_ns
+        for one in result.run.records:
+            wait_s = measures.wait_s(one) if one.started_ns else ""
+            end_s = (one.ended_ns - start_ns) / SECOND if one.state is JobState.COMPLETED else ""
+            submit_s = (one.job.submit_ns - start_ns) / SECOND
+            user = one.job.application.user
+            row = (one.job.id, one.queue, user, one.job.pods, one.state.value, submit_s, wait_s, end_s, one.preemptions)
+            writer.writerow((result.name, *row))
+    return text.getvalue()

@@ -1,0 +1,7 @@
+"""Simulation: the production core under a virtual clock, with a model of the cluster around it.
+
+Read ``workload`` (nodes and jobs, and their CSV files), ``virtual_core`` (events, timers and cycles without a real
+clock), ``outside`` (what Kubernetes, kubelets and controllers do with the decisions), ``simulation`` (runs both to the
+end) and ``measures`` (waits, utilization and fairness of a run). No rule of scheduling is here: `step` and `cycle` of
+``scheduling`` decide.
+"""

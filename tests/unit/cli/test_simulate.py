@@ -1,0 +1,107 @@
+"""`muster simulate` compares configurations, and writes a report, a table of jobs and JSON."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+from html.parser import HTMLParser
+from pathlib import Path
+
+import orjson
+import pytest
+from typer.testing import CliRunner, Result
+
+from muster.main import app
+
+NODES = "name,cpu_milli,memory_mib,count\nnode,4000,1024,2\n"
+TRACE = (
+    "id,submit_s,run_s,pods,cpu_milli,user,queue\na,0,100,1,4000,kim,x\nb,10,50,2,4000,lee,x\nc,20,30,1,1000,lee,y\n"
+)
+QUEUES = "partitions: [{queues: [{name: root, submitacl: '*', queues: [%s]}]}]"
+OPEN, LIMITED = (
+    QUEUES % queues for queues in ("{name: x}, {name: y}", "{name: x}, {name: y, resources: {max: {vcore: '0'}}}")
+)
+HOSTILE = "<script>alert(1)</script>"
+
+
+def simulate(folder: Path, *options: str, trace: str = TRACE) -> Result:
+    (folder / "nodes.csv").write_text(NODES)
+    (folder / "trace.csv").write_text(trace)
+    files = ("--nodes", str(folder / "nodes.csv"), "-w", str(folder / "trace.csv"))
+    return CliRunner().invoke(app, ["simulate", *files, *options])
+
+
+def test_the_measures_are_printed_one_column_per_configuration(tmp_path: Path) -> None:
+    (tmp_path / "open.yaml").write_text(OPEN)
+    (tmp_path / "limited.yaml").write_text(LIMITED)
+    queues = [part for name in ("open.yaml", "limited.yaml") for part in ("-q", str(tmp_path / name))]
+    result = simulate(tmp_path, *queues)
+    assert result.exit_code == 0, result.output
+    lines = {line.split("  ")[0].strip(): line.split() for line in result.stdout.splitlines()}
+    assert lines["jobs completed"][-2:] == ["3", "2"]
+    assert lines["jobs waiting"][-2:] == ["0", "1"]
+
+
+def test_json_contains_all_measures(tmp_path: Path) -> None:
+    [found] = orjson.loads(simulate(tmp_path, "-o", "json").stdout)
+    assert found["configuration"] == "default"
+    assert found["wait_s"]["max"] == 90
+    assert [queue["name"] for queue in found["queues"]] == ["root.x", "root.y"]
+
+
+def test_every_job_is_a_line_of_the_table_of_jobs(tmp_path: Path) -> None:
+    assert simulate(tmp_path, "--jobs", str(tmp_path / "jobs.csv")).exit_code == 0
+    rows = list(csv.DictReader((tmp_path / "jobs.csv").read_text().splitlines()))
+    assert [(row["id"], row["state"], row["wait_s"], row["end_s"]) for row in rows] == [
+        ("a", "completed", "0.0", "100.0"),
+        ("b", "completed", "90.0", "150.0"),
+        ("c", "completed", "0.0", "50.0"),
+    ]
+
+
+class Tags(HTMLParser):
+    """Collects start tags with their attributes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+
+
+def test_the_report_loads_nothing_and_shows_hostile_names_as_text(tmp_path: Path) -> None:
+    trace = TRACE.replace("kim", HOSTILE)
+    assert simulate(tmp_path, "--report", str(tmp_path / "out.html"), trace=trace).exit_code == 0
+    text = (tmp_path / "out.html").read_text()
+    tags = Tags()
+    tags.feed(text)
+    assert HOSTILE not in text
+    assert not {"script", "link", "img", "iframe"} & {tag for tag, _ in tags.found}
+    assert not [attributes for _, attributes in tags.found if {"src", "href", "onload"} & attributes.keys()]
+    assert "http" not in text.replace("http-equiv", "")
+    assert sum(tag == "svg" for tag, _ in tags.found) == 4
+
+
+def test_a_compressed_trace_is_read(tmp_path: Path) -> None:
+    more = "id,submit_s,run_s,pods,cpu_milli\nd,0,1,1,1\n"
+    (tmp_path / "more.csv.gz").write_bytes(gzip.compress(more.encode()))
+    [found] = orjson.loads(simulate(tmp_path, "-w", str(tmp_path / "more.csv.gz"), "-o", "json").stdout)
+    assert found["jobs"]["completed"] == 4
+
+
+@pytest.mark.parametrize(
+    "options, trace, message",
+    [
+        ((), "id\n", "trace.csv:1: the column submit_s is missing; the first line names the columns"),
+        (("-q", "missing.yaml"), TRACE, "missing.yaml cannot be read: No such file or directory"),
+        (("-w", "missing.csv.gz"), TRACE, "missing.csv.gz cannot be read"),
+    ],
+)
+def test_an_unusable_file_is_one_line_and_exit_code_2(
+    tmp_path: Path, options: tuple[str, ...], trace: str, message: str
+) -> None:
+    result = simulate(tmp_path, *options, trace=trace)
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert len(result.stderr.splitlines()) == 1
