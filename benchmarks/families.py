@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from benchmarks import cliffs, core_edge, growth, in_process, many_waiting, rest_answers, through_both
+from benchmarks import cliffs, core_edge, growth, in_process, many_waiting, rest_answers, steady, through_both
 from benchmarks.cluster import measure as cluster
 from benchmarks.cluster.benches import BENCHES
 from benchmarks.figures import Figure, Options
@@ -39,6 +39,7 @@ FAMILIES: Mapping[str, Family] = {
     "growth": Family(growth.NAMES, growth.measure, seldom=True),
     "cliffs": Family(cliffs.NAMES, cliffs.measure, seldom=True),
     "waiting": Family(many_waiting.NAMES, many_waiting.measure),
+    "steady": Family(steady.NAMES, steady.measure, seldom=True),
     "shapes": Family(in_process.SHAPES, in_process.shapes, anti_affinity=True),
     "cycle-after-event": Family(in_process.CYCLE, in_process.cycles, seldom=True),
     "both": Family(through_both.NAMES, through_both.measure),

@@ -91,16 +91,24 @@ class _Rival:
 
 
 def _rivals(partition: Partition, app: Application, total: Resources) -> Generator[None, None, list[_Rival]]:
-    """Returns the gangs with reservations that may be taken over, the last key first."""
+    """Returns the gangs with reservations that may be taken over, the last key first.
+
+    Those that have only reserved quota are left out if neither a quota nor a limit is missing.
+    """
     found: list[_Rival] = []
     looked_at = 0
     path = frozenset(queue.path for queue in app.queue.path_up)
     balance = GuaranteeBalance(partition.queues.root, total, path)
-    holding = partition.contention.holding
-    for name in sorted(holding, key=lambda name: holding[name], reverse=True):
-        other = partition.applications.get(name)
-        if other is None or not candidate(partition, app, other):
-            continue
+    holding, reservations = partition.contention.holding, partition.reservations.by_application
+    is_enough = quota.quota_refusal(partition, app, total) is None and not any(quota.full_limits(partition, app))
+    useful = [
+        other
+        for name in holding
+        if (other := partition.applications.get(name)) is not None
+        and (other.gang.live or name in reservations or not is_enough)
+        and candidate(partition, app, other)
+    ]
+    for other in sorted(useful, key=lambda other: holding[other.id], reverse=True):
         placeholders, reserved = [], NOTHING
         live = [other.allocations[identity] for group in other.gang.live.values() for identity in group]
         for allocation in reversed(live):
@@ -111,12 +119,12 @@ def _rivals(partition: Partition, app: Application, total: Resources) -> Generat
             looked_at += 1
             if looked_at % _STEP == 0:
                 yield
-        reservations = tuple(
-            reservation for reservation in partition.reservations.of(name) if not reservation.preempted
+        on_nodes = tuple(
+            reservation for reservation in partition.reservations.of(other.id) if not reservation.preempted
         )
         is_all = len(placeholders) == len(live)
         holders = frozenset(_holders(partition, other))
-        rival = _Rival(other, tuple(placeholders), reservations, holders, reserved, is_all)
+        rival = _Rival(other, tuple(placeholders), on_nodes, holders, reserved, is_all)
         _count(partition, rival)
         found.append(rival)
     return found

@@ -225,6 +225,7 @@ class TimerKind(StrEnum):
     MANAGER = "connection timeout"
     BACKOFF = "back-off of an application"
     PARTITION_BACKOFF = "back-off of a partition"
+    RETRY = "next attempts of woken applications"
     RESERVATION = "reservation delay"
     RESERVED = "reservation timeout"
     PREEMPTION = "preemption delay"

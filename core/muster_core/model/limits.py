@@ -95,6 +95,25 @@ IDLE_SELECTOR_VALUES: Final = 1024
 #: with the other classes of the application, so that other queues get a part of each cycle.
 LOOKS_PER_ATTEMPT: Final = 8
 
+#: Failed attempts of applications that one change causes at most, and how many more per second, while applications wait
+#: that a change may have made schedulable. An attempt takes 0.1 ms, of a large gang a few milliseconds.
+ATTEMPTS_IN_VAIN: Final = 8
+ATTEMPTS_IN_VAIN_PER_S: Final = 100
+
+#: How many of them per second may be before the end of an application's back-off, so that nothing is delayed while few
+#: applications wait.
+EARLY_ATTEMPTS_PER_S: Final = 10
+
+#: Blocking reasons that are evaluated per second, because a change may have removed them. One takes 0.05 ms.
+LOOKS_PER_S: Final = 1_000
+
+#: Back-off of an application after a failed attempt: the first one, the longest one, and the longest one after more
+#: failed attempts in a row than `RETRY_OFTEN`.
+RETRY_FIRST_NS: Final = 1_000_000_000
+RETRY_MOST_NS: Final = 10_000_000_000
+RETRY_MOST_OFTEN_NS: Final = 60_000_000_000
+RETRY_OFTEN: Final = 10
+
 #: A plan that other changes invalidated this many times is completed in one cycle, regardless of the time budget.
 #: Otherwise it might never be completed.
 MOST_RESTARTS: Final = 3

@@ -22,9 +22,10 @@ from muster_core.scheduling import gang_invariants, selectors
 from muster_core.state import ordering
 from muster_core.state.applications import Application, SlotCount
 from muster_core.state.node_demand import Demand, demand_key
+from muster_core.state.ordered_sets import LeafQueue
 from muster_core.state.reservations import NodeReservation, RunningPreemption
 from muster_core.state.scheduler_state import Partition, SchedulerState
-from muster_core.state.scheduling_queue import LeafQueue
+from muster_core.state.scheduling_queue import MembersDoNotFit, NoNodeFits
 from muster_core.state.storage import Storage, meets
 from muster_core.state.users import Account, LimitSubject, LimitSubjectKind
 
@@ -499,6 +500,7 @@ def _scheduling_queue(partition: Partition) -> Iterator[str]:
     """
     for app in partition.applications.values():
         yield from _listed(partition, app)
+        yield from _wakes(partition, app)
     yield from _shown(partition)
     yield from _scheduling_entries(partition)
 
@@ -523,6 +525,15 @@ def _listed(partition: Partition, app: Application) -> Iterator[str]:
         yield f"application {app.id}: its leaf's list of gangs that block is wrong"
     if app.blocks and not app.waiting:
         yield f"application {app.id} waits for nothing and blocks its leaf"
+
+
+def _wakes(partition: Partition, app: Application) -> Iterator[str]:
+    """Checks that a change of a node wakes an application that waits for nodes and is not active in any case."""
+    known, blocked = partition.unschedulable_classes, partition.blocking_reasons.blocked.get(app.id, {})
+    is_active = partition.scheduling.is_due or app.id in partition.scheduling.requeued
+    for reason, entry in blocked.items() if not is_active and MembersDoNotFit(app.id) not in blocked else ():
+        if isinstance(reason, NoNodeFits) and known.get(reason.kind) is None and not entry.is_open:
+            yield f"application {app.id} waits for nodes, and no change of a node wakes it"
 
 
 def _shown(partition: Partition) -> Iterator[str]:
@@ -561,7 +572,7 @@ def _scheduling_entries(partition: Partition) -> Iterator[str]:
                     wanted.setdefault(queue.parent.path, set()).add(queue.path)
         if {path: set(order) for path, order in entry.orders.items()} != wanted:
             yield f"a scheduling queue has {entry.orders.keys()}, expected {wanted}"
-        if entry.is_open and not entry.heads and not scheduling.is_headless(entry):
+        if entry.is_open and not entry.heads and entry not in scheduling.backoff:
             yield "an entry is open and none of its applications is active"
         if entry.heads and not entry.is_open:
             yield "an entry is closed and some of its applications are active"

@@ -181,6 +181,7 @@ def remove_ask(
     partition.note_ask(app, ask.spec, Change.REMOVE, why)
     count_pending(partition, app, ask.spec.resources, -ask.left)
     note_waiting(partition, app)
+    partition.scheduling.class_left(app, ask.kind)
 
 
 def uncount_placeholder(app: Application, spec: AskSpec, count: int) -> None:
@@ -238,6 +239,7 @@ def count_made(partition: Partition, app: Application, ask: Ask) -> None:
     if ask.left == 0:
         partition.node_demand.leave(app, ask, placed=True)
         app.remove_ask(ask)  # its allocation has the same labels, so no selector changes
+        partition.scheduling.class_left(app, ask.kind)
     else:
         partition.node_demand.lower(app, ask, placed=True)
         selectors.join(partition, ask.spec)
@@ -517,6 +519,7 @@ def park(partition: Partition, app: Application, ask: Ask, replacement: Placehol
     leave(partition, placeholder.node, placeholder.spec)
     enter(partition, replacement.node, ask.spec)
     note_waiting(partition, app)
+    partition.scheduling.class_left(app, ask.kind)
 
 
 def unlink(partition: Partition, app: Application, key: AllocationKey) -> Ask | None:
@@ -556,8 +559,10 @@ def wait_again(partition: Partition, app: Application, ask: Ask, *, as_usual: bo
     `as_usual`: it is scheduled individually; otherwise it replaces a placeholder.
     """
     partition.node_demand.leave(app, ask)
+    before = ask.kind
     app.wait_again(ask, as_usual=as_usual)
     note_waiting(partition, app)
+    partition.scheduling.class_left(app, before)
     partition.requeue_one(app)
 
 

@@ -26,6 +26,7 @@ from muster_core.queues.placement_rules import Chosen
 from muster_core.scheduling import records, reporting
 from muster_core.state.queues import Queue, QueueTree
 from muster_core.state.scheduler_state import Partition
+from muster_core.state.users import LimitSubject, LimitSubjectKind
 
 _NO_QUOTA: Final = NamespaceQuota()
 _BY_NAMESPACE: Final = "the annotation namespace.maxApps"
@@ -125,6 +126,8 @@ def remove(partition: Partition, queue: Queue) -> None:
     """Removes an empty queue, also from the scheduling queue."""
     partition.queues.remove(queue)
     partition.scheduling.removed(queue)
+    partition.reservations.without_node.pop(queue.path, None)
+    partition.grown.pop(LimitSubject(LimitSubjectKind.QUEUE, "", queue.path), None)
     _note(partition, queue, Change.REMOVE)
 
 

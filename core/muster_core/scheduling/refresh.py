@@ -117,7 +117,7 @@ def _update_class(partition: Partition, kind: AskClass, why: UnschedulableReason
     if cached is not None and cached.room:
         partition.unschedulable_classes.drop(kind)
         for entry in list(partition.blocking_reasons.by_kind.get(kind, {}).values()):
-            partition.open(entry)
+            partition.scheduling.open(entry)
     elif cached is not None:
         cached.why = why
 

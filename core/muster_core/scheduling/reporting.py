@@ -33,7 +33,7 @@ from muster_core.model.records import Notice
 from muster_core.model.resources import NOTHING, Resources
 from muster_core.queues import quota
 from muster_core.queues.quota import QuotaBound
-from muster_core.scheduling import repair, requeue
+from muster_core.scheduling import repair
 from muster_core.state.applications import Application, Ask, lacking
 from muster_core.state.node_demand import Demand, NodeDemand, demand_key
 from muster_core.state.reported_texts import ALL_MEMBERS, ReportedText, TextKey, is_alike
@@ -76,8 +76,7 @@ def report_unschedulable(partition: Partition, app: Application, unplaced: list[
         first = chosen.setdefault(_text_key(app, entry.kind), why)
         why = first if first.kind is why.kind else why
         if entry.room is not None:
-            then = requeue.held_by_nodes(partition, app, entry.kind) if entry.room else None
-            partition.unschedulable_classes.put(entry.kind, entry.room, entry.why, then)
+            partition.unschedulable_classes.put(entry.kind, entry.room, entry.why)
         if entry.kind in app.waiting:
             app.refuse(entry.kind, why, partition.node_demand.now_ns)
         asks = _unreported(app, entry.kind, why.kind)

@@ -7,26 +7,27 @@ applications active whose reason it may have removed. `ledger` and the handlers 
 from __future__ import annotations
 
 import sys
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Collection, Container
+from itertools import islice
+from types import EllipsisType
 from typing import Final
 
 import numpy as np
 
 from muster_core.gangs import takeover
 from muster_core.model import messages
-from muster_core.model.constraints import Constraints
 from muster_core.model.ids import ApplicationId, NodeId
+from muster_core.model.limits import LOOKS_PER_ATTEMPT
 from muster_core.model.resources import NOTHING, Limit, Resources
 from muster_core.placement import node_search
-from muster_core.placement.plugins import node_properties, resources
 from muster_core.state import ordering
 from muster_core.state.applications import Application, lacking
-from muster_core.state.columns import BoolColumn, IntColumn
+from muster_core.state.columns import IntColumn
 from muster_core.state.nodes import ANY_CLAIM, NodeTable
 from muster_core.state.queues import Queue
-from muster_core.state.request_classes import AskClass, UnschedulableClass
+from muster_core.state.request_classes import AskClass, label_mark
 from muster_core.state.scheduler_state import Partition
-from muster_core.state.scheduling_queue import LeafQueue, MaxApplicationsReached, QueuedBehindGang
+from muster_core.state.scheduling_queue import BlockingReason, MaxApplicationsReached, NoNodeFits, QueuedBehindGang
 from muster_core.state.snapshot import Snapshot, shape_of, wanted
 from muster_core.state.users import Account, LimitSubject, LimitSubjectKind
 
@@ -76,9 +77,9 @@ def set_exceeds_nodes(partition: Partition, app: Application, *, exceeds: bool) 
         note_holding(partition, app)
 
 
-def waits_for_any_change(partition: Partition, app: Application, now_ns: int) -> bool:
+def waits_for_any_change(partition: Partition, app: Application) -> bool:
     """Whether resources that do not suffice for the gang alone may suffice together with a takeover."""
-    return app.is_reserving and now_ns >= app.gang.takeover_at_ns and takeover.has_competing_gangs(partition, app)
+    return app.is_reserving and takeover.has_competing_gangs(partition, app)
 
 
 def epoch(partition: Partition) -> tuple[int, int]:
@@ -176,50 +177,149 @@ def leave_node(partition: Partition, node: NodeId) -> None:
 
 _ANY: Final = 1 << 40
 
+#: Nodes whose labels are compared with those that classes require.
+_LABELLED: Final = 64
 
-def absorb(partition: Partition) -> list[Application]:
-    """Wakes up the classes that may fit on the nodes that gained resources since the last call.
 
-    If the change may affect any class, wakes up all applications that wait for nodes. Returns the first application of
-    each entry whose class fits only without the node reservations of others.
+def absorb(partition: Partition) -> None:
+    """Wakes what may fit into the quotas, or on the nodes, that grew since the last call.
+
+    If the change may affect any class, wakes all that waits for nodes. `open_some` has the applications tried. Quota
+    reservations of others are ignored here; the plan checks them.
     """
-    inter_pod, partition.nodes.wake_up_nodes.inter_pod = partition.nodes.wake_up_nodes.inter_pod, False
-    claims, partition.nodes.wake_up_nodes.claims = partition.nodes.wake_up_nodes.claims, {}
-    wake_up_nodes = partition.nodes.wake_up_nodes.take(partition.nodes.epoch)
-    if wake_up_nodes is None:
-        _open_all(partition)
+    nodes, known, reasons = partition.nodes, partition.unschedulable_classes, partition.blocking_reasons
+    partition.scheduling.has_woken = True
+    _wake_amounts(partition)
+    wake_ups = nodes.wake_up_nodes
+    if not wake_ups.is_any(nodes.epoch):
+        return
+    inter_pod, wake_ups.inter_pod = wake_ups.inter_pod, False
+    claims, wake_ups.claims = wake_ups.claims, {}
+    gained = wake_ups.take(nodes.epoch)
+    if gained is None:
+        known.independent.wake(_most_available(nodes, ...))
+        known.dependent.wake(_most_available(nodes, ...))
+        gained = list(reasons.by_node)
+    elif gained:
+        _wake_classes(partition, [node for node in gained if node in nodes])
+    if inter_pod:
+        known.dependent.wake(_most_available(nodes, ...))
+    for kind in known if claims else ():
+        if _is_concerned(kind, claims):
+            known.set_woken(kind, value=True)
+    for node in gained:
+        for app, entry in reasons.by_node.get(node, {}).items():
+            if _may_use_reservation(partition, app, node):
+                partition.scheduling.open(entry, is_certain=True)
+    reasons.wake_gangs()
+
+
+def _wake_amounts(partition: Partition) -> None:
+    """Wakes the amounts that may fit into the quotas that grew."""
+    reasons = partition.blocking_reasons
+    grown, partition.grown = partition.grown, {}
+    for holder, (limit, taken) in grown.items():
+        if holder in reasons.by_holder:
+            reasons.by_holder[holder].wake(limit.room(taken.allocated).get)
+            reasons.woken_holders[holder] = None
+
+
+def _wake_classes(partition: Partition, gained: list[NodeId]) -> None:
+    """Wakes the classes of which one request may fit on these nodes."""
+    nodes, known = partition.nodes, partition.unschedulable_classes
+    if not gained or not len(known):
+        return
+    most = _most_available(nodes, np.array([nodes.rows.row(node) for node in gained], dtype=np.int64))
+    labels = {pair for node in gained[:_LABELLED] for pair in nodes.record(node).spec.labels.items()}
+    pools = [label_mark(*pair) for pair in labels] if len(gained) <= _LABELLED else None
+    known.independent.wake(most, pools)
+    known.dependent.wake(most, pools)
+
+
+def _most_available(nodes: NodeTable, rows: IntColumn | EllipsisType) -> Callable[[str], int]:
+    """Returns the largest available amount of a resource on one of these rows; `...` = on any."""
+    columns = nodes.columns()
+
+    def most(name: str) -> int:
+        column = columns.availables.column(name, columns.size)
+        return 0 if column is None or not columns.size else int(np.max(column[rows]))
+
+    return most
+
+
+def open_some(partition: Partition) -> list[Application]:
+    """Evaluates some of the reasons that were woken, and has the applications tried that may be scheduled now.
+
+    Returns the first application of each class that fits only without the node reservations of others.
+    """
+    scheduling, known, reasons = partition.scheduling, partition.unschedulable_classes, partition.blocking_reasons
+    looks = scheduling.backoff.looks
+    if not looks:
         return []
-    blocked_by_reservations = _absorb_nodes(partition, wake_up_nodes) if wake_up_nodes else []
-    entries = [
-        entry
-        for node in wake_up_nodes
-        for app, entry in partition.blocking_reasons.by_node.get(node, {}).items()
-        if _may_use_reservation(partition, app, node)
-    ]
-    if inter_pod or claims:
-        for kind in dict.fromkeys((*partition.unschedulable_classes, *partition.blocking_reasons.by_kind)):
-            if (inter_pod and kind.depends_on_others) or _is_concerned(kind, claims):
-                _retry_unschedulable(partition, kind)
-    if wake_up_nodes or inter_pod or claims:
-        entries += partition.blocking_reasons.together.values()
-    for entry in entries:
-        partition.open(entry)
-    return blocked_by_reservations
+    for entry in reasons.take_woken(looks):
+        partition.scheduling.open(entry)
+    kinds = [*known.independent.take(looks), *known.dependent.take(looks)]
+    found = [app for kind in kinds for app in _evaluate(partition, kind)]
+    scheduling.backoff.looked(sum(kind not in known.grown for kind in kinds))
+    scheduling.has_woken = bool(reasons.woken_gangs or reasons.woken_holders or known.is_any_woken)
+    return found
+
+
+def _evaluate(partition: Partition, kind: AskClass) -> list[Application]:
+    """Counts how many requests of the class fit next to the pods on the nodes, and opens its sets accordingly.
+
+    Other pods and node reservations may restrict it further. Returns as `open_some`.
+    """
+    known, nodes = partition.unschedulable_classes, partition.nodes
+    cached, entries = known.get(kind), partition.blocking_reasons.by_kind.get(kind)
+    if cached is None or entries is None:  # no application waits for it, so the entry is not needed
+        known.drop(kind)
+        return []
+    room = _count(nodes, kind, unreserved=_respects_reservations(kind))
+    if kind.depends_on_others and room:
+        known.drop(kind)
+        room = _ANY
+    elif not kind.depends_on_others:
+        cached.room = room
+        known.grown[kind] = None
+    for count, entry in list(entries.items()):
+        if count <= room:
+            partition.scheduling.open(entry)
+        else:
+            partition.scheduling.close(entry)
+    if room:
+        return []
+    known.grown.pop(kind, None)
+    if not any(nodes.columns().node_reserved) or not _count(nodes, kind, unreserved=False):
+        return []
+    for entry in entries.values():
+        if entry in partition.scheduling.repairs.waiting:  # it may precede the node reservations of others
+            partition.scheduling.open(entry)
+    firsts = map(partition.scheduling.first_of, entries.values())
+    return [app for app in firsts if app is not None]
+
+
+def _count(nodes: NodeTable, kind: AskClass, *, unreserved: bool) -> int:
+    """Returns how many requests of the class fit on the nodes that its constraints allow.
+
+    `unreserved`: next to the node reservations.
+    """
+    rows = np.flatnonzero(node_search.on_facts(Snapshot(nodes), shape_of(kind)))
+    found = np.full(len(rows), _ANY, dtype=np.int64)
+    columns = nodes.columns()
+    for name, amount in kind.resources.items():
+        column = columns.availables.column(name, columns.size)
+        reserved = columns.node_reserved.column(name, columns.size) if unreserved else None
+        left = 0 if column is None else column[rows]
+        np.minimum(found, (left if reserved is None else left - reserved[rows]) // amount, out=found)
+    return int(np.maximum(found, 0).sum())
 
 
 def room_grew(partition: Partition, holder: LimitSubject, limit: Limit, taken: Queue | Account) -> None:
-    """Wakes up the applications whose blocked request may fit below the limit now.
-
-    Quota reservations of others are ignored here; the plan checks them.
-    """
+    """Records that usage below a limit decreased. `absorb` wakes up the applications whose request may fit now."""
     partition.node_demand.grew((holder,))
-    entries = partition.blocking_reasons.by_holder.get(holder)
-    if not entries:
-        return
-    left = limit.room(taken.allocated)
-    for blocking_reason, entry in entries.items():
-        if not entry.is_open and left.allows(blocking_reason.amount):
-            partition.open(entry)
+    if holder in partition.blocking_reasons.by_holder:
+        partition.grown[holder] = (limit, taken)
 
 
 def path_grew(partition: Partition, app: Application) -> None:
@@ -249,7 +349,7 @@ def path_shrank(partition: Partition, app: Application) -> None:
 def start_freed(partition: Partition, holder: LimitSubject) -> None:
     """Wakes up the applications that wait for `maxapplications`, because one application fewer counts as running."""
     partition.contention.wake_ups += 1
-    partition.open(partition.blocking_reasons.entries.get(MaxApplicationsReached(holder)))
+    partition.scheduling.open(partition.blocking_reasons.entries.get(MaxApplicationsReached(holder)), is_certain=True)
 
 
 def set_blocking(partition: Partition, app: Application, *, blocks: bool) -> None:
@@ -268,114 +368,7 @@ def set_blocking(partition: Partition, app: Application, *, blocks: bool) -> Non
 
 def leaf_unblocked(partition: Partition, leaf: Queue) -> None:
     """Wakes up the applications that are queued behind a gang of the leaf."""
-    partition.open(partition.blocking_reasons.entries.get(QueuedBehindGang(leaf.path)))
-
-
-def _absorb_nodes(partition: Partition, wake_up_nodes: list[NodeId]) -> list[Application]:
-    """Wakes up the classes of which one request may fit on the nodes with more resources.
-
-    `count_again` computes how many fit when the first waiting application is tried. Returns the first application of
-    each entry whose class fits only without the node reservations of others.
-    """
-    nodes, unschedulable_classes = partition.nodes, partition.unschedulable_classes
-    rows = np.array([nodes.rows.row(node) for node in wake_up_nodes if node in nodes], dtype=np.int64)
-    if not len(unschedulable_classes) or not len(rows):
-        return []
-    unschedulable_classes.gained(rows, nodes.columns().size)
-    gained = GainedRows(nodes, rows)
-    blocked_by_reservations: list[Application] = []
-    for kind in unschedulable_classes.within(gained.most_available):
-        entries = partition.blocking_reasons.by_kind.get(kind)
-        if entries is None:  # no application waits for it, so the entry is not needed
-            unschedulable_classes.drop(kind)
-        elif kind.depends_on_others:
-            if len(_possible(nodes, rows, kind)):  # its placement may satisfy the affinity of other classes
-                _retry_unschedulable(partition, kind)
-        elif gained.may_hold(kind, unreserved=_respects_reservations(kind)):
-            unschedulable_classes.grow(kind)
-            for entry in entries.values():
-                partition.open(entry)
-        elif gained.may_hold(kind, unreserved=False):
-            _wake_repairs(partition, entries.values())
-            blocked_by_reservations += [
-                app for entry in entries.values() if (app := _first_to_reserve(partition, entry)) is not None
-            ]
-    return blocked_by_reservations
-
-
-def _wake_repairs(partition: Partition, entries: Iterable[LeafQueue]) -> None:
-    """Wakes up the gangs that may precede the node reservations of others (`repair`)."""
-    repairs = partition.scheduling.repairs
-    for name in [name for entry in entries for name in repairs.waiting.get(entry, ())]:
-        partition.requeue_one(partition.applications[name])
-
-
-#: Amounts and constraints that one change evaluates per row. Further ones count as satisfied.
-_EVALUATED: Final = 64
-
-
-class GainedRows:
-    """Rows that gained resources, and which classes they may hold."""
-
-    __slots__ = ("_allowed", "_fitting", "_is_any_reserved", "_nodes", "_rows")
-
-    def __init__(self, nodes: NodeTable, rows: IntColumn) -> None:
-        self._nodes, self._rows = nodes, rows
-        self._is_any_reserved = any(nodes.columns().node_reserved)
-        self._fitting: dict[tuple[Resources, bool], BoolColumn] = {}
-        self._allowed: dict[Constraints, BoolColumn] = {}
-
-    def most_available(self, name: str) -> int:
-        """Returns the largest available amount of a resource among the rows."""
-        return int(np.max(self._available(name, unreserved=False)))
-
-    def may_hold(self, kind: AskClass, *, unreserved: bool) -> bool:
-        """Whether one of the rows may hold a request of the class. False = certainly not.
-
-        `unreserved`: next to the node reservations.
-        """
-        unreserved = unreserved and self._is_any_reserved
-        key = (kind.resources, unreserved)
-        fitting = self._fitting.get(key)
-        if fitting is None:
-            if len(self._fitting) >= _EVALUATED:
-                return True
-            fitting = self._fitting[key] = self._fit(kind.resources, unreserved=unreserved)
-        if not fitting.any():
-            return False
-        allowed = self._allowed.get(kind.constraints)
-        if allowed is None:
-            if len(self._allowed) >= _EVALUATED:
-                return True
-            allowed = node_properties.allowed(kind.constraints, self._nodes)[self._rows]
-            self._allowed[kind.constraints] = allowed
-        return bool((fitting & allowed).any())
-
-    def _fit(self, amounts: Resources, *, unreserved: bool) -> BoolColumn:
-        found = np.ones(len(self._rows), dtype=np.bool_)
-        for name, amount in amounts.items():
-            found &= self._available(name, unreserved=unreserved) >= amount
-        return found
-
-    def _available(self, name: str, *, unreserved: bool) -> IntColumn:
-        columns = self._nodes.columns()
-        column = columns.availables.column(name, columns.size)
-        reserved = columns.node_reserved.column(name, columns.size) if unreserved else None
-        found = np.zeros(len(self._rows), dtype=np.int64) if column is None else column[self._rows]
-        return found if reserved is None else found - reserved[self._rows]
-
-
-def _first_to_reserve(partition: Partition, entry: LeafQueue) -> Application | None:
-    """Returns the first application of the entry. None = the one of the last call still waits for its timer.
-
-    Each application that was refused later has set the timer of its leaf by itself.
-    """
-    known = partition.applications.get(entry.to_reserve) if entry.to_reserve is not None else None
-    if known is not None and known.queue.reservation_timer and entry.has(known):
-        return None
-    first = partition.scheduling.first_of(entry)
-    entry.to_reserve = first.id if first is not None else None
-    return first
+    partition.scheduling.open(partition.blocking_reasons.entries.get(QueuedBehindGang(leaf.path)), is_certain=True)
 
 
 def _may_use_reservation(partition: Partition, name: ApplicationId, node: NodeId) -> bool:
@@ -398,78 +391,22 @@ def _respects_reservations(kind: AskClass) -> bool:
     return not (kind.placeholder or kind.required_node)
 
 
-def count_again(partition: Partition, app: Application) -> None:
-    """Computes how many more requests of the application's classes fit on the nodes that gained resources.
+def evaluate(partition: Partition, app: Application, heads: Collection[BlockingReason] = ()) -> None:
+    """Evaluates some classes of the application that were woken, or of which some may fit, before it is planned.
 
-    Applications that need more than that wait again. This application stays active if any of its classes may fit.
+    `heads`: the reasons because of which it is active; only their classes are evaluated if it has many. Applications
+    that need more wait again. This application stays active if any of its classes may fit.
     """
-    unschedulable_classes = partition.unschedulable_classes
-    for kind in app.waiting:
-        unschedulable_class = unschedulable_classes.grown.get(kind)
-        if unschedulable_class is None:
-            continue
-        _count_again(partition, kind, unschedulable_class)
-        for count, entry in partition.blocking_reasons.by_kind.get(kind, {}).items():
-            if count > unschedulable_class.room:
-                partition.scheduling.close(entry)
+    known, kinds = partition.unschedulable_classes, iter(app.waiting)
+    if heads and len(app.waiting) > LOOKS_PER_ATTEMPT:
+        kinds = (reason.kind for reason in heads if isinstance(reason, NoNodeFits))
+    stale = (kind for kind in kinds if kind in known.grown or known.is_woken(kind))
+    for kind in list(islice(stale, LOOKS_PER_ATTEMPT)):
+        known.set_woken(kind, value=False)
+        _evaluate(partition, kind)
 
 
 def _is_concerned(kind: AskClass, claims: Container[str]) -> bool:
     """Whether requests of the class use one of the claims. With ANY_CLAIM, whether they use any claim."""
     used = kind.pod_on_node.facts.volumes.claims
     return bool(used) and (ANY_CLAIM in claims or any(claim in claims for claim in used))
-
-
-def _retry_unschedulable(partition: Partition, kind: AskClass) -> None:
-    partition.unschedulable_classes.drop(kind)
-    for entry in list(partition.blocking_reasons.by_kind.get(kind, {}).values()):
-        partition.open(entry)
-
-
-def _count_again(partition: Partition, kind: AskClass, unschedulable_class: UnschedulableClass) -> None:
-    """Counts how many more requests fit on the nodes that gained resources than at the last search."""
-    nodes = partition.nodes
-    rows = _possible(nodes, partition.unschedulable_classes.since(unschedulable_class), kind)
-    more = np.maximum(_counts(nodes, rows, kind), 0)
-    if unschedulable_class.then is not None:
-        known = rows < len(unschedulable_class.then)
-        more[known] = np.maximum(more[known] - unschedulable_class.then[rows[known]], 0)
-    partition.unschedulable_classes.counted(kind, rows[more > 0], int(more.sum()))
-
-
-def _possible(nodes: NodeTable, rows: IntColumn, kind: AskClass) -> IntColumn:
-    """Returns the rows that satisfy the constraints of the class on node properties."""
-    rows = rows[rows < nodes.columns().size]
-    found = rows[node_properties.allowed(kind.constraints, nodes)[rows]]
-    avoided = [nodes.rows.row(node) for node in kind.avoid if node in nodes]
-    return found[~np.isin(found, avoided)] if avoided else found
-
-
-def _counts(nodes: NodeTable, rows: IntColumn, kind: AskClass) -> IntColumn:
-    """Returns how many requests of the class fit per row; 0 or less = none."""
-    found = np.full(len(rows), _ANY, dtype=np.int64)
-    columns = nodes.columns()
-    for name, amount in kind.resources.items():
-        column = columns.availables.column(name, columns.size)
-        reserved = columns.node_reserved.column(name, columns.size) if _respects_reservations(kind) else None
-        left = 0 if column is None else column[rows]
-        np.minimum(found, (left if reserved is None else left - reserved[rows]) // amount, out=found)
-    return found
-
-
-def held_by_nodes(partition: Partition, app: Application, kind: AskClass) -> IntColumn | None:
-    """Returns how many requests of the class fit per row now.
-
-    Returns None if that number depends on more than resources. A gang that fits only in part is tried again when a node
-    exceeds this number, not after each change of the node.
-    """
-    if kind.depends_on_others or app.spec.topology is not None or partition.pending_callbacks.places:
-        return None
-    snapshot, shape = Snapshot(partition.nodes), shape_of(kind)
-    return resources.counts(snapshot.available, kind.resources, node_search.on_facts(snapshot, shape), _ANY)
-
-
-def _open_all(partition: Partition) -> None:
-    partition.unschedulable_classes.clear()
-    for entry in list(partition.blocking_reasons.before_nodes()):
-        partition.open(entry)

@@ -84,6 +84,7 @@ from muster_core.state.scheduling_queue import (
     BlockingReason,
     MembersDoNotFit,
     NodeNotReserved,
+    NoNodeFits,
     QueuedBehindGang,
 )
 from muster_core.state.snapshot import AllocationPlan, wanted
@@ -259,6 +260,10 @@ class QueueAttempt:
     only: Application | None = None
     #: Set when a decision was no longer valid. The application is then not tried again until something changes.
     is_broken: bool = False
+    #: Whether the current attempt of an application has not placed anything yet.
+    is_in_vain: bool = True
+    #: The reasons whose classes are planned; empty = all classes.
+    tried: list[BlockingReason] = field(default_factory=list)
 
     def take(self) -> None:
         """Tries the applications of the leaf in order until the attempt is over.
@@ -279,7 +284,11 @@ class QueueAttempt:
 
     def _attempt(self, app: Application) -> bool:
         """Like `_take_one`. Returns False if it raised an exception. Raises InconsistentState."""
+        scheduling = self.partition.scheduling
+        is_early, self.is_in_vain, self.tried = scheduling.woken_early(scheduling.heads_of(app)), True, []
         found = caught(partial(self._take_one, app))
+        if is_early is not None and self.is_in_vain:
+            scheduling.failed(is_early=is_early, is_refused=found is False)
         if isinstance(found, Exception):
             failures.application_failed(self.partition, app, found, self.now_ns)
             return False
@@ -289,8 +298,8 @@ class QueueAttempt:
 
     def _take_one(self, app: Application) -> bool:
         """Tries one application. Returns False if it cannot be tried now or is no longer active."""
-        if self.partition.unschedulable_classes.grown:
-            requeue.count_again(self.partition, app)
+        if self.partition.has_stale_classes:
+            requeue.evaluate(self.partition, app, self.partition.scheduling.heads_of(app))
         is_worth = self.only is not None or self.partition.scheduling.active.has(app)
         if not is_worth or self._is_held(app):
             return False
@@ -342,7 +351,8 @@ class QueueAttempt:
         See docs/internals/semantics.md, rule 11.
         """
         blockers = self.leaf.blockers
-        if not blockers or _has_started(app) or self.leaf.policies.order is not ApplicationOrder.FIFO:
+        has_begun = app.real_allocations or app.gang.reserved or app.gang.quota_reservation
+        if not blockers or has_begun or app.state in _STARTED or self.leaf.policies.order is not ApplicationOrder.FIFO:
             return None
         mine = ordering.application_key(self.partition, app)
         apps = map(self.partition.applications.__getitem__, blockers)
@@ -368,10 +378,13 @@ class QueueAttempt:
         if self.left <= 0 or self._awaits_callback(app):  # placements that wait for a callback would be planned twice
             self._settle(app, [replacements], more=True)
             return
+        self.tried = partition.scheduling.reasons_to_try(app)
         allocation_plan = pods.plan_pods(partition, app, self.left, self._quantum_for(app), self._budget(app))
         self._carry_out(app, allocation_plan)
         self._note_progress(app, allocation_plan)
-        self._settle(app, [held, replacements, allocation_plan], more=replacements.more or allocation_plan.more)
+        # Which placeholders are replaced or released depends on what was placed now.
+        more = replacements.more or allocation_plan.more or bool(allocation_plan.decisions and app.gang.live)
+        self._settle(app, [held, replacements, allocation_plan], more=more)
         if app.queue.policies.backoff_after:
             failures.back_off_unschedulable(partition, app, allocation_plan, self.now_ns)
 
@@ -404,7 +417,7 @@ class QueueAttempt:
             # Members that fit on no node give their slots to others of their task group, if there are more than slots.
             allocation_plan.more |= slots.match_members(partition, app)
             node_sets.consider(partition, app, self.now_ns)
-        if requeue.waits_for_any_change(partition, app, self.now_ns):
+        if requeue.waits_for_any_change(partition, app):
             allocation_plan.blocking_reasons.append(MembersDoNotFit(app.id))
         self._settle(app, [allocation_plan], more=allocation_plan.more or app.gang.over)
 
@@ -427,8 +440,8 @@ class QueueAttempt:
         self._carry_out(app, allocation_plan)
 
     def _plan_repair(self, app: Application) -> AllocationPlan:
-        if self.partition.unschedulable_classes.grown:
-            requeue.count_again(self.partition, app)
+        if self.partition.has_stale_classes:
+            requeue.evaluate(self.partition, app)
         budget = pods.SearchBudget(lambda: True, LOOKS_PER_ATTEMPT, repair.replacements(app))
         return pods.plan_pods(self.partition, app, self.left, FREELY, budget)
 
@@ -449,7 +462,11 @@ class QueueAttempt:
 
     def _budget(self, app: Application) -> pods.SearchBudget:
         """Returns the search budget of one attempt. It is unlimited if the plan restarted `MOST_RESTARTS` times."""
-        return pods.UNBOUNDED if app.restarts >= MOST_RESTARTS else pods.SearchBudget(self.may_go_on, LOOKS_PER_ATTEMPT)
+        kinds = [one.kind for one in self.tried if isinstance(one, NoNodeFits) and one.kind in app.waiting]
+        only = {kind: wanted(app, kind, self.left + 1) for kind in kinds} if self.tried else None
+        if app.restarts >= MOST_RESTARTS:
+            return replace(pods.UNBOUNDED, only=only)
+        return pods.SearchBudget(self.may_go_on, LOOKS_PER_ATTEMPT, only)
 
     def _note_progress(self, app: Application, allocation_plan: AllocationPlan) -> None:
         """Records how much of a plan is left for the next cycle.
@@ -480,32 +497,27 @@ class QueueAttempt:
             return self.quantum
         if self.leaf.policies.sorts_by_priority and other.shown != app.shown:
             return self.quantum
-        partition = self.partition
         rival = CompetingQueue(
             lambda: app.allocated + app.gang.allocated,
-            partition.nodes.capacity_total.__getitem__,
-            ordering.application_share(partition, other),
+            self.partition.nodes.capacity_total.__getitem__,
+            ordering.application_share(self.partition, other),
         )
         return FairnessQuantum((*self.quantum.rivals, rival))
 
-    def _settle(self, app: Application, outlines: list[AllocationPlan], *, more: bool) -> None:
+    def _settle(self, app: Application, plans: list[AllocationPlan], *, more: bool) -> None:
         if not app.waiting or app.id not in self.partition.applications:
             return
-        if self._awaits_callback(app):
-            self._mark_unschedulable(app, [])
-            return
         more = more and not self.is_broken
+        if more or self._awaits_callback(app):
+            self.tried = []  # none of its reasons stays
+            self._mark_unschedulable(app, [])
+            if more and not self._awaits_callback(app):
+                self.partition.requeue_one(app)
+            return
         # Only this application can use its node reservations, so the result of an equal class of another application
         # does not apply to it. It waits for each of these nodes.
-        held: list[BlockingReason] = [
-            NodeNotReserved(app.id, reservation.node) for reservation in self.partition.reservations.of(app.id)
-        ]
-        self._mark_unschedulable(
-            app,
-            [] if more else [*held, *(one for allocation_plan in outlines for one in allocation_plan.blocking_reasons)],
-        )
-        if more:
-            self.partition.requeue_one(app)
+        held = [NodeNotReserved(app.id, reservation.node) for reservation in self.partition.reservations.of(app.id)]
+        self._mark_unschedulable(app, [*held, *(one for plan in plans for one in plan.blocking_reasons)])
 
     def _postpone(self, app: Application, why: str, blocking_reasons: list[BlockingReason]) -> None:
         """Reports that all requests of the application wait for others, and marks them."""
@@ -515,7 +527,9 @@ class QueueAttempt:
 
     def _mark_unschedulable(self, app: Application, blocking_reasons: list[BlockingReason]) -> None:
         self.partition.dequeue_one(app)
-        self.partition.scheduling.mark_unschedulable(app, blocking_reasons)
+        if blocking_reasons:
+            app.attempts_in_vain = app.attempts_in_vain + 1 if self.is_in_vain else 0
+        self.partition.scheduling.mark_unschedulable(app, blocking_reasons, self.tried)
 
     def _carry_out(self, app: Application, allocation_plan: AllocationPlan) -> None:
         partition = self.partition
@@ -538,6 +552,7 @@ class QueueAttempt:
                 partition.note(Notice.APPLICATION, app.id, message=str(broken))
                 continue
             self.left -= len(decision.places) if isinstance(decision, Placement) else 1
+            self.is_in_vain = False
         if parked and callbacks is not None:
             callbacks.propose_placements(partition, app.id, parked, self.now_ns)
         # Placements that wait for a callback result are not charged yet, so the number that fits must not be cached.
@@ -556,10 +571,6 @@ class QueueAttempt:
             )
             reservations.watch(partition, app, self.now_ns)
             preemption.watch_required(partition, app, refused, self.now_ns)
-
-
-def _has_started(app: Application) -> bool:
-    return app.state in _STARTED or bool(app.real_allocations or app.gang.reserved or app.gang.quota_reservation)
 
 
 #: Allocations of one attempt in a leaf, before another leaf or, in a FAIR leaf, another application is tried.
@@ -613,6 +624,7 @@ def _pass(
 ) -> None:
     if partition.nodes.pods_on_nodes.tags.labels.is_on:
         selectors.tidy(partition)
+    partition.scheduling.backoff.begin(now_ns, has_news=partition.has_grown)
     _absorb(partition, now_ns)
     partition.node_demand.now_ns = now_ns
     is_first = True
@@ -650,7 +662,7 @@ def _pass(
         if partition.contention.due:
             result.more = True
             return
-    result.more |= _watch(partition, now_ns)
+    result.more |= partition.has_to_watch and timers.watch(partition, now_ns)
 
 
 def _attempt_next(
@@ -672,29 +684,15 @@ def _attempt_next(
     QueueAttempt(partition, leaf, FREELY if is_alone else None, places, now_ns, may_go_on, phase_ended).take()
 
 
-def _watch(partition: Partition, now_ns: int) -> bool:
-    """Sets timers for requests that may become schedulable later. Returns whether the next cycle continues."""
-    preemptions, more = partition.preemptions, False
-    if partition.shrunk or preemptions.idle or preemptions.to_watch or preemptions.to_retry:
-        more = preemption.watch_shrunk(partition, now_ns)
-    if partition.reservations.without_node:
-        timers.watch_nodes(partition, now_ns)
-    if partition.timing.empty_node_interval_ns and HOOKS.recommendations is not None:
-        HOOKS.recommendations.node_to_empty(partition, now_ns)
-    return more
-
-
 def _absorb(partition: Partition, now_ns: int) -> None:
-    """Wakes up the applications that wait for resources that nodes have gained.
-
-    Sets the reservation timer of applications that do not fit because of the node reservations of others.
-    """
-    if partition.nodes.wake_up_nodes.is_any(partition.nodes.epoch):
-        for app in requeue.absorb(partition):
-            reservations.watch(partition, app, now_ns)
+    """Wakes up applications after changes. Sets the reservation timer of those that fit only without reservations."""
+    if partition.has_grown:
+        requeue.absorb(partition)
+    for app in requeue.open_some(partition) if partition.scheduling.has_woken else ():
+        reservations.watch(partition, app, now_ns)
 
 
 def _is_open(scheduler_state: SchedulerState, partition: Partition, now_ns: int) -> bool:
     manager = scheduler_state.managers[partition.rm]
-    is_awake = now_ns >= partition.backoff_until_ns
-    return manager.state is ManagerState.RUNNING and not manager.is_recovering and is_awake
+    is_running = manager.state is ManagerState.RUNNING and not manager.is_recovering
+    return is_running and now_ns >= partition.backoff_until_ns

@@ -126,7 +126,10 @@ def _continue_later(partition: Partition, app: Application, planning: Planning) 
 
 def on_takeover_timer(partition: Partition, app: Application, timer: Timer) -> None:
     """Tries a failed takeover again after its backoff. Without any growth since then, it waits for the next one."""
-    if timer.generation == app.gang.takeover_failures:
+    waits = partition.blocking_reasons.together.get(app.id)
+    if timer.generation == app.gang.takeover_failures and waits is not None:
+        partition.scheduling.open(waits)
+    elif timer.generation == app.gang.takeover_failures:
         partition.requeue_one(app)
 
 

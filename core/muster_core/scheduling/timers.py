@@ -85,7 +85,22 @@ def _wait_for_nodes(partition: Partition, leaf: Queue) -> None:
     known.without_node[leaf.path] = None
 
 
-def watch_nodes(partition: Partition, now_ns: int) -> None:
+def watch(partition: Partition, now_ns: int) -> bool:
+    """Sets timers for requests that may become schedulable later. Returns whether the next cycle continues.
+
+    The cycle calls it when it has tried all active applications.
+    """
+    _watch_woken(partition, now_ns)
+    preemptions, more = partition.preemptions, False
+    if partition.shrunk or preemptions.idle or preemptions.to_watch or preemptions.to_retry:
+        more = preemption.watch_shrunk(partition, now_ns)
+    _watch_nodes(partition, now_ns)
+    if partition.timing.empty_node_interval_ns and HOOKS.recommendations is not None:
+        HOOKS.recommendations.node_to_empty(partition, now_ns)
+    return more
+
+
+def _watch_nodes(partition: Partition, now_ns: int) -> None:
     """Sets the reservation timers of leaves without a reservable node, because nodes were added or changed."""
     known = partition.reservations
     if not known.without_node or known.without_node_since == partition.nodes.facts_epoch:
@@ -95,6 +110,16 @@ def watch_nodes(partition: Partition, now_ns: int) -> None:
         leaf = partition.queues.get(path)
         if leaf is not None and leaf.waiting and not leaf.reservation_timer:
             reservations.look_again(partition, leaf, now_ns + partition.timing.reservation_delay_ns)
+
+
+def _watch_woken(partition: Partition, now_ns: int) -> None:
+    """Sets the timer of the next attempts of applications that were woken and have not been tried."""
+    at_ns = partition.scheduling.next_ns()
+    if not at_ns or now_ns < partition.retry_ns <= at_ns:
+        return
+    partition.retry_ns = at_ns
+    root = partition.queues.root
+    reservations.set_queue_timer(partition, root, TimerKind.RETRY, partition.next_number(), at_ns)
 
 
 _EARLY = (ApplicationState.NEW, ApplicationState.ACCEPTED)

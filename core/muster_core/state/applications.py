@@ -359,6 +359,8 @@ class Application:  # long: every write to an application goes through here
     backoff_until_ns: int = 0
     #: Consecutive attempts that raised an exception.
     failures: int = 0
+    #: Number of attempts since one placed something or its requests changed.
+    attempts_in_vain: int = 0
     #: The last attempt prevented later applications of the leaf from starting (docs/internals/semantics.md, rule 11).
     blocks: bool = False
     #: Classes that the time budget left out of its last plan; 0 = the plan was complete.

@@ -7,7 +7,7 @@ have the label. `nodes` writes the columns, plans only read them.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, Generic, TypeVar
 
 import numpy as np
@@ -427,3 +427,95 @@ def _put(column: LabelColumn, key: str, row: int, spec: NodeSpec) -> None:
     value = value_of(spec, key)
     if value is not None:
         column.put(row, value)
+
+
+_IndexKey = TypeVar("_IndexKey", bound=Hashable)
+
+
+class AmountIndex(Generic[_IndexKey]):
+    """Keys with an amount and a mark each, some of which are woken. Nothing walks all keys."""
+
+    __slots__ = ("_amounts", "_cursor", "_free", "_keys", "_marks", "_rows", "_used", "_woken")
+
+    def __init__(self) -> None:
+        self.clear()
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def clear(self) -> None:
+        """Removes all keys."""
+        self._rows: dict[_IndexKey, int] = {}
+        self._keys: list[_IndexKey | None] = []
+        self._free: list[int] = []
+        self._amounts = ResourceColumns()
+        self._marks: IntColumn = np.zeros(_FIRST_SIZE, dtype=np.int64)
+        self._used, self._woken = Flags(), Flags()
+        #: Row after the last one that was taken.
+        self._cursor = 0
+
+    def put(self, key: _IndexKey, amounts: Resources, mark: int = 0) -> None:
+        """Adds a key, or has it sleep. `mark`: 0 = none."""
+        row = self._rows.get(key)
+        if row is None:
+            row = self._rows[key] = self._free.pop() if self._free else len(self._keys)
+            if row == len(self._keys):
+                self._keys.append(key)
+            self._keys[row] = key
+            self._amounts.reach(row + 1)
+            self._amounts.change(row, amounts, 1)
+            if row >= len(self._marks):
+                self._marks = np.concatenate((self._marks, np.zeros(len(self._marks), dtype=np.int64)))
+            self._marks[row] = mark
+            self._used.set(row, value=True)
+        self._woken.set(row, value=False)
+
+    def drop(self, key: _IndexKey) -> None:
+        """Removes a key if it exists."""
+        row = self._rows.pop(key, None)
+        if row is None:
+            return
+        self._keys[row] = None
+        self._free.append(row)
+        self._used.set(row, value=False)
+        self._woken.set(row, value=False)
+        self._amounts.clear(row)
+
+    def wake(self, most: Callable[[str], int | None], marks: Sequence[int] | None = None) -> None:
+        """Wakes the keys whose amount of each resource is at most `most`; None = no bound.
+
+        `marks`: only keys with one of these marks, and those without.
+        """
+        size = len(self._keys)
+        found = self._used.view(size).copy()
+        if marks is not None:
+            found &= np.isin(self._marks[:size], (0, *marks))
+        for name in self._amounts:
+            column, bound = self._amounts.column(name, size), most(name)
+            if column is not None and bound is not None:
+                found &= column <= max(bound, 0)
+        self._woken.view(size)[found] = True
+
+    def set_woken(self, key: _IndexKey, *, value: bool) -> None:
+        """Wakes one key if it exists, or has it sleep."""
+        if key in self._rows:
+            self._woken.set(self._rows[key], value=value)
+
+    def is_woken(self, key: _IndexKey) -> bool:
+        """Whether the key is woken."""
+        row = self._rows.get(key)
+        return row is not None and self._woken.view(row + 1).item(row)
+
+    @property
+    def is_any_woken(self) -> bool:
+        """Whether some key is woken."""
+        return bool(self._woken.view(len(self._keys)).any())
+
+    def take(self, count: int) -> list[_IndexKey]:
+        """Returns up to `count` woken keys, and has them sleep. A key that is woken again follows all others."""
+        rows = np.flatnonzero(self._woken.view(len(self._keys)))
+        rows = np.concatenate((rows[rows >= self._cursor], rows[rows < self._cursor]))[:count]
+        self._woken.view(len(self._keys))[rows] = False
+        if len(rows):
+            self._cursor = int(rows[-1]) + 1
+        return [key for row in rows.tolist() if (key := self._keys[row]) is not None]

@@ -17,9 +17,9 @@ from muster_core.model.ids import AllocationKey, ApplicationId
 from muster_core.model.limits import DEMAND_QUEUES
 from muster_core.model.resources import NOTHING, Limit, Resources
 from muster_core.state.applications import Application, Ask
+from muster_core.state.ordered_sets import LeafQueue, SchedulingContext
 from muster_core.state.queues import Queue
 from muster_core.state.request_classes import AskClass
-from muster_core.state.scheduling_queue import LeafQueue, SchedulingContext
 from muster_core.state.users import Account, LimitSubject
 
 

@@ -6,18 +6,24 @@ bound may be too high but never too low, so a skipped class never hides a feasib
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
-
-import numpy as np
+from zlib import crc32
 
 from muster_core.model.constraints import NO_TAGS, Constraints, PlacementConstraint, Tags
 from muster_core.model.decisions import UnschedulableReason
 from muster_core.model.ids import NO_NODE, NodeId, TaskGroup
 from muster_core.model.resources import Resources
 from muster_core.model.specs import NO_POD, NO_PROPERTIES, AskSpec, PodOnNode, PodProperties
-from muster_core.state.columns import Flags, IntColumn, ResourceColumns
+from muster_core.state.columns import AmountIndex
+
+#: Labels that do not distinguish node pools.
+_COMMON_LABELS: Final = frozenset({"kubernetes.io/os", "kubernetes.io/arch"})
+
+
+#: Classes of slots that are kept although no gang requests them.
+_MOST_LEFT: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,43 +110,48 @@ def class_like(known: AskClass | None, spec: AskSpec, *, as_usual: bool, tags: T
     return class_of(spec, as_usual=as_usual, tags=tags)
 
 
-NO_ROWS: Final[IntColumn] = np.zeros(0, dtype=np.int64)
+def pool_of(constraints: Constraints) -> int:
+    """Returns a mark for a node label that the class requires; 0 = none. Few labels select all nodes of a cluster.
+
+    Node pools are selected by one label. Only nodes with this label can make the class schedulable.
+    """
+    pairs = [pair for pair in constraints.node_selector if pair[0] not in _COMMON_LABELS]
+    if not pairs and constraints.affinity is not None and len(constraints.affinity) == 1:
+        expressions = constraints.affinity[0].expressions
+        pairs = [(one.key, one.values[0]) for one in expressions if one.operator == "In" and len(one.values) == 1]
+    return label_mark(*pairs[0]) if pairs else 0
+
+
+def label_mark(key: str, value: str) -> int:
+    """Returns the mark of a node label, never 0. Different labels rarely have the same one."""
+    return crc32(f"{key}={value}".encode()) + 1
 
 
 @dataclass(slots=True, eq=False)
 class UnschedulableClass:
-    """A class of which at most `room` more requests fit, and the reason why not more.
+    """A class of which at most `room` more requests fit, and the reason why not more."""
 
-    `known`: room at the last evaluation; `then`: room per row at that time, None = none. `room` is `known` plus the
-    additional room on rows that gained since. `seen`: number of node changes when the additional room was last counted;
-    `roomy`: rows that had some then.
-    """
-
-    known: int
+    room: int
     why: UnschedulableReason
-    room: int = 0
-    seen: int = 0
-    then: IntColumn | None = None
-    roomy: IntColumn = field(default_factory=lambda: NO_ROWS)
 
 
 class UnschedulableClasses:
-    """Cache of the classes of a partition that do not fit."""
+    """Cache of the classes of a partition that do not fit.
 
-    __slots__ = ("_amounts", "_changes", "_free", "_gained", "_kinds", "_known", "_rows", "_used", "grown")
+    A class may be woken, because a change may have made room for it. It must be evaluated before its entry is read.
+    """
+
+    __slots__ = ("_known", "_left", "dependent", "grown", "independent")
 
     def __init__(self) -> None:
         self._known: dict[AskClass, UnschedulableClass] = {}
-        self._rows: dict[AskClass, int] = {}
-        self._kinds: list[AskClass | None] = []
-        self._free: list[int] = []
-        self._amounts = ResourceColumns()
-        self._used = Flags()
-        #: Number of the last gain of each row; 0 = none.
-        self._gained: IntColumn = np.zeros(0, dtype=np.int64)
-        self._changes = 0
-        #: Classes with possibly more room on some node. Their room must be counted before it is read.
-        self.grown: dict[AskClass, UnschedulableClass] = {}
+        #: Classes of slots that no gang requests now, oldest first.
+        self._left: dict[AskClass, None] = {}
+        #: The same classes by their requests: those that only depend on the node, and those that depend on other pods.
+        self.independent: AmountIndex[AskClass] = AmountIndex()
+        self.dependent: AmountIndex[AskClass] = AmountIndex()
+        #: Classes that have room. It must be counted again before it is read.
+        self.grown: dict[AskClass, None] = {}
 
     def __len__(self) -> int:
         return len(self._known)
@@ -152,76 +163,52 @@ class UnschedulableClasses:
         """Returns the entry of the class, or None."""
         return self._known.get(kind)
 
-    def put(self, kind: AskClass, room: int, why: UnschedulableReason, then: IntColumn | None = None) -> None:
-        """Stores that at most `room` requests of the class fit. `then`: room per row, or a lower bound of it."""
+    def put(self, kind: AskClass, room: int, why: UnschedulableReason) -> None:
+        """Stores that at most `room` requests of the class fit now."""
         self.grown.pop(kind, None)
-        known = self._known.get(kind)
-        if known is not None:
-            known.known, known.room, known.why = room, room, why
-            known.then, known.roomy = then, NO_ROWS
-            known.seen = self._changes
-            return
-        row = self._free.pop() if self._free else len(self._kinds)
-        if row == len(self._kinds):
-            self._kinds.append(kind)
-        else:
-            self._kinds[row] = kind
-        self._amounts.reach(row + 1)
-        self._amounts.change(row, kind.resources, 1)
-        self._used.set(row, value=True)
-        self._rows[kind] = row
-        self._known[kind] = UnschedulableClass(room, why, room, self._changes, then)
+        self._left.pop(kind, None)
+        self._index(kind).put(kind, kind.resources, pool_of(kind.constraints))
+        self._known[kind] = UnschedulableClass(room, why)
 
     def drop(self, kind: AskClass) -> None:
         """Removes the entry of the class."""
-        if kind not in self._known:
-            return
-        del self._known[kind]
-        self.grown.pop(kind, None)
-        row = self._rows.pop(kind)
-        self._kinds[row] = None
-        self._free.append(row)
-        self._used.set(row, value=False)
-        self._amounts.clear(row)
+        if self._known.pop(kind, None) is not None:
+            self.grown.pop(kind, None)
+            self._left.pop(kind, None)
+            self._index(kind).drop(kind)
+
+    def leave(self, kind: AskClass) -> None:
+        """Removes the entry of a class that no application requests any more.
+
+        Those of slots are kept for some time, so that a gang does not request slots again that do not fit.
+        """
+        if not kind.placeholder:
+            self.drop(kind)
+        elif kind in self._known:
+            self._left[kind] = None
+            if len(self._left) > _MOST_LEFT:
+                self.drop(next(iter(self._left)))
 
     def clear(self) -> None:
         """Removes all entries."""
-        for kind in self:
-            self.drop(kind)
+        self._known.clear()
+        self._left.clear()
+        self.grown.clear()
+        self.independent.clear()
+        self.dependent.clear()
 
-    def gained(self, rows: IntColumn, size: int) -> None:
-        """Records that these node rows, of `size` in total, have more available resources."""
-        if size > len(self._gained):
-            longer = np.zeros(size, dtype=np.int64)
-            longer[: len(self._gained)] = self._gained
-            self._gained = longer
-        self._changes += 1
-        self._gained[rows] = self._changes
+    def set_woken(self, kind: AskClass, *, value: bool) -> None:
+        """Wakes one class, or records that it was evaluated."""
+        self._index(kind).set_woken(kind, value=value)
 
-    def since(self, unschedulable_class: UnschedulableClass) -> IntColumn:
-        """Returns the rows that may have additional room: those that gained since it was counted, and `roomy`."""
-        seen, roomy = unschedulable_class.seen, unschedulable_class.roomy
-        gained = NO_ROWS if seen == self._changes else np.flatnonzero(self._gained > seen)
-        return np.concatenate((gained, roomy[self._gained[roomy] <= seen])) if len(roomy) else gained
+    def is_woken(self, kind: AskClass) -> bool:
+        """Whether the class is woken."""
+        return self._index(kind).is_woken(kind)
 
-    def counted(self, kind: AskClass, rows: IntColumn, more: int) -> None:
-        """Stores the additional room of the class and the rows that have it. Other rows have some after a gain only."""
-        unschedulable_class = self._known[kind]
-        unschedulable_class.room = unschedulable_class.known + more
-        unschedulable_class.seen, unschedulable_class.roomy = self._changes, rows
-        if not more:
-            self.grown.pop(kind, None)
+    @property
+    def is_any_woken(self) -> bool:
+        """Whether some class is woken."""
+        return self.independent.is_any_woken or self.dependent.is_any_woken
 
-    def grow(self, kind: AskClass) -> None:
-        """Records that a node on which the class may run gained resources."""
-        self.grown[kind] = self._known[kind]
-
-    def within(self, most: Callable[[str], int]) -> list[AskClass]:
-        """Returns the classes of which one request fits into this amount of each resource."""
-        size = len(self._kinds)
-        found = self._used.view(size).copy()
-        for name in self._amounts:
-            column = self._amounts.column(name, size)
-            if column is not None:
-                found &= column <= max(most(name), 0)
-        return [kind for row in np.flatnonzero(found).tolist() if (kind := self._kinds[row]) is not None]
+    def _index(self, kind: AskClass) -> AmountIndex[AskClass]:
+        return self.dependent if kind.depends_on_others else self.independent

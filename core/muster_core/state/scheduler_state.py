@@ -22,18 +22,19 @@ from muster_core.model.effects import (
 from muster_core.model.events import Timer
 from muster_core.model.ids import AllocationId, AllocationKey, ApplicationId, NodeId, PartitionId, QueuePath, RmId
 from muster_core.model.records import AllocationsRecorded, AskRecorded, Change, Detail, EventRecorded, Notice, Recorded
-from muster_core.model.resources import NOTHING, Resources
+from muster_core.model.resources import NOTHING, Limit, Resources
 from muster_core.model.specs import AllocationSpec, ApplicationSpec, AskSpec
 from muster_core.model.states import ApplicationState, ManagerState, QueueState
 from muster_core.state.applications import Allocation, Application
 from muster_core.state.node_demand import NodeDemand
 from muster_core.state.nodes import NodeTable
-from muster_core.state.queues import QueueTree, new_tree
+from muster_core.state.ordered_sets import LeafQueue
+from muster_core.state.queues import Queue, QueueTree, new_tree
 from muster_core.state.reported_texts import ReportedTexts
 from muster_core.state.request_classes import UnschedulableClasses
 from muster_core.state.reservations import Contention, PendingCallbacks, Preemptions, Reservations
-from muster_core.state.scheduling_queue import LeafQueue, SchedulingQueue, UnschedulableApplications
-from muster_core.state.users import UserLedger
+from muster_core.state.scheduling_queue import SchedulingQueue, UnschedulableApplications
+from muster_core.state.users import Account, LimitSubject, UserLedger
 from muster_core.state.waiting_times import WaitingTimes
 
 
@@ -201,6 +202,8 @@ class Partition:
     waiting: dict[QueuePath, None] = field(default_factory=dict)
     #: Cached classes that do not fit on the nodes (docs/internals/semantics.md, rule 22).
     unschedulable_classes: UnschedulableClasses = field(default_factory=UnschedulableClasses)
+    #: Limits with less usage since the last attempt, and what counts it.
+    grown: dict[LimitSubject, tuple[Limit, Queue | Account]] = field(default_factory=dict)
     #: Selects the next application, and records why the others wait.
     scheduling: SchedulingQueue = field(init=False)
     #: Requests that are reported as waiting for nodes.
@@ -209,6 +212,8 @@ class Partition:
     texts: ReportedTexts = field(default_factory=ReportedTexts)
     #: Time of the last search for a node to empty.
     searched_ns: int = 0
+    #: When the timer of the next attempts of woken applications fires. It has no effect but the cycle after it.
+    retry_ns: int = 0
     #: Number of consecutive failed cycles, and the end of the backoff; 0 = no backoff.
     failures: int = 0
     backoff_until_ns: int = 0
@@ -320,13 +325,27 @@ class Partition:
         """Makes all waiting applications active. Rare, because most changes only affect some blocking reasons."""
         self.scheduling.requeue_all()
 
+    @property
+    def has_grown(self) -> bool:
+        """Whether a quota or a node may have grown since the last attempt."""
+        return bool(self.grown) or self.nodes.wake_up_nodes.is_any(self.nodes.epoch)
+
+    @property
+    def has_stale_classes(self) -> bool:
+        """Whether classes that did not fit may have room now."""
+        return bool(self.unschedulable_classes.grown) or self.scheduling.has_woken
+
+    @property
+    def has_to_watch(self) -> bool:
+        """Whether timers are set for requests that may become schedulable later."""
+        preemptions = self.preemptions
+        is_preempting = self.shrunk or preemptions.idle or preemptions.to_watch or preemptions.to_retry
+        is_reserving = self.reservations.without_node or self.timing.empty_node_interval_ns
+        return bool(is_preempting or is_reserving or self.scheduling.next_ns())
+
     def demand_orders(self, app: Application | None) -> list[LeafQueue]:
         """Returns the ordered sets of the demand for nodes with the application; None = all."""
         return self.node_demand.orders(app)
-
-    def open(self, line: LeafQueue | None) -> None:
-        """Makes the first applications with this blocking reason active, until one of them is refused again."""
-        self.scheduling.open(line)
 
 
 _COMPLETE: Final = object()

@@ -157,7 +157,7 @@ class Scenario:
         assert all(partition.void_decisions == 0 for partition in self.scheduler_state.partitions.values())
 
 
-_INTERNAL = (TimerKind.RESERVATION, TimerKind.PREEMPTION, TimerKind.REFRESH)
+_INTERNAL = (TimerKind.RESERVATION, TimerKind.PREEMPTION, TimerKind.REFRESH, TimerKind.RETRY)
 
 
 def _is_looking_again(effect: Effect) -> bool:

@@ -111,7 +111,9 @@ def test_a_gang_whose_plan_raises_does_not_block_later_applications() -> None:
 
 def test_changes_committed_before_a_partition_fails_are_still_reported() -> None:
     scenario = two_applications()
-    with fault(scheduler, "_watch", lambda *_: True):
+    with fault(
+        scheduler, "_absorb", lambda partition, _: bool(partition.applications[ApplicationId("next")].allocations)
+    ):
         effects = scenario.ask(an_ask("x", app="next"))
         assert set(placed(effects)) == {"x"}
         assert scenario.failures == (f"partition {PARTITION}",)

@@ -58,3 +58,10 @@ def test_every_unused_placeholder_is_released_after_the_timeout(scenario: Scenar
 def test_a_recovered_placeholder_is_released_after_the_timeout(scenario: Scenario) -> None:
     scenario.send(AllocationReported(an_allocation("p0", "n0", group="workers", placeholder=True)))
     assert releases(scenario.wait(61)) == {"p0": Termination.TIMEOUT}
+
+
+def test_a_placeholder_that_starts_while_a_larger_pod_waits_is_released_at_once() -> None:
+    scenario = Scenario(a_configuration(a_queue("a", vcore=1000)), nodes=1)
+    scenario.send(ApplicationAdded(an_application()))
+    scenario.ask(an_ask("r", vcore=1500, group="workers"))
+    assert releases(scenario.ask(an_ask("p", group="workers", placeholder=True))).keys() == {"p"}

@@ -1,11 +1,10 @@
-"""The additional room of a class that did not fit is counted only on rows that may have some."""
+"""Classes that do not fit are woken by their requests, all at once, and evaluated in turn."""
 
 from __future__ import annotations
 
-import numpy as np
-
 from muster_core.model.decisions import ReasonKind, UnschedulableReason
 from muster_core.model.resources import Resources
+from muster_core.state.columns import AmountIndex
 from muster_core.state.request_classes import AskClass, UnschedulableClasses, class_of
 from tests.unit.builders import an_ask
 
@@ -16,51 +15,39 @@ def _a_class(vcore: int = 1000) -> AskClass:
     return class_of(an_ask("ask", vcore=vcore), as_usual=True)
 
 
-def _since(classes: UnschedulableClasses, kind: AskClass) -> list[int]:
-    found = classes.get(kind)
-    assert found is not None
-    return sorted(classes.since(found).tolist())
-
-
-def _rows(*rows: int) -> np.ndarray:
-    return np.array(rows, dtype=np.int64)
-
-
-def test_rows_that_were_counted_without_room_are_not_counted_again_before_they_gain() -> None:
+def test_a_class_that_is_evaluated_again_sleeps() -> None:
     classes, kind = UnschedulableClasses(), _a_class()
     classes.put(kind, 0, _WHY)
-    classes.gained(_rows(1, 2, 3), 10)
-    classes.grow(kind)
-    assert _since(classes, kind) == [1, 2, 3]
-    classes.counted(kind, _rows(2), 1)
-    assert kind in classes.grown
-    assert _since(classes, kind) == [2]
-    classes.gained(_rows(2, 5), 10)
-    assert _since(classes, kind) == [2, 5]
-    classes.counted(kind, _rows(), 0)
-    assert not classes.grown
-    assert _since(classes, kind) == []
-    classes.gained(_rows(1), 10)
-    assert _since(classes, kind) == [1]
-
-
-def test_a_class_that_is_evaluated_again_forgets_the_rows_with_room() -> None:
-    classes, kind = UnschedulableClasses(), _a_class()
+    classes.independent.wake({"vcore": 1000, "pods": 1}.get)
+    assert classes.is_any_woken
+    assert classes.is_woken(kind)
     classes.put(kind, 0, _WHY)
-    classes.gained(_rows(1), 10)
-    classes.grow(kind)
-    classes.counted(kind, _rows(1), 1)
-    classes.put(kind, 0, _WHY)
-    assert _since(classes, kind) == []
+    assert not classes.is_any_woken
 
 
-def test_additional_room_adds_to_the_room_of_the_last_evaluation() -> None:
-    classes, kind = UnschedulableClasses(), _a_class()
-    classes.put(kind, 2, _WHY)
-    classes.gained(_rows(1), 10)
-    classes.grow(kind)
-    classes.counted(kind, _rows(1), 3)
-    found = classes.get(kind)
-    assert found is not None
-    assert found.room == 5
-    assert classes.within(Resources({"vcore": 1000, "pods": 1}).__getitem__) == [kind]
+def _an_index(*amounts: int) -> AmountIndex[int]:
+    index: AmountIndex[int] = AmountIndex()
+    for amount in amounts:
+        index.put(amount, Resources({"vcore": amount}), mark=amount % 2)
+    return index
+
+
+def test_amounts_within_the_bounds_are_woken() -> None:
+    index = _an_index(1, 2, 3, 4, 5)
+    index.drop(2)
+    index.wake({"vcore": 4}.get)
+    assert index.take(9) == [1, 3, 4]
+    assert not index.is_any_woken
+    index.wake({"memory": 0}.get, marks=[2])
+    assert index.take(9) == [4]
+
+
+def test_woken_amounts_have_their_turn_even_if_others_are_woken_again() -> None:
+    index = _an_index(1, 3, 5, 7, 9)
+    found = []
+    for _ in range(3):
+        index.wake({"vcore": 9}.get)
+        found += index.take(2)
+    assert found == [1, 3, 5, 7, 9, 1]
+    index.set_woken(9, value=False)
+    assert index.take(9) == [3, 5, 7]

@@ -8,8 +8,9 @@ import pytest
 
 from muster_core.model.events import ApplicationAdded
 from muster_core.scheduling import invariants
+from muster_core.state.ordered_sets import ApplicationHeap
 from muster_core.state.ordering import SortKey
-from muster_core.state.scheduling_queue import ApplicationHeap, NoNodeFits
+from muster_core.state.scheduling_queue import NoNodeFits
 from tests.unit.builders import a_configuration, a_queue, an_allocation, an_application, an_ask
 from tests.unit.core.scheduling.scenario import Scenario
 

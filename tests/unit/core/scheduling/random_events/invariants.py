@@ -45,11 +45,14 @@ def every_no_is_a_no(partition: Partition) -> None:
 
 def a_plan_without_memory_decides_nothing_more(partition: Partition, now_ns: int) -> None:
     """Assert that plans of pending asks without the cache of failures are empty."""
+    in_back_off = {app.id for app in partition.applications.values() if is_in_back_off(partition, app)}
     remembered, partition.unschedulable_classes = partition.unschedulable_classes, UnschedulableClasses()
     for leaf in partition.queues.leaves():
         is_blocked = False
         for app in ordering.applications(partition, leaf):
-            if is_held(partition, app):
+            if app.id in in_back_off:
+                is_blocked = is_blocked or app.is_reserving
+            if app.id in in_back_off or is_held(partition, app):
                 continue
             outlines = replanned(partition, app, now_ns)
             has_started = (
@@ -64,8 +67,15 @@ def a_plan_without_memory_decides_nothing_more(partition: Partition, now_ns: int
 
 def is_held(partition: Partition, app: Application) -> bool:
     """Whether the application is not tried: it may not start, backs off, or waits for admission or a takeover."""
-    is_waiting = bool(app.withheld) or bool(requeue.is_waiting(partition, app))
+    is_waiting = bool(app.withheld) or bool(requeue.is_waiting(partition, app)) or is_in_back_off(partition, app)
     return bool(app.backoff_until_ns) or is_waiting or quota.start_refusal(partition, app) is not None
+
+
+def is_in_back_off(partition: Partition, app: Application) -> bool:
+    """Whether the application was woken and waits until further failed attempts are allowed."""
+    reasons = partition.blocking_reasons
+    entries = reasons.blocked.get(app.id, {}).values()
+    return reasons.is_woken(app.id) or any(entry in partition.scheduling.backoff for entry in entries)
 
 
 def replanned(partition: Partition, app: Application, now_ns: int) -> list[AllocationPlan]:

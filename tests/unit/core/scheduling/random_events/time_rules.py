@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
 from muster_core.model.events import AllocationReleased
 from muster_core.model.ids import AllocationKey, Termination
-from tests.unit.builders import PARTITION
+from muster_core.model.limits import RETRY_MOST_OFTEN_NS
+from muster_core.state.applications import Application
+from tests.unit.builders import PARTITION, SECOND
+from tests.unit.core.scheduling.random_events import invariants
 from tests.unit.core.scheduling.random_events.base import Ground
 from tests.unit.core.scheduling.random_events.budgets import Counted, MadeUp
 from tests.unit.core.scheduling.random_events.manager_state import UnconfirmedRelease
+
+#: Time after which each application in back-off was tried. Few applications wait, so attempts are not limited for long.
+_LONGEST_S: Final = RETRY_MOST_OFTEN_NS // SECOND + 10
 
 
 class Time(Ground):
@@ -54,3 +62,26 @@ class Time(Ground):
     def shorten_timeouts(self, times: int | None, seed: int) -> None:
         """Change the budget of further cycles. With a small one, work continues in the next cycle."""
         self.set_budget(MadeUp(seed) if times is not None and times < 0 else Counted(times))
+
+    @precondition(lambda self: self.waits_for_back_off())
+    @rule()
+    def end_back_off(self) -> None:
+        """Advance the time until every application that is in back-off now was tried. The invariants follow."""
+        left = {app.id: app.attempts_in_vain for app in self.apps() if self._is_in_back_off(app)}
+        until_ns = self.stage.now_ns + _LONGEST_S * SECOND + len(left) * SECOND // 10
+        while left and self.waits_for_back_off():
+            assert self.stage.now_ns < until_ns, f"{left} were not tried after their back-off"
+            self.wait(0.1)
+            waiting = {app.id: app.attempts_in_vain for app in self.apps() if self._is_in_back_off(app)}
+            left = dict(left.items() & waiting.items())
+
+    def _is_in_back_off(self, app: Application) -> bool:
+        return invariants.is_in_back_off(self.partition, app)
+
+    def waits_for_back_off(self) -> bool:
+        """Whether an application of the site was woken and is tried later."""
+        state = self.stage.scheduler_state
+        partition = state.partitions.get(self.site.id)
+        if self.stage.is_crashed or partition is None or not invariants.is_open(state, partition, self.stage.now_ns):
+            return False
+        return bool(partition.scheduling.next_ns())

@@ -1,0 +1,151 @@
+"""One change causes a bounded number of attempts, however many applications wait, and none waits for ever.
+
+The clusters are those of `benchmarks/steady.py`, which measures their time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random  # noqa: TID251 # seeded
+
+import pytest
+
+from benchmarks import steady
+from benchmarks.core_placement import PARTITION as STEADY_PARTITION
+from benchmarks.steady import Change, WaitingCluster
+from muster_core.model.constraints import NAMESPACE, InterPodConstraints, PodTerm, Target
+from muster_core.model.effects import Effect
+from muster_core.model.events import ApplicationAdded, ApplicationRemoved, AskAdded, NodeAdded
+from muster_core.model.ids import ApplicationId
+from muster_core.model.specs import AskSpec, GangPlacement, HostPort, PodProperties
+from muster_core.state.backoff import delay_ns
+from tests.unit.builders import PARTITION, SECOND, a_configuration, a_node, a_queue, an_application, an_ask
+from tests.unit.core.scheduling.scenario import Scenario, placed
+
+_WAITING = 400
+_NODES = 20
+_HOST = "kubernetes.io/hostname"
+
+
+@pytest.fixture(scope="module", params=steady.REASONS)
+def cluster(request: pytest.FixtureRequest) -> WaitingCluster:
+    made = steady.cluster(request.param, _WAITING, _NODES)
+    made.wait(120)
+    assert made.unscheduled > _WAITING / 2
+    return made
+
+
+def test_ended_pods_and_taints_cause_few_attempts_while_hundreds_of_applications_wait(cluster: WaitingCluster) -> None:
+    changes: list[Change] = []
+    for number in range(9):
+        changes.append(cluster.end_pod() if number % 3 else cluster.taint(is_set=number % 2 == 0))
+        cluster.wait(1)
+    assert max(change.attempts for change in changes) <= 10
+
+
+def test_the_attempts_that_follow_later_are_bounded_per_second(cluster: WaitingCluster) -> None:
+    cluster.end_pod()
+    assert cluster.wait(10).attempts <= 10 * 110
+    changes = [(cluster.end_pod(), cluster.wait(0.1)) for _ in range(10)]
+    assert sum(change.attempts for pair in changes for change in pair) <= 10 * 2 + 110
+
+
+def test_the_back_off_doubles_up_to_ten_seconds_and_more_after_many_failures() -> None:
+    assert [delay_ns(failures) // SECOND for failures in (1, 2, 3, 4, 5, 10, 11, 12, 13, 99)] == [
+        1,
+        2,
+        4,
+        8,
+        10,
+        10,
+        20,
+        40,
+        60,
+        60,
+    ]
+
+
+def repelled(key: str, app: str, vcore: int) -> AskSpec:
+    """Return a request that may not be on the node of a pod with the label `app=x`."""
+    term = PodTerm(_HOST, (Target("kubernetes.io/label/app", values=("x",)),), ("ns",))
+    facts = PodProperties(InterPodConstraints(anti_affinity=(term,)))
+    ask = an_ask(key, app=app, vcore=vcore, tags={NAMESPACE: "ns", "kubernetes.io/label/app": "x"})
+    return replace(ask, facts=facts, namespace="ns")
+
+
+def test_an_application_alone_is_tried_at_once_however_often_it_failed() -> None:
+    scenario = Scenario(a_configuration(a_queue("a"), a_queue("b")))
+    scenario.send(NodeAdded(a_node("n0", labels={_HOST: "n0"})))
+    scenario.send(ApplicationAdded(an_application("x")), ApplicationAdded(an_application("y", queue="root.b")))
+    scenario.send(ApplicationAdded(an_application("z")))
+    scenario.ask(repelled("x0", "x", 1000), repelled("y0", "y", 1000))
+    for number in range(20):
+        scenario.ask(an_ask(f"other{number}", app="z"))
+        scenario.release(f"other{number}", app="z")
+        scenario.wait(1)
+    assert scenario.app("y").attempts_in_vain > 10
+    assert placed(scenario.release("x0", app="x")) == {"y0": "n0"}
+
+
+def test_a_new_request_is_tried_at_once_while_others_are_in_back_off() -> None:
+    made = steady.cluster("anti-affinity", 100, 20)
+    made.end_pod()
+    made.end_pod()
+    assert made.unscheduled == 100
+    spec = replace(an_application("new", queue="root.q0"), partition=STEADY_PARTITION)
+    ask = replace(an_ask("new", app="new"), partition=STEADY_PARTITION)
+    effects = made.send(ApplicationAdded(spec), AskAdded(ask)).effects
+    assert placed(effects).keys() == {"new"}
+
+
+def test_classes_of_deleted_requests_are_forgotten() -> None:
+    scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
+    scenario.send(ApplicationAdded(an_application()))
+    for number in range(20):
+        scenario.ask(an_ask("large", vcore=100_000 + number))
+        scenario.release_ask("large")
+    scenario.ask(an_ask("kept", vcore=100_000))
+    assert len(scenario.partition.unschedulable_classes) == 1
+    scenario.ask(an_ask("first", vcore=100_001), an_ask("second", vcore=100_001))
+    scenario.release_ask("first")
+    assert len(scenario.partition.unschedulable_classes) == 2
+    scenario.send(ApplicationRemoved(PARTITION, ApplicationId("app")))
+    assert not len(scenario.partition.unschedulable_classes)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_nothing_that_fits_waits_longer_than_the_back_off(seed: int) -> None:
+    """After the longest back-off, trying all applications at once, as without back-off, places nothing more."""
+    random = Random(seed)
+    scenario = Scenario(a_configuration(*(a_queue(f"q{number}", vcore=12_000) for number in range(4))))
+    scenario.send(*(NodeAdded(a_node(f"n{number}", labels={_HOST: f"n{number}"})) for number in range(8)))
+    running: dict[str, str] = {}
+    for number in range(120):
+        if random.random() < 0.35 and running:
+            key = random.choice(sorted(running))
+            running |= dict.fromkeys(placed(scenario.release(key, app=running.pop(key))), "")
+        else:
+            running |= dict.fromkeys(placed(_submit(scenario, random, f"app{number}")), "")
+        if random.random() < 0.1:
+            running |= dict.fromkeys(placed(scenario.wait(random.choice((0.1, 1, 15)))), "")
+        running = {key: key.partition("-")[0] for key in running}
+    assert sum(bool(app.waiting) for app in scenario.partition.applications.values()) > 10
+    scenario.wait(130)
+    scenario.partition.requeue_all()
+    assert placed(scenario.send()) == {}
+
+
+def _submit(scenario: Scenario, random: Random, name: str) -> list[Effect]:
+    queue, vcore = f"root.q{random.randrange(4)}", random.randrange(300, 3000)
+    if random.random() < 0.2:
+        members = random.randrange(2, 8)
+        spec = an_application(name, queue=queue, gang=members, placement=GangPlacement.AUTO)
+        return scenario.send(ApplicationAdded(spec), AskAdded(an_ask(f"{name}-0", app=name, group="workers")))
+    scenario.send(ApplicationAdded(an_application(name, queue=queue)))
+    ask = an_ask(f"{name}-0", app=name, vcore=vcore)
+    kind = random.randrange(3)
+    if kind == 1:
+        ask = repelled(f"{name}-0", name, vcore)
+    elif kind == 2:
+        ask = replace(ask, facts=PodProperties(ports=(HostPort("", "TCP", random.randrange(3)),)))
+    return scenario.ask(ask)
