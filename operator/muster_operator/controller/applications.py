@@ -206,6 +206,8 @@ def attach(ledger: Ledger, app: Application, pod: Pod) -> Task:
         app.members[task.uid] = task
         app.controllers[pod.controller] += 1
         app.arrivals += 1
+        if app.gang is not None:
+            runs.index_living(app, task)
         if not tasks.is_unverified(pod):
             app.groups_seen.add(pod.membership.task_group)
             heappush(app.ages, (pod.created_s, app.arrivals, task.uid))
@@ -224,6 +226,8 @@ def remove_member(app: Application, uid: PodUid) -> None:
     """Removes a member that has ended or is forgotten."""
     task = app.members.pop(uid, None)
     if task is not None:
+        if app.gang is not None:
+            runs.index_living(app, task)
         app.controllers[task.pod.controller] -= 1
         if app.controllers[task.pod.controller] <= 0:
             del app.controllers[task.pod.controller]

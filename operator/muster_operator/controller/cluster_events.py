@@ -313,6 +313,8 @@ def changed(ledger: Ledger, out: Outcome, task: Task, pod: Pod, now: float) -> N
     app = ledger.applications.get(task.app)
     if app is not None and app.originator.ref.uid == task.uid:
         app.originator = pod
+    if app is not None and app.gang is not None:
+        runs.index_living(app, task)
     if pod.membership is not old.membership:  # unchanged pods of a class share it
         _warn_ignored_labels(out, app, task, old.membership)
     if pod.node is None and pod.terminating and task.state in _UNBOUND | {TaskState.KILLING}:

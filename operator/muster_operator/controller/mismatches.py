@@ -83,19 +83,27 @@ def report_controllers(out: Outcome, app: Application, pods: list[Pod], *, is_ow
     ``is_own_run``: they are a gang of their own. Otherwise they join the application, and those of a task group that
     has more members than it needs are reported.
     """
-    others = {task.pod.membership.task_group: task.pod for task in app.members.values()}
     own = pods[0].controller_name
     if is_own_run:
-        first = others.get(pods[0].membership.task_group, app.originator)
+        first = _last_of(app, pods[0].membership.task_group) or app.originator
         reporting.post(out, pods[0].ref, messages.gang_of_its_own(app.name, _owner(first), own, len(pods)))
         return
-    counts = Counter(pod.membership.task_group for pod in [*(task.pod for task in app.members.values()), *pods])
+    counts = Counter(pod.membership.task_group for pod in pods)
     for pod in pods:
         group = app.gang.group(pod.membership.task_group) if app.gang is not None else None
-        minimum = group.min_member + app.succeeded.get(group.name, 0) if group is not None else 0
-        if group is not None and counts[group.name] > minimum and (other := others.get(group.name)) is not None:
-            note = messages.members_of_two(group.name, app.name, minimum, counts[group.name], _owner(other), own)
+        if group is None or (other := _last_of(app, group.name)) is None:
+            continue
+        minimum = group.min_member + app.succeeded.get(group.name, 0)
+        count = counts[group.name] + len(app.living[group.name])
+        if count > minimum:
+            note = messages.members_of_two(group.name, app.name, minimum, count, _owner(other), own)
             reporting.post(out, pod.ref, note)
+
+
+def _last_of(app: Application, group: str) -> Pod | None:
+    """The living member of the task group that joined last."""
+    living = app.living.get(group)
+    return living[next(reversed(living))].pod if living else None
 
 
 def _owner(pod: Pod) -> str:

@@ -76,21 +76,21 @@ def pause(ledger: Ledger) -> None:
 def begin(ledger: Ledger, now: float) -> Iterator[Outcome]:
     """A session was opened: reports objects for the core's filters, then submits all applications, oldest first."""
     pause(ledger)
-    ids = {key: run.id for key, run in ledger.runs.items()}
+    runs.remember(ledger)
     _clear(ledger)
     ledger.phase = Phase.RECOVERING
     for reported in volume_binding.all_objects(ledger, SLICE):
         yield Outcome(requests=reported)
     out, done = Outcome(), 0
-    for run in _by_application(ledger, ids):
+    for run in _by_application(ledger):
         if run is None:
             yield Outcome()
             continue
-        for pod in run.members:
-            if not isolate(partial(_rejoin, run=run), ledger, out, pod, now):
-                forget(ledger, pod)
-        for pod in run.placeholders:
-            if not isolate(partial(_rejoin_placeholder, app_id=run.id), ledger, out, pod, now):
+        steps = [(partial(_rejoin, run=run), pod) for pod in run.members]
+        steps += [(partial(_rejoin, run=run, is_sure=False), pod) for pod in run.unsure]
+        steps += [(partial(_rejoin_placeholder, app_id=run.id), pod) for pod in run.placeholders]
+        for rejoin, pod in steps:
+            if not isolate(rejoin, ledger, out, pod, now):
                 forget(ledger, pod)
         if (app := ledger.applications.get(run.id)) is not None:
             placeholders.pair_existing(app)
@@ -98,10 +98,11 @@ def begin(ledger: Ledger, now: float) -> Iterator[Outcome]:
             if not isolate(applications.submit, ledger, out, app, now):
                 del out.requests[requests:]
                 _leave_out(ledger, app)
-        done += len(run.members) + len(run.placeholders)
+        done += len(steps)
         if done >= SLICE:
             yield out
             out, done = Outcome(), 0
+    ledger.earlier_runs.clear()
     yield out
 
 
@@ -136,10 +137,8 @@ def _clear(ledger: Ledger) -> None:
         pod_on_node.reported = False
 
 
-def _by_application(ledger: Ledger, ids: Mapping[AppId, AppId]) -> Iterator[runs.Run | None]:
+def _by_application(ledger: Ledger) -> Iterator[runs.Run | None]:
     """The runs of each application, originator first, oldest application first. None = yield to others.
-
-    ``ids``: IDs of the present runs in the core in the previous session, which they keep, by key.
 
     The originator is the owner of existing placeholders, or has the signed mark of a gang that was given up. Otherwise
     it is the oldest pod, preferably one that defines a gang. Unsigned annotations are ignored.
@@ -168,14 +167,20 @@ def _by_application(ledger: Ledger, ids: Mapping[AppId, AppId]) -> Iterator[runs
     for app in sorted(groups, key=lambda app: (ages[app], app)):
         for pods_of_kind in groups[app]:
             pods_of_kind.sort(key=rank)
-        yield from runs.split(ledger, ids, app, *groups[app])
+        yield from runs.split(ledger, app, *groups[app])
 
 
-def _rejoin(ledger: Ledger, out: Outcome, pod: Pod, now: float, *, run: runs.Run) -> None:
-    """Adds a real pod to its application, unless it has ended or is terminating without a node."""
+def _rejoin(ledger: Ledger, out: Outcome, pod: Pod, now: float, *, run: runs.Run, is_sure: bool = True) -> None:
+    """Adds a real pod to its application, unless it has ended or is terminating without a node.
+
+    If it is not sure that the pod belongs there, it can be held back first, like a pod that appears now.
+    """
     if pod.has_ended or cluster_events.is_held_back(ledger, out, pod) or (pod.terminating and pod.node is None):
         return
     app = ledger.applications.get(run.id)
+    if not is_sure and app is not None and runs.is_newcomer(ledger, app, pod):
+        runs.defer(ledger, app, pod, now)
+        return
     if app is None:
         app = applications.create(ledger, out, pod, is_again=True, run=run)
     app.created_s = min(app.created_s, pod.created_s)

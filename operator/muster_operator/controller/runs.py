@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from heapq import heappop
 from typing import Final
 
@@ -28,6 +28,7 @@ from muster_operator.controller.state import (
     EndedMember,
     Ledger,
     MemberWait,
+    Task,
     TimerKind,
     set_timer,
 )
@@ -90,7 +91,8 @@ def namespace_changed(ledger: Ledger, name: str, found: Namespace | None) -> Non
 class Run:
     """The pods of one run that begins, or that exists at the start of a session, originator first.
 
-    ``id``: its ID in the core. ``key``: its key in `Ledger.runs`. ``is_over``: new pods are another run.
+    ``id``: its ID in the core. ``key``: its key in `Ledger.runs`. ``is_over``: new pods are another run. ``unsure``:
+    pods that may belong to another workload than ``members``, as pods that appear now may.
     """
 
     id: AppId
@@ -98,6 +100,7 @@ class Run:
     members: list[Pod]
     placeholders: list[Pod]
     is_over: bool = False
+    unsure: list[Pod] = field(default_factory=list)
 
 
 def key_of(app: AppId, controller: str) -> AppId:
@@ -114,6 +117,24 @@ def of(ledger: Ledger, pod: Pod) -> Application | None:
     if own is None or own.common_id != app or not ledger.is_current(own):
         return ledger.runs.get(app)
     return own
+
+
+def index_living(app: Application, task: Task) -> None:
+    """Updates the living members of a gang. Call it after a member joins or leaves, or its pod changes."""
+    is_living = task.uid in app.members and can_be_member(task.pod)
+    group = task.pod.membership.task_group if is_living else None
+    if group == task.living_in:
+        return
+    if task.living_in is not None:
+        del app.living[task.living_in][task.uid]
+    if group is not None:
+        app.living.setdefault(group, {})[task.uid] = task
+    task.living_in = group
+
+
+def can_be_member(pod: Pod) -> bool:
+    """Whether the pod is valid, has not ended and is not being deleted."""
+    return not (pod.has_ended or pod.terminating or pod.membership.refusal)
 
 
 #: The longest time for which pods are held back, as a multiple of ``gang.memberWait``.
@@ -160,12 +181,8 @@ def _set_due(ledger: Ledger, key: AppId, wait: MemberWait, due: float) -> None:
 def held_back(ledger: Ledger, key: AppId) -> list[Pod]:
     """The pods of a controller that are still held back, oldest first."""
     found = (ledger.pods[uid] for uid in ledger.newcomers[key].pods if uid in ledger.pods and uid not in ledger.tasks)
-    waiting = [pod for pod in found if key_of(pod.membership.app, pod.controller) == key and _may_join(pod)]
+    waiting = [pod for pod in found if key_of(pod.membership.app, pod.controller) == key and can_be_member(pod)]
     return sorted(waiting, key=lambda pod: (pod.created_s, pod.ref.name, pod.ref.uid))
-
-
-def _may_join(pod: Pod) -> bool:
-    return not (pod.has_ended or pod.terminating or pod.membership.refusal)
 
 
 def keep_back(ledger: Ledger, key: AppId, app: Application, now: float) -> bool:
@@ -174,7 +191,8 @@ def keep_back(ledger: Ledger, key: AppId, app: Application, now: float) -> bool:
     If the application has enough members without them, it is in no hurry.
     """
     wait, settings = ledger.newcomers[key], ledger.settings
-    is_full = app.gang is not None and is_complete(app.gang, (task.pod for task in app.members.values()))
+    groups = app.gang.groups if app.gang is not None else ()
+    is_full = bool(groups) and all(len(app.living.get(group.name, ())) >= group.min_member for group in groups)
     quiet_s = settings.member_wait_s if is_full else settings.member_quiet_s
     due = min(wait.last + quiet_s, wait.first + _LONGEST_WAIT * settings.member_wait_s)
     if now < due:
@@ -188,7 +206,7 @@ def own_run(ledger: Ledger, pods: list[Pod]) -> Run | None:
     Members of the controller that have succeeded count.
     """
     gang, app, controller = read_gang(pods[0].membership.gang), pods[0].membership.app, pods[0].controller
-    before = (one for uid in ledger.ended_of.get(app, ()) if (one := ledger.ended[uid]).controller == controller)
+    before = (ledger.ended[uid] for uid in ledger.ended_of.get(app, {}).get(controller, ()))
     counts = Counter(pod.membership.task_group for pod in pods) + Counter(
         one.group for one in before if one.has_succeeded
     )
@@ -204,53 +222,93 @@ def is_complete(gang: GangDefinition, pods: Iterable[Pod]) -> bool:
 
 
 def _counts(pod: Pod) -> bool:
-    return pod.phase is PodPhase.SUCCEEDED or _may_join(pod)
+    return pod.phase is PodPhase.SUCCEEDED or can_be_member(pod)
 
 
 def _are_enough(gang: GangDefinition, counts: Counter[str]) -> bool:
     return all(counts[group.name] >= group.min_member for group in gang.groups)
 
 
-def split(
-    ledger: Ledger, ids: Mapping[AppId, AppId], app: AppId, members: list[Pod], placeholders: list[Pod]
-) -> list[Run]:
+def remember(ledger: Ledger) -> None:
+    """Records the runs of the session that ends, and the controllers of their members, until they are recovered."""
+    for app in ledger.runs.values():
+        known = app.run_key, app.id
+        ledger.earlier_runs[app.run_key] = known
+        ledger.earlier_runs.update((key_of(app.common_id, controller), known) for controller in app.controllers)
+
+
+def split(ledger: Ledger, app: AppId, members: list[Pod], placeholders: list[Pod]) -> list[Run]:
     """Separates the pods of one application ID into runs. That of the originator is the last one.
 
-    A terminating pod is of an earlier run if its deletion was requested before the first living pod was created.
-    ``ids``: the IDs of the present runs in the core, by key.
+    A terminating pod is of an earlier run if its deletion was requested before the first living pod was created. Pods
+    of the controllers that an earlier session of this process had stay in their runs, which keep their IDs.
     """
+    _, last_id = ledger.earlier_runs.get(app, (app, app))
     if not any(pod.membership.gang.is_written for pod in members):
-        return [Run(ids.get(app, app), app, members, placeholders)]
+        return [Run(last_id, app, members, placeholders)]
     began_s = min((pod.created_s for pod in members if not pod.terminating), default=None)
     before = [pod for pod in members if pod.terminating and (began_s is None or 0 < pod.deleted_s <= began_s)]
     ended = {pod.ref.uid for pod in before}
-    present = [pod for pod in members if pod.ref.uid not in ended]
-    own = _of_their_own(present)
-    found = [(state.numbered(ledger, app), app, before)] if before else []
-    for controller, pods in own.items():
+    by_controller = _by_controller(pod for pod in members if pod.ref.uid not in ended)
+    own = _of_their_own(ledger, app, by_controller, {pod.membership.owner for pod in placeholders})
+    found = [Run(state.numbered(ledger, app), app, before, [], is_over=True)] if before else []
+    for controller in own:
         key = key_of(app, controller)
-        found.append((ids.get(key) or state.numbered(ledger, app), key, pods))
-    found.append((ids.get(app, app), app, [pod for pod in present if pod.controller not in own]))
-    run_of = {pod.ref.uid: run_id for run_id, _, pods in found for pod in pods}
-    owned: dict[AppId, list[Pod]] = {}
+        _, run_id = ledger.earlier_runs.get(key) or (key, state.numbered(ledger, app))
+        found.append(Run(run_id, key, by_controller.pop(controller), []))
+    sure = _sure(ledger, app, by_controller)
+    is_sure = {pod.ref.uid: controller in sure for controller, pods in by_controller.items() for pod in pods}
+    rest = [pod for pod in members if pod.ref.uid in is_sure]
+    last = Run(last_id, app, [pod for pod in rest if is_sure[pod.ref.uid]], [])
+    last.unsure.extend(pod for pod in rest if not is_sure[pod.ref.uid])
+    found.append(last)
+    run_of: dict[PodUid | None, Run] = {pod.ref.uid: run for run in found for pod in run.members}
     for pod in placeholders:
-        owner = pod.membership.owner
-        owned.setdefault(run_of.get(owner, found[-1][0]) if owner else found[-1][0], []).append(pod)
-    runs = [Run(run_id, key, pods, owned.get(run_id, []), is_over=pods is before) for run_id, key, pods in found]
-    return [run for run in runs if run.members or run.placeholders]
+        run_of.get(pod.membership.owner, last).placeholders.append(pod)
+    return [run for run in found if run.members or run.unsure or run.placeholders]
 
 
-def _of_their_own(pods: list[Pod]) -> dict[str, list[Pod]]:
-    """The pods of each controller that are a complete gang by themselves, without the originator's controller."""
-    by_controller: dict[str, list[Pod]] = {}
+def _by_controller(pods: Iterable[Pod]) -> dict[str, list[Pod]]:
+    """The pods by controller. Those of a controller that is one of the pods, like a Spark driver, are with that pod."""
+    pods = list(pods)
+    controllers: dict[str, str] = {pod.ref.uid: pod.controller for pod in pods}
+    found: dict[str, list[Pod]] = {}
     for pod in pods:
-        by_controller.setdefault(pod.controller, []).append(pod)
-    first = next((pod.controller for pod in pods if not pod.has_ended), "")
-    return {
-        controller: own
-        for controller, own in by_controller.items()
-        if controller not in {"", first} and any(map(_may_join, own)) and _is_whole(own)
+        found.setdefault(controllers.get(pod.controller, pod.controller), []).append(pod)
+    return found
+
+
+def _of_their_own(
+    ledger: Ledger, app: AppId, by_controller: Mapping[str, list[Pod]], owners: Collection[PodUid | None]
+) -> list[str]:
+    """The controllers whose pods are a run of their own.
+
+    If the earlier sessions did not have the controller, its pods are one if they are a complete gang by themselves, or
+    own placeholders, unless they are the originator's. ``by_controller``: originator first.
+    """
+    first = next((one for one, pods in by_controller.items() if not all(pod.has_ended for pod in pods)), "")
+
+    def is_own(controller: str, pods: list[Pod]) -> bool:
+        key = key_of(app, controller)
+        earlier, _ = ledger.earlier_runs.get(key, (None, None))
+        if earlier is not None or controller in {"", first}:
+            return earlier == key
+        return any(pod.ref.uid in owners for pod in pods) or (any(map(can_be_member, pods)) and _is_whole(pods))
+
+    return [controller for controller, pods in by_controller.items() if is_own(controller, pods)]
+
+
+def _sure(ledger: Ledger, app: AppId, by_controller: Mapping[str, list[Pod]]) -> set[str]:
+    """The controllers whose pods certainly are members of the shared run. Those of others are held back at first."""
+    sure = {
+        controller
+        for controller, pods in by_controller.items()
+        if not controller or key_of(app, controller) in ledger.earlier_runs or any(pod.node is not None for pod in pods)
     }
+    living = [one for one, pods in by_controller.items() if any(map(can_be_member, pods))]
+    if living and not sure.intersection(living):
+        sure.add(living[0])
+    return sure
 
 
 def _is_whole(pods: list[Pod]) -> bool:
@@ -268,7 +326,7 @@ def remember_ended(ledger: Ledger, pod: Pod) -> None:
         ledger.ended[uid] = EndedMember(
             member.app, member.task_group, pod.controller, pod.created_s, pod.scheduled_at_ms, has_succeeded
         )
-        ledger.ended_of.setdefault(member.app, set()).add(uid)
+        ledger.ended_of.setdefault(member.app, {}).setdefault(pod.controller, set()).add(uid)
 
 
 def forget_ended(ledger: Ledger, uid: PodUid) -> None:
@@ -276,7 +334,9 @@ def forget_ended(ledger: Ledger, uid: PodUid) -> None:
     member = ledger.ended.pop(uid, None)
     if member is not None:
         of_app = ledger.ended_of[member.app]
-        of_app.discard(uid)
+        of_app[member.controller].discard(uid)
+        if not of_app[member.controller]:
+            del of_app[member.controller]
         if not of_app:
             del ledger.ended_of[member.app]
 
@@ -291,7 +351,7 @@ def succeeded(ledger: Ledger, gang: GangDefinition, run_key: AppId, living: Coll
     """
     living = [pod for pod in living if not pod.has_ended]
     app = living[0].membership.app
-    members = [ledger.ended[uid] for uid in ledger.ended_of.get(app, ())]
+    members = [ledger.ended[uid] for uids in ledger.ended_of.get(app, {}).values() for uid in uids]
     controllers = {pod.controller for pod in living} - {""}
     counts: dict[str, Counter[str]] = {}
     for one in members:

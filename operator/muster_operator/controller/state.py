@@ -169,6 +169,8 @@ class Task(Struct, gc=False):
     #: ``Application.member_counts`` of its application, and the task group that it counts for.
     counts: dict[str, int] = {}
     counted: str | None = None
+    #: Where it is in ``Application.living``.
+    living_in: str | None = None
     #: The pod's UID, which is also the allocation key. It is read very often.
     uid: PodUid = PodUid("")
 
@@ -327,6 +329,8 @@ class Application:
     groups_seen: set[str] = field(default_factory=set)
     succeeded: Mapping[str, int] = field(default_factory=dict)
     members_missing: str = ""
+    #: Members that have not ended, are valid and are not being deleted, by task group (`runs.index_living`).
+    living: dict[str, dict[PodUid, Task]] = field(default_factory=dict)
     #: Pods that hold a member's slot, by task group (see `recount`).
     member_counts: dict[str, int] = field(default_factory=dict)
     core_has_begun: bool = False
@@ -471,9 +475,9 @@ class Ledger:
     unverified: set[PodUid] = field(default_factory=set)
 
     pods: dict[PodUid, Pod] = field(default_factory=dict)
-    #: Ended members whose pods still exist, and their UIDs by the application ID on the pods.
+    #: Ended members whose pods still exist, and their UIDs by the application ID on the pods and controller.
     ended: dict[PodUid, EndedMember] = field(default_factory=dict)
-    ended_of: dict[AppId, set[PodUid]] = field(default_factory=dict)
+    ended_of: dict[AppId, dict[str, set[PodUid]]] = field(default_factory=dict)
     foreign: dict[PodUid, ForeignAllocation] = field(default_factory=dict)
     nodes: dict[NodeName, Node] = field(default_factory=dict)
     #: Nodes created while a session was live: creations sent to the core minus answers.
@@ -506,6 +510,8 @@ class Ledger:
     runs: dict[AppId, Application] = field(default_factory=dict)
     newcomers: dict[AppId, MemberWait] = field(default_factory=dict)
     runs_numbered: int = 0
+    #: During recovery, the runs of the earlier session: their keys and IDs by key and by `runs.key_of` their pods.
+    earlier_runs: dict[AppId, tuple[AppId, AppId]] = field(default_factory=dict)
     #: Gangs that do not fit even on empty nodes. Cleared when nodes change.
     unsatisfiable: set[AppId] = field(default_factory=set)
     tasks: dict[PodUid, Task] = field(default_factory=dict)

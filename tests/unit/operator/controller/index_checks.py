@@ -8,6 +8,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
+from muster_operator.controller.runs import can_be_member
 from muster_operator.controller.state import Ledger, holds_slot
 
 
@@ -19,6 +20,11 @@ def assert_counted(ledger: Ledger) -> None:
             task.pod.membership.task_group for task in tasks if holds_slot(task)
         )
         assert app.controllers == Counter(task.pod.controller for task in app.members.values())
+        living = {uid for uid, task in app.members.items() if app.gang is not None and can_be_member(task.pod)}
+        assert living == {uid for pods in app.living.values() for uid in pods}
+        assert all(
+            task.pod.membership.task_group == group for group, pods in app.living.items() for task in pods.values()
+        )
         assert app.placeholder_names == {task.pod.ref.name for task in app.placeholders.values()}
     for task in ledger.tasks.values():
         for node in {task.node, task.pod.node} - {None}:

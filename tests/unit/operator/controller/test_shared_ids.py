@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from muster_operator.controller import recovery
-from muster_operator.model.commands import Outcome, PostEvent
+from muster_operator.model.commands import FailPod, Outcome, PostEvent
 from muster_operator.model.core_messages import ApplicationSubmitted
 from muster_operator.model.ids import PodUid
 from muster_operator.model.states import AppState
@@ -15,7 +15,7 @@ from muster_si import keys
 from tests.unit.operator.controller import gang
 from tests.unit.operator.controller.driver import APP, Driver, live, requested_keys, submitted, whole
 from tests.unit.operator.controller.gang import creates
-from tests.unit.operator.controller.index_checks import assert_counted
+from tests.unit.operator.controller.index_checks import assert_counted, work_of
 from tests.unit.operator.controller.objects import Raw, a_group, a_pod, gang_annotations
 from tests.unit.operator.controller.test_recovery import gathered, recovered
 from tests.unit.operator.controller.test_runs import NEXT, ended, every_mode, leaving, member, on
@@ -278,3 +278,141 @@ def test_after_a_restart_members_of_another_job_that_have_succeeded_do_not_count
     run = next(app for app in driver.ledger.applications.values() if PodUid("uid-b0") in app.members)
     assert run.gang is not None
     assert run.gang.size == 3
+
+
+@every_mode
+@pytest.mark.parametrize("is_gone", [True, False], ids=["deleted", "failed"])
+def test_a_gang_that_lacks_a_member_during_a_recovery_stays_a_gang_next_to_another_one(
+    mode: str, *, is_gone: bool
+) -> None:
+    driver = live()
+    seen(driver, *(on(of("a", name, mode)) for name in NAMES), *(of("b", name, mode, minute=1) for name in NAMES))
+    driver.accepted(NEXT)
+    if is_gone:
+        driver.gone("b1")
+    else:
+        seen(driver, *(on(of("b", name, mode, minute=1)) for name in NAMES))
+        driver.see(ended(of("b", "1", mode, minute=1), "Failed"))
+    recovered(driver)
+    assert members(driver) == {APP: {"a0", "a1", "a2"}, NEXT: {"b0", "b2"}}
+    driver.see(of("b", "3", mode, minute=2))
+    assert members(driver)[NEXT] == {"b0", "b2", "b3"}
+    failed = driver.updated(keys.APP_FAILING, "ResourceReservationTimeout", app=APP)
+    assert not [one for one in failed.commands if isinstance(one, FailPod) and one.pod.name.startswith("b")]
+    assert_counted(driver.ledger)
+
+
+def test_a_recovery_that_was_interrupted_keeps_the_gangs_of_both_jobs() -> None:
+    driver = live()
+    seen(driver, *(on(of("a", name)) for name in NAMES), *(of("b", name, minute=1) for name in NAMES))
+    driver.accepted(NEXT)
+    driver.gone("b1")
+    next(iter(recovery.begin(driver.ledger, 0.0)))
+    recovery.pause(driver.ledger)
+    driver.ledger.runs.clear()  # the interrupted recovery had not reached the applications
+    recovered(driver)
+    assert members(driver) == {APP: {"a0", "a1", "a2"}, NEXT: {"b0", "b2"}}
+    assert driver.ledger.earlier_runs == {}
+
+
+@every_mode
+@pytest.mark.parametrize("is_new", [True, False], ids=["new process", "same process"])
+def test_pods_that_are_held_back_stay_held_back_across_a_recovery(mode: str, *, is_new: bool) -> None:
+    raws = (of("a", "0", mode), of("b", "0", mode, minute=1), of("b", "1", mode, minute=1))
+    if is_new:
+        driver = gathered(*raws)
+    else:
+        driver = live()
+        seen(driver, *raws)
+        driver.accepted()
+    _, asks, _ = recovered(driver)
+    assert members(driver) == {APP: {"a0"}}
+    assert not {"uid-b0", "uid-b1"} & set(requested_keys(asks))
+    driver.see(of("b", "2", mode, minute=1))
+    assert sorted(map(sorted, members(driver).values())) == [["a0"], ["b0", "b1", "b2"]]
+    assert driver.ledger.newcomers == {}
+
+
+@every_mode
+def test_in_a_new_process_a_waiting_gang_that_lacks_a_member_waits_for_its_replacement(mode: str) -> None:
+    waiting = (of("b", name, mode, minute=1) for name in "02")
+    driver = gathered(*(on(of("a", name, mode)) for name in NAMES), *waiting)
+    recovered(driver)
+    driver.wait(WAIT_S - 1)
+    assert members(driver) == {APP: {"a0", "a1", "a2"}}
+    driver.see(of("b", "3", mode, minute=2))
+    assert sorted(map(sorted, members(driver).values())) == [["a0", "a1", "a2"], ["b0", "b2", "b3"]]
+
+
+def test_in_a_new_process_held_back_pods_without_a_replacement_join_as_in_a_live_session() -> None:
+    driver = gathered(*(on(of("a", name)) for name in NAMES), *(of("b", name, minute=1) for name in "02"))
+    recovered(driver)
+    out = driver.wait(WAIT_S)
+    assert members(driver) == {APP: {"a0", "a1", "a2", "b0", "b2"}}
+    assert sorted(requested_keys(out)) == ["uid-b0", "uid-b2"]
+    assert warnings(out).keys() == {"b0", "b2"}
+
+
+def test_in_a_new_process_a_gang_with_placeholders_that_lacks_a_member_stays_a_gang() -> None:
+    driver = live()
+    seen(driver, *(of(job, name, "Reserve") for job in "ab" for name in NAMES))
+    raws = [gang.pod_of(one) for app in (APP, NEXT) for one in creates(driver.accepted(app))]
+    driver = gathered(*(of(job, name, "Reserve") for job, name in ("a0", "a1", "a2", "b0", "b2")), *raws)
+    recovered(driver)
+    assert sorted(map(sorted, members(driver).values())) == [["a0", "a1", "a2"], ["b0", "b2"]]
+
+
+def test_a_recovery_does_not_separate_a_rollout_from_its_gang() -> None:
+    driver = live()
+    seen(driver, *(on(of("a", name)) for name in NAMES))
+    driver.accepted(), driver.updated(keys.APP_RUNNING)
+    for index, name in enumerate(NAMES):
+        driver.see(of("b", name, minute=1))
+        driver.wait(WAIT_S)
+        driver.see(on(of("b", name, minute=1)))
+        if index < 2:
+            driver.gone(f"a{name}")
+    assert members(driver) == {APP: {"a2", "b0", "b1", "b2"}}
+    recovered(driver)
+    assert members(driver) == {APP: {"a2", "b0", "b1", "b2"}}
+
+
+@pytest.mark.parametrize("is_new", [True, False], ids=["new process", "same process"])
+def test_executors_stay_in_the_gang_of_their_driver_across_a_recovery(*, is_new: bool) -> None:
+    raws = [on(of(job, name)) for job in "ab" for name in NAMES]
+    raws.append(on(of("b", "executor", owner="uid-b0")))
+    if is_new:
+        driver = gathered(*raws)
+    else:
+        driver = live()
+        seen(driver, *(of(job, name) for job in "ab" for name in NAMES), *raws)
+        driver.accepted(), driver.accepted(NEXT)
+    recovered(driver)
+    assert members(driver)[NEXT] == {"b0", "b1", "b2", "bexecutor"}
+
+
+# -- cost --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ended_pods", [0, 1])
+def test_the_timer_of_a_held_back_pod_costs_the_same_in_a_large_gang(ended_pods: int) -> None:
+    def work(size: int) -> int:
+        driver = live()
+        seen(driver, of("a", "0"), *(ended(of(f"e{index}-", "0")) for index in range(size * ended_pods)))
+        driver.accepted()
+        seen(driver, *(of(f"c{index}-", "0") for index in range(size)))
+        driver.wait(QUIET_S)
+        driver.wait(WAIT_S)
+        assert len(members(driver)[APP]) == size + 1
+        driver.ledger.deadlines.clear()  # those of the other pods
+        driver.see(of("z", "0"))
+
+        def run() -> None:
+            driver.wait(QUIET_S)
+            driver.wait(WAIT_S)
+
+        count = work_of(run)
+        assert "z0" in members(driver)[APP]
+        return count
+
+    assert work(400) < work(40) * 1.5
