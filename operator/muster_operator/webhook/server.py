@@ -153,14 +153,19 @@ READ_S: Final = 2.0
 WAITING_OF_SOURCE: Final = 1024
 
 #: Bytes above which a request is large, and how many large ones are handled at once, one per address. Each needs
-#: several times its size in memory.
+#: several times its size in memory. WAITING_LARGE: those of one address that wait.
 SMALL: Final = 2**17
 LARGE: Final = 3
+WAITING_LARGE: Final = 64
 
 #: Connections at once, of all addresses and of one. An API server has one for each request that it handles at once, at
 #: most 600 by default. Each takes 60 KB.
 CONNECTIONS: Final = 1024
 CONNECTIONS_OF_SOURCE: Final = 768
+
+#: Bytes that all connections have sent before their request has a slot: headers and the beginning of bodies. Each takes
+#: three to four bytes of memory. An API server sends 1,000 reviews of 20 KB at once.
+AHEAD: Final = 20 * 2**20
 
 #: Seconds until a new connection must have sent the headers of its first request, beginning with the TLS handshake.
 FIRST_REQUEST_S: Final = 30.0
@@ -239,12 +244,15 @@ class TlsContexts:
 class Connection:
     """A connection of an address. `requests`: those that it has sent; `busy`: those without an answer yet.
 
+    `ahead`: bytes that it has sent while its request has no slot; `is_read`: its request has one.
     `unused`: the timer that closes it if it sends none. The timer ends with the connection, whose memory it keeps.
     """
 
     source: str
     requests: int = 0
     busy: int = 0
+    ahead: int = 0
+    is_read: bool = False
     unused: asyncio.TimerHandle | None = None
     transport: asyncio.Transport | None = None
     handshake: asyncio.Task[None] | None = None
@@ -258,11 +266,16 @@ class Connection:
 
 
 class OpenConnections:
-    """The open connections. If there are too many, an idle one of the address with the most connections is closed."""
+    """The open connections. If there are too many, an idle one of the address with the most connections is closed.
 
-    def __init__(self, total: int, per_source: int) -> None:
-        self._total, self._per_source = total, per_source
+    If all of them together have sent more than `ahead` bytes before their requests have slots, those that sent most of
+    the address that sent most are closed.
+    """
+
+    def __init__(self, total: int, per_source: int, ahead: int) -> None:
+        self._total, self._per_source, self._most_ahead = total, per_source, ahead
         self._count = 0
+        self._ahead: Counter[str] = Counter()
         self._by_source: dict[str, dict[Connection, None]] = {}
 
     def admit(self, source: str) -> Connection | None:
@@ -291,21 +304,47 @@ class OpenConnections:
         """Removes a connection that was closed, if it was not removed before."""
         own = self._by_source.get(closed.source, {})
         if closed in own:
+            self.forget(closed)
             del own[closed]
             self._count -= 1
             if not own:
                 del self._by_source[closed.source]
 
+    def receive(self, connection: Connection, size: int) -> bool:
+        """Counts bytes of a request without a slot. Returns whether the connection is still open."""
+        connection.ahead += size
+        self._ahead[connection.source] += size
+        while self._ahead.total() > self._most_ahead:
+            [(source, _)] = self._ahead.most_common(1)
+            largest = max(self._by_source[source], key=lambda one: one.ahead)
+            largest.close()
+            self.remove(largest)
+        return connection in self._by_source.get(connection.source, {})
+
+    def forget(self, connection: Connection) -> None:
+        """The request has a slot, or is over: its bytes do not count any more."""
+        self._ahead[connection.source] -= connection.ahead
+        if not self._ahead[connection.source]:
+            del self._ahead[connection.source]
+        connection.ahead = 0
+
 
 class _CountedProtocol(asyncio.Protocol):
     """Passes everything to aiohttp's protocol, and reports when the connection is open and closed."""
 
-    def __init__(self, inner: asyncio.Protocol, connection: Connection, on_closed: Callable[[], None]) -> None:
-        self._inner, self._connection, self._on_closed = inner, connection, on_closed
+    def __init__(
+        self,
+        inner: asyncio.Protocol,
+        connection: Connection,
+        connections: OpenConnections,
+        on_closed: Callable[[], None],
+    ) -> None:
+        self._inner, self._connection, self._connections, self._on_closed = inner, connection, connections, on_closed
 
     def data_received(self, data: bytes) -> None:
         """Bytes of requests."""
-        self._inner.data_received(data)
+        if self._connection.is_read or self._connections.receive(self._connection, len(data)):
+            self._inner.data_received(data)
 
     def eof_received(self) -> bool | None:
         """The client sends nothing more."""
@@ -339,8 +378,8 @@ class AdmissionServer:
         self._missing, self._metrics = missing, metrics
         self._room = FairPlaces(ROOM, ROOM_OF_SOURCE, WAITING_OF_SOURCE)
         self._reading = FairPlaces(READING, READING_OF_SOURCE, WAITING_OF_SOURCE)
-        self._large = FairPlaces(LARGE, 1, WAITING_OF_SOURCE)
-        self._connections = OpenConnections(CONNECTIONS, CONNECTIONS_OF_SOURCE)
+        self._large = FairPlaces(LARGE, 1, WAITING_LARGE)
+        self._connections = OpenConnections(CONNECTIONS, CONNECTIONS_OF_SOURCE, AHEAD)
         #: By aiohttp's protocol.
         self._open: dict[asyncio.BaseProtocol, Connection] = {}
         self._accepting: asyncio.Task[None] | None = None
@@ -359,6 +398,7 @@ class AdmissionServer:
             max_field_size=HEADER_BYTES,
             max_line_size=HEADER_BYTES,
             auto_decompress=False,
+            handler_cancellation=True,
         )
 
     async def start(self, port: int, tls: TlsContexts) -> int:
@@ -369,7 +409,7 @@ class AdmissionServer:
         """
         listening = listener("--webhook-port", port)
         listening.setblocking(False)
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 * READ_AHEAD)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2 * READ_AHEAD)
         listening.listen(CONNECTIONS)
         await self._runner.setup()
         self._accepting = asyncio.create_task(self._accept(listening, tls.listening))
@@ -413,7 +453,7 @@ class AdmissionServer:
         self._open[protocol] = connection
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
-                lambda: _CountedProtocol(protocol, connection, closed),
+                lambda: _CountedProtocol(protocol, connection, self._connections, closed),
                 accepted,
                 ssl=tls,
                 ssl_handshake_timeout=FIRST_REQUEST_S,
@@ -439,16 +479,20 @@ class AdmissionServer:
             connection.requests += 1
             connection.busy += 1
             try:
-                result, response = await self._answered(request, endpoint)
+                result, response = await self._answered(request, endpoint, connection)
                 return response
             finally:
                 connection.busy -= 1
+                connection.is_read = False
+                self._connections.forget(connection)
                 self._metrics.reviews.labels(path, result).inc()
                 self._metrics.seconds.labels(path).observe(time.monotonic() - began)
 
         return handle
 
-    async def _answered(self, request: web.Request, endpoint: Endpoint) -> tuple[str, web.Response]:
+    async def _answered(
+        self, request: web.Request, endpoint: Endpoint, connection: Connection
+    ) -> tuple[str, web.Response]:
         question = None
         source = request.remote or ""
         if problem := _unreadable(request):
@@ -459,6 +503,8 @@ class AdmissionServer:
                 self._large_lane(request, source),
                 self._reading.place(source),
             ):
+                connection.is_read = True
+                self._connections.forget(connection)
                 async with asyncio.timeout(READ_S):
                     body = await request.read()
                 async with self._room.place(source):

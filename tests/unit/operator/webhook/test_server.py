@@ -258,6 +258,23 @@ async def test_a_closed_connection_leaves_nothing_behind() -> None:
                 await asyncio.sleep(0)
 
 
+async def test_connections_that_sent_most_without_a_slot_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Headers that never end. Another address is answered."""
+    monkeypatch.setattr(server, "AHEAD", 100_000)
+    head = b"POST /mutate HTTP/1.1\r\nHost: x\r\n" + b"".join(b"X-%d: %s\r\n" % (n, b"a" * 3900) for n in range(10))
+    async with a_server(yes) as client:
+        flooding = await opened(client, "127.0.0.2", 10)
+        for _, writer in flooding:
+            writer.write(head)
+        ends = [asyncio.create_task(reader.read()) for reader, _ in flooding]
+        closed, _ = await asyncio.wait(ends, timeout=10, return_when=asyncio.FIRST_COMPLETED)
+        assert closed
+        assert (await client.ask(a_question()))[1]["allowed"]
+        for _, writer in flooding:
+            writer.transport.abort()
+        await asyncio.gather(*ends, return_exceptions=True)
+
+
 async def test_too_many_headers_are_refused() -> None:
     async with a_server(yes) as client:
         headers = {f"X-{number}": "x" for number in range(server.HEADERS)}
