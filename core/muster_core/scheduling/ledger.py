@@ -373,6 +373,8 @@ def _leave_place(
     partition.preemptions.epoch += 1
     partition.preemptions.earlier_victims.pop((app.id, allocation.id), None)
     app.remove_allocation(allocation)
+    if allocation.spec.placeholder:
+        _fewer_live(partition, app)
     selectors.part(partition, allocation.spec)
     if allocation.preemption:
         end_preemption(partition, app, allocation)
@@ -575,7 +577,16 @@ def mark_releasing(
     """
     app.mark_releasing(allocation, termination, now_ns)
     if allocation.spec.placeholder:
-        partition.requeue_one(app)
+        _fewer_live(partition, app)
+
+
+def _fewer_live(partition: Partition, app: Application) -> None:
+    """A placeholder is no longer live: fewer members may wait for one, so replacements of lost ones may get
+    precedence.
+    """
+    if app.gang.lost:
+        repair.note(partition, app)
+    partition.requeue_one(app)
 
 
 def set_quota_reservation(partition: Partition, app: Application, amount: Resources, *, granted: bool) -> None:

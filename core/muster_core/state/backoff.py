@@ -144,7 +144,8 @@ class Backoff:
 
     def take(self) -> LeafQueue | None:
         """Returns the next reason whose first applications become active. None = there is none that is allowed now."""
-        if len(self.tried) >= _AT_ONCE or self._attempts.left < 1:
+        # As many as attempts are allowed: of more, the order of queues would decide, and always for the same ones.
+        if len(self.tried) >= min(_AT_ONCE, int(self._attempts.left)):
             return None
         while self._heap and self._heap[0][0] <= self.now_ns:
             _, number, entry = heappop(self._heap)

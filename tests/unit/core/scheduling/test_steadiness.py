@@ -17,8 +17,10 @@ from muster_core.model.constraints import NAMESPACE, InterPodConstraints, PodTer
 from muster_core.model.effects import Effect
 from muster_core.model.events import ApplicationAdded, ApplicationRemoved, AskAdded, NodeAdded
 from muster_core.model.ids import ApplicationId
+from muster_core.model.limits import ATTEMPTS_IN_VAIN
 from muster_core.model.specs import AskSpec, GangPlacement, HostPort, PodProperties
-from muster_core.state.backoff import delay_ns
+from muster_core.state.backoff import Backoff, delay_ns
+from muster_core.state.scheduling_queue import LeafQueue
 from tests.unit.builders import PARTITION, SECOND, a_configuration, a_node, a_queue, an_application, an_ask
 from tests.unit.core.scheduling.scenario import Scenario, placed
 
@@ -149,3 +151,24 @@ def _submit(scenario: Scenario, random: Random, name: str) -> list[Effect]:
     elif kind == 2:
         ask = replace(ask, facts=PodProperties(ports=(HostPort("", "TCP", random.randrange(3)),)))
     return scenario.ask(ask)
+
+
+def test_no_more_reasons_become_active_than_attempts_are_allowed() -> None:
+    """Else the order of queues decides which of them are tried, and always for the same ones."""
+    scenario = Scenario(a_configuration(a_queue("a")))
+    entries = [LeafQueue(scenario.partition) for _ in range(ATTEMPTS_IN_VAIN * 4)]
+    backoff = Backoff()
+    for entry in entries:
+        backoff.wake(entry)
+    taken: list[LeafQueue] = []
+    for second in range(1, 9):
+        backoff.begin(second * SECOND, has_news=False)
+        active = list(iter(backoff.take, None))
+        assert len(active) == ATTEMPTS_IN_VAIN
+        for entry in active:
+            backoff.failed(is_early=False, is_refused=False)
+            backoff.discard(entry)
+        taken += active
+        if len(taken) == len(entries):
+            break
+    assert taken == entries
