@@ -285,8 +285,10 @@ class QueueAttempt:
     def _attempt(self, app: Application) -> bool:
         """Like `_take_one`. Returns False if it raised an exception. Raises InconsistentState."""
         scheduling = self.partition.scheduling
-        is_early, self.is_in_vain, self.tried = scheduling.woken_early(scheduling.heads_of(app)), True, []
+        heads = scheduling.heads_of(app)
+        is_early, self.is_in_vain, self.tried = scheduling.woken_early(heads), True, []
         found = caught(partial(self._take_one, app))
+        scheduling.backoff.were_tried(heads.values())
         if is_early is not None and self.is_in_vain:
             scheduling.failed(is_early=is_early, is_refused=found is False)
         if isinstance(found, Exception):

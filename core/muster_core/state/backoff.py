@@ -15,6 +15,7 @@ the back-off. Changes of an application's own requests are never delayed. Times 
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterable
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Final
@@ -75,6 +76,7 @@ class Backoff:
         "_has_news",
         "_heap",
         "_looks",
+        "_postponed",
         "_sequence",
         "now_ns",
         "tried",
@@ -94,6 +96,8 @@ class Backoff:
         self._delayed: dict[LeafQueue, int] = {}
         self._heap: list[tuple[int, int, LeafQueue]] = []
         self._sequence = 0
+        #: Those of `woken` that had active applications when no further attempt was allowed.
+        self._postponed: dict[LeafQueue, None] = {}
         self._attempts = _Allowance(ATTEMPTS_IN_VAIN, ATTEMPTS_IN_VAIN_PER_S)
         self._early = _Allowance(ATTEMPTS_IN_VAIN, EARLY_ATTEMPTS_PER_S)
         #: Evaluations of reasons that still apply, or may still apply.
@@ -126,6 +130,8 @@ class Backoff:
         if is_certain:
             entry.retry_ns = 0
             self.again(entry)
+            if self._postponed:
+                self._postponed[entry] = None
         else:
             self.woken[entry] = None
 
@@ -141,24 +147,27 @@ class Backoff:
         self.woken.pop(entry, None)
         self.tried.pop(entry, None)
         self._delayed.pop(entry, None)
+        self._postponed.pop(entry, None)
 
     def take(self) -> LeafQueue | None:
         """Returns the next reason whose first applications become active. None = there is none that is allowed now."""
-        # As many as attempts are allowed: of more, the order of queues would decide, and always for the same ones.
-        if len(self.tried) >= min(_AT_ONCE, int(self._attempts.left)):
+        if len(self.tried) >= _AT_ONCE or self._attempts.left < 1:
             return None
-        while self._heap and self._heap[0][0] <= self.now_ns:
+        while not self._postponed and self._heap and self._heap[0][0] <= self.now_ns:
             _, number, entry = heappop(self._heap)
             if self._delayed.get(entry) == number:
                 del self._delayed[entry]
                 self.tried[entry] = False
                 return entry
         for _ in range(min(len(self.woken), _LOOKS)):
+            if self._postponed and next(iter(self.woken)) not in self._postponed:
+                return None
             entry, _ = self.woken.popitem(last=False)
             is_early = entry.retry_ns > self.now_ns
             if not is_early or self._early.left >= 1 + sum(self.tried.values()):
                 self.tried[entry] = is_early
                 return entry
+            self._postponed.pop(entry, None)
             self._sequence = self._delayed[entry] = self._sequence + 1
             heappush(self._heap, (entry.retry_ns, self._sequence, entry))
         return None
@@ -171,6 +180,23 @@ class Backoff:
         for allowance in (self._attempts, self._early) if is_early else (self._attempts,):
             allowance.left -= _REFUSED if is_refused else 1
         return self._attempts.left >= 1
+
+    def postpone(self) -> list[LeafQueue]:
+        """No further attempt is allowed now. Returns the reasons that had active applications and were not tried.
+
+        No others become active before all of these were tried. Else the order of the queues would choose among more
+        and more of them, and always the same ones.
+        """
+        left = list(self.tried)
+        for entry in reversed(left):
+            self.again(entry)
+        self._postponed |= dict.fromkeys(left)
+        return left
+
+    def were_tried(self, entries: Iterable[LeafQueue]) -> None:
+        """One of their applications was tried, with or without success."""
+        for entry in entries if self._postponed else ():
+            self._postponed.pop(entry, None)
 
     def next_ns(self) -> int:
         """Returns when the next attempts are due; 0 = nothing waits for that."""

@@ -386,8 +386,7 @@ class SchedulingQueue:  # long: every way in which the order changes
         `is_refused`: it ended before nodes were searched.
         """
         if not self.backoff.failed(is_early=is_early, is_refused=is_refused):
-            for entry in reversed(list(self.backoff.tried)):
-                self.backoff.again(entry)
+            for entry in self.backoff.postpone():
                 self._deactivate_heads(entry)
 
     def _activate_one(self, app: Application) -> None:
