@@ -39,7 +39,7 @@ class Failures(Ground):
         known = self.stage.discard_state()
         before = self.site
         for rm in dict.fromkeys(site.rm for site in self.sites):
-            self.stage.send(ManagerRegistered(rm, self.configurations[rm], awaits_barrier=True))
+            self.receive(self.stage.send(ManagerRegistered(rm, self.configurations[rm], awaits_barrier=True)))
             mine = [site for site in self.sites if site.rm == rm]
             for self.site in mine:
                 if self.site.id in self.stage.scheduler_state.partitions and self.site.id in known:

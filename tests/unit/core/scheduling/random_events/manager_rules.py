@@ -66,7 +66,7 @@ class Managers(Ground):
             if site.id in old:
                 self._remember(site.manager_state.partition, old[site.id])
                 site.manager_state.unconfirmed = site.manager_state.unconfirmed if data.draw(st.booleans()) else []
-        self.stage.send(ManagerRegistered(rm, self.configurations[rm], awaits_barrier=True))
+        self.receive(self.stage.send(ManagerRegistered(rm, self.configurations[rm], awaits_barrier=True)))
         self.forget_closed()
         for site in mine:
             self.site = site
