@@ -19,7 +19,7 @@ from muster_core.model.events import ApplicationAdded, ApplicationRemoved, AskAd
 from muster_core.model.ids import ApplicationId
 from muster_core.model.specs import AskSpec, GangPlacement, HostPort, PodProperties
 from muster_core.state.backoff import Backoff, delay_ns
-from muster_core.state.scheduling_queue import LeafQueue
+from muster_core.state.ordered_sets import LeafQueue
 from tests.unit.builders import PARTITION, SECOND, a_configuration, a_node, a_queue, an_application, an_ask
 from tests.unit.core.scheduling.scenario import Scenario, placed
 
