@@ -2,7 +2,7 @@
 
     .venv/bin/python -m benchmarks.through_both
 
-Operator and core are connected as by `muster run --embedded`. Pods of 10 applications appear on the watch as fast as
+Operator and core are connected as by `muster run`. Pods of 10 applications appear on the watch as fast as
 they are read, as JSON of the size that a real API server sends. Each pod is decoded, translated, sent to the core,
 placed, bound by a request, and received again on the watch with its node. The time is from the first pod's event until
 the event of the last bound pod is handled. It includes the time of the stub (`stub`).

@@ -65,7 +65,7 @@ class Setup:
     log_level: str = "info"
     tethered: bool = True
     embedded: bool = False
-    """Operator and core in one process with the in-process transport (``muster run --embedded``)."""
+    """Operator and core in one process with the in-process transport (``muster run``)."""
     env: Mapping[str, str] = field(default_factory=dict)
     preloaded: bool = False
     """Started by fork servers, which have imported the programs: for runs that start Muster hundreds of times."""
@@ -176,7 +176,7 @@ class Muster:
         rest = (f"--rest-port={self.rest_port}", "--rest-trust-loopback")
         flags = (*rest, f"--health-port={self.health_port}")
         if setup.embedded:
-            self.core = self.operator = self._process("muster", "muster", "run", "--embedded", *flags, level)
+            self.core = self.operator = self._process("muster", "muster", "run", *flags, level)
             return
         self.core = self._process("core", "muster_core", f"--listen={self.socket}", *rest, level)
         self.operator = self._process(

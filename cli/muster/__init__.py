@@ -1,4 +1,4 @@
-"""The `muster` command, the only package that may import both operator and core (`muster run --embedded`).
+"""The `muster` command, the only package that may import both operator and core (`muster run`).
 
 In reading order: `main` lists the commands and imports each when it is used, `options` has the options that commands
 share, `output` the formats, `errors` the exit codes. `get` reads the core, with the tables of `printers` and the

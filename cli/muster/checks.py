@@ -25,7 +25,7 @@ _ENDED: Final = ("Succeeded", "Failed")
 class Level(StrEnum):
     """Severity. unknown: the check was skipped."""
 
-    FINE = "fine"
+    FINE = "ok"
     WARNING = "warning"
     PROBLEM = "problem"
     UNKNOWN = "unknown"

@@ -16,9 +16,10 @@ import typer
 
 from muster.clients import kubeconfig as kubeconfig_files
 from muster.clients.kubernetes import Cluster, connect
+from muster.command_line import FastCommand, FastGroup
 from muster.errors import PROBLEM, BadUsage, NotThere
 from muster.options import Context, Kubeconfig, exit_on_error
-from muster.output import Format, Output, console, emit, table
+from muster.output import Format, Output, console, emit, print_page, table
 from muster.text import print_line
 from muster_core.config import document
 from muster_core.config.load import ValidationResult
@@ -78,14 +79,24 @@ def _validate(file: str) -> None:
 
 
 def _check(written: str, file: str) -> ValidationResult:
-    """Raises BadSetting, and ConfigurationError for an invalid manifest."""
+    """Raises BadSetting, and ConfigurationError for an empty file and an invalid manifest."""
     config_map = read_manifest(written)
     if config_map is None:
+        if _is_empty(written):
+            fix = "add partitions; without queues.yaml, Muster uses one queue for each namespace"
+            raise ConfigurationError(document.TOP, None, "is empty", fix)
         return validate_queues(written, file=file)
     entries = merged([config_map])
     found = parse(entries)
     result = validate_queues(found.queues, found.extra, f"{file}: {found.policy_group}.yaml")
     return replace(result, warnings=(*result.warnings, *(finding.line for finding in setting_warnings(entries))))
+
+
+def _is_empty(written: str) -> bool:
+    try:
+        return document.read(written) is None
+    except ConfigurationError:
+        return False
 
 
 # --- files -----------------------------------------------------------------------------------------------------------
@@ -134,7 +145,13 @@ def _entries(data: dict[str, document.Data], key: str) -> dict[str, str]:
 
 # --- config show -----------------------------------------------------------------------------------------------------
 
-app = typer.Typer(help="Show effective settings and defaults.", no_args_is_help=True, add_completion=False)
+app = typer.Typer(
+    cls=FastGroup,
+    help="Show effective settings and defaults.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+)
 
 
 @app.callback()
@@ -142,7 +159,7 @@ def group() -> None:
     """Show effective settings and defaults."""
 
 
-@app.command()
+@app.command(cls=FastCommand)
 def show(
     *,
     defaults: Annotated[
@@ -233,12 +250,14 @@ def _print_defaults(output: Output) -> None:
     if output.is_data:
         emit({setting.key: setting.default for setting in SETTINGS.values() if setting.key != LEVELS}, output)
         return
-    page = table("SETTING", "DEFAULT", "TAKES EFFECT", "MEANING")
+    page = table(
+        *("SETTING", "DEFAULT", "TAKES EFFECT", "MEANING"), optional=("TAKES EFFECT",), sentences=("DEFAULT", "MEANING")
+    )
     for heading, settings in CATALOGUE.items():
         page.add_row(heading, style="bold")
         for setting in settings:
             page.add_row(setting.key, setting.default, setting.takes, setting.meaning)
-    console().print(page)
+    print_page(console(is_unbounded=output is Output.WIDE), page)
 
 
 def _print_values(config_maps: Sequence[Raw], entries: Mapping[str, str], output: Output) -> None:
@@ -249,14 +268,18 @@ def _print_values(config_maps: Sequence[Raw], entries: Mapping[str, str], output
         emit(values, output)
         return
     is_wide = output is Output.WIDE
-    page = table("SETTING", "VALUE", "FROM", "TAKES EFFECT", *(("DEFAULT", "MEANING") if is_wide else ()))
+    page = table(
+        *("SETTING", "VALUE", "FROM", "TAKES EFFECT", *(("DEFAULT", "MEANING") if is_wide else ())),
+        optional=("TAKES EFFECT", "FROM"),
+        sentences=("VALUE", "TAKES EFFECT", "MEANING"),
+    )
     for key, value in values.items():
         shown = f"{len(value.splitlines())} lines" if key.endswith(QUEUES) else value
         setting = SETTINGS.get(key)
         takes, default, meaning = (setting.takes, setting.default, setting.meaning) if setting else ("", "", "")
         more = (default, meaning) if is_wide else ()
         page.add_row(key, shown, _origin(config_maps, entries, key), takes, *more)
-    console().print(page)
+    print_page(console(is_unbounded=is_wide), page)
 
 
 def _origin(config_maps: Sequence[Raw], entries: Mapping[str, str], key: str) -> str:

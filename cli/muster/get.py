@@ -13,15 +13,15 @@ from muster import pending, printers
 from muster.checks import application_of
 from muster.clients.rest import Rest
 from muster.errors import PROBLEM, BadUsage, CommandError, NotThere, Unreachable
+from muster.main import DISTRIBUTION
 from muster.options import AllNamespaces, Namespace, Target, connected
 from muster.output import Format, Output, Watch, as_data, show
 
 Json = dict[str, Any]
 
-DISTRIBUTION: Final = "muster-scheduler"
 EXAMPLES: Final = {
     "status": ("muster status", "muster status --watch", "muster status --server http://127.0.0.1:9080 -o json"),
-    "queues": ("muster queues", "muster queues root.research -o wide", "muster queues -o json"),
+    "queues": ("muster queues", "muster queues root.research -o wide", "muster queues --tree", "muster queues -o json"),
     "apps": ("muster apps", "muster apps -A --queue root.research -o wide", "muster apps -n team-a --state rejected"),
     "app": ("muster app my-gang", "muster app my-gang -n team-a --watch", "muster app team-a/my-gang -o yaml"),
     "nodes": ("muster nodes", "muster nodes node-1 -o yaml", "muster nodes -o wide --watch"),
@@ -67,6 +67,7 @@ def queues(
     target: Target,
     queue: Annotated[str, typer.Argument(help="Only this queue and its children.")] = "root",
     *,
+    tree: Annotated[bool, typer.Option("--tree", help="Indent each queue below its parent.")] = False,
     output: Format = Output.TABLE,
     watch: Watch = False,
 ) -> None:
@@ -74,7 +75,7 @@ def queues(
 
     JSON and YAML contain the queue with its children.
     """
-    show(lambda: target.rest.queue(queue), printers.queues, output, watch=watch)
+    show(lambda: target.rest.queue(queue), partial(printers.queues, tree=tree), output, watch=watch)
 
 
 @connected
@@ -94,7 +95,7 @@ def nodes(
     def data(found: list[Json]) -> Any:
         return found[0] if len(wanted) == 1 else as_data(found)
 
-    show(read, printers.nodes, output, watch=watch, data=data)
+    show(read, printers.nodes, output, watch=watch, data=data, empty="No nodes found")
 
 
 @connected
@@ -159,7 +160,11 @@ def apps(  # noqa: PLR0913 # long: the command line is its options
         found = _in_queue(target.rest, queue, state)
         return [app for app in found if user in ("", app["user"]) and pending.in_namespace(app, wanted)]
 
-    show(read, partial(printers.apps, all_namespaces=not wanted), output, watch=watch)
+    view = partial(printers.apps, all_namespaces=not wanted)
+    kind = "" if state is State.ACTIVE else f"{state} "
+    place = "".join((f" in queue {queue}" if queue else "", f" of user {user}" if user else ""))
+    where = f" in namespace {wanted} (-n or -A selects others)" if wanted else ""
+    show(read, view, output, watch=watch, empty=f"No {kind}applications found{place}{where}")
 
 
 def _in_queue(rest: Rest, queue: str, state: State) -> list[Json]:
@@ -200,7 +205,7 @@ def find_application(rest: Rest, name: str, namespace: str) -> Json:
             try:
                 return rest.application(plain, prefix)
             except NotThere:
-                raise NotThere(f"{error}") from error
+                raise error from None
         raise NotThere(f"{error}{_hint(rest, name, namespace)}") from error
 
 
@@ -211,7 +216,7 @@ def _hint(rest: Rest, name: str, namespace: str) -> str:
     try:
         elsewhere = rest.application(name).get("namespace") or ""
     except NotThere:
-        return f" in namespace {namespace}"
+        return f" in namespace {namespace} (-n or -A selects others)"
     except BadUsage:
         elsewhere = ""
     found = f"namespace {elsewhere}: use -n {elsewhere}" if elsewhere else "other namespaces: use -n or -A"

@@ -11,53 +11,21 @@ import errno
 import inspect
 import sys
 from dataclasses import dataclass
-from enum import Enum
 from functools import cached_property
 from importlib import import_module
-from typing import Any, Final
+from importlib.metadata import version as installed_version
+from typing import Annotated, Any, Final
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperCommand
 
+from muster.command_line import CONNECTION_HELP, FastCommand, FastGroup
 from muster.text import print_line
 
+DISTRIBUTION: Final = "muster-scheduler"
 INSPECT: Final = "Inspect"
 DIAGNOSE: Final = "Diagnose"
 RUN: Final = "Run"
-
-
-class _FastConversion:
-    """Converts the usual option types. Other types and invalid values are left to typer, which loads pydantic."""
-
-    def __init__(self, parameter: Any) -> None:
-        self._annotation = parameter.type_descriptor.annotation
-
-    def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
-        """The value for the command; typer calls it once per option."""
-        kind = self._annotation
-        if value is None or value == ():
-            return () if param.multiple or param.nargs == -1 else None
-        if type(value) is kind:
-            return value
-        if isinstance(kind, type) and issubclass(kind, Enum) and value in [member.value for member in kind]:
-            return kind(value)
-        param._runtime_param = None  # noqa: SLF001  # typer's own conversion, with its error messages
-        return param.get_runtime_param().coerce(value, param=param, ctx=ctx)
-
-
-def _without_pydantic(parameters: list[Any]) -> list[Any]:
-    """The parameters, with conversions that do not load pydantic, which takes as long as the rest of the start."""
-    for parameter in parameters:
-        parameter._runtime_param = _FastConversion(parameter)  # noqa: SLF001
-    return parameters
-
-
-class FastCommand(TyperCommand):
-    """A command that starts without pydantic."""
-
-    def get_params(self, ctx: Any) -> list[Any]:
-        """All options and arguments, with `--help`."""
-        return _without_pydantic(super().get_params(ctx))
 
 
 @dataclass(frozen=True)
@@ -90,7 +58,7 @@ class Entry:
             command = typer.main.get_command(self._target)
             command.help = self.help
             return command
-        single = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+        single = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
         single.command(self.name, cls=FastCommand, help=self.help)(self._target)
         return typer.main.get_command(single)
 
@@ -111,6 +79,7 @@ COMMANDS: Final = (
     Entry("nodes", "muster.get:nodes", "List nodes with allocations.", INSPECT),
     Entry("explain", "muster.get:explain", "Explain why an application or pod is pending.", INSPECT),
     Entry("version", "muster.get:version", "Print the versions of this command, the core and the operator.", INSPECT),
+    Entry(CONNECTION_HELP, "muster.options:command", "List the options of the connection to the core.", INSPECT),
     Entry("doctor", "muster.doctor:command", "Diagnose the installation and misconfigured pods.", DIAGNOSE),
     Entry("validate", "muster.config:validate", "Validate a queue configuration.", DIAGNOSE),
     Entry("config", "muster.config:app", "Show effective settings.", DIAGNOSE),
@@ -143,15 +112,11 @@ _UsageError: Any = typer.BadParameter.__bases__[0]
 _WRITE_ERRORS: Final = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG}
 
 
-class Commands(TyperGroup):
+class Commands(FastGroup):
     """The group of all commands. An invalid command line is reported in one line."""
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes | {"commands": {entry.name: LazyCommand(entry) for entry in COMMANDS}})
-
-    def get_params(self, ctx: Any) -> list[Any]:
-        """All options, with `--help`."""
-        return _without_pydantic(super().get_params(ctx))
 
     def main(self, *args: Any, **options: Any) -> Any:
         """Run one command and exit with its code, unless another program calls it (`standalone_mode`)."""
@@ -173,10 +138,12 @@ class Commands(TyperGroup):
 
 
 def _report(error: Any) -> int:
-    """Print the usage error in one line. A group without a subcommand has printed its help instead."""
+    """Print the usage error in one line, or the help of a group without a subcommand."""
     message = " ".join(error.format_message().split())
     path = error.ctx.command_path if error.ctx is not None else "muster"
-    if message:
+    if message.startswith("Usage:"):
+        print_line(error.format_message())
+    elif message:
         print_line(f"{path}: {message.rstrip('.?')}; see {path} --help", err=True)
     code: int = error.exit_code
     return code
@@ -188,9 +155,22 @@ app = typer.Typer(
     epilog="Exit codes: 0 success, 1 problem found or object not found, 2 usage error, 3 core or cluster unreachable.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,
 )
 
 
+def _print_version(wanted: bool) -> None:  # noqa: FBT001  # the signature of a callback
+    if wanted:
+        print_line(f"muster {installed_version(DISTRIBUTION)}")
+        raise typer.Exit
+
+
 @app.callback()
-def muster() -> None:
+def muster(
+    *,
+    version: Annotated[  # the callback prints it
+        bool,
+        typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version and exit."),
+    ] = False,
+) -> None:
     """A gang scheduler for Kubernetes."""

@@ -19,12 +19,13 @@ from muster.clients import kubeconfig as kubeconfig_files
 from muster.clients import kubernetes, port_forward
 from muster.clients.http import Http, to_url
 from muster.clients.rest import Rest
+from muster.command_line import CONNECTION
 from muster.errors import PROBLEM, BadUsage, CommandError
 from muster.text import print_line
 
 P = ParamSpec("P")
 
-PANEL: Final = "Connection"
+PANEL: Final = CONNECTION
 
 Kubeconfig = Annotated[str, typer.Option(help="Path to the kubeconfig.", rich_help_panel=PANEL)]
 Context = Annotated[str, typer.Option(help="Kubeconfig context (default: the current one).", rich_help_panel=PANEL)]
@@ -198,3 +199,9 @@ def exit_on_error(action: Callable[[], None]) -> None:
     except CommandError as error:
         print_line(f"muster: {error}", err=True)
         raise typer.Exit(error.code) from error
+
+
+@connected
+def command(target: Target, ctx: typer.Context) -> None:  # only its options matter
+    """List the options of the connection to core and cluster, which most commands have."""
+    print_line(ctx.get_help())

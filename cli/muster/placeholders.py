@@ -19,7 +19,7 @@ from muster.clients.kubernetes import Cluster, connect
 from muster.confirmation import DryRun, Yes, is_confirmed
 from muster.errors import CommandError, NotThere
 from muster.options import PANEL, AllNamespaces, Context, Kubeconfig, Steps, exit_on_error
-from muster.output import Format, Output, as_data, console, emit, table
+from muster.output import Format, Output, as_data, console, emit, print_page, table
 from muster.text import print_line
 from muster_operator.model import names
 from muster_operator.model.signing import CURRENT, PREVIOUS, SECRET, SigningKeys, Validity, placeholder_texts, read_key
@@ -134,7 +134,7 @@ def _print(pods: list[Json], deleted: set[str], *, is_wide: bool) -> None:
             phase = (pod.get("status") or {}).get("phase") or "Pending"
             is_deleted = "yes" if full_name(pod) in deleted else "no"
             page.add_row(metadata["namespace"], metadata["name"], phase, is_deleted, *more)
-        console().print(page)
+        print_page(console(is_unbounded=is_wide), page)
     print_line(f"{len(pods)} placeholders without a valid signature")
 
 

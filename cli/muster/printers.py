@@ -5,6 +5,7 @@ First the tables in the order of `muster --help`, then quantities and times as t
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
@@ -12,7 +13,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 
 from muster import pending
-from muster.output import table
+from muster.output import FittingTable, table
 
 Json = dict[str, Any]
 
@@ -27,7 +28,10 @@ _NO_REQUESTS: Final = -(2**31)
 
 def _grid() -> Table:
     """Labels and values without a header."""
-    return Table.grid(padding=(0, 2))
+    made = Table.grid(padding=(0, 2))
+    made.add_column(no_wrap=True)
+    made.add_column(overflow="fold")
+    return made
 
 
 # --- status and version ----------------------------------------------------------------------------------------------
@@ -96,29 +100,43 @@ def version(found: Json, wide: bool, now_ns: int) -> Table:  # noqa: FBT001  # t
 # --- queues ----------------------------------------------------------------------------------------------------------
 
 
-def _subtree(queue: Json) -> Iterator[Json]:
-    yield queue
+_ROOT: Final = "root"
+
+
+def _subtree(queue: Json, depth: int = 0) -> Iterator[tuple[Json, int]]:
+    yield queue, depth
     for child in queue.get("children") or []:
-        yield from _subtree(child)
+        yield from _subtree(child, depth + 1)
 
 
-def queues(root: Json, wide: bool, now_ns: int) -> Table:  # noqa: FBT001  # the signature of a View
-    """One row per queue, parents before children."""
+def queues(root: Json, wide: bool, now_ns: int, *, tree: bool = False) -> FittingTable:  # noqa: FBT001  # a View
+    """One row per queue, parents before children. `tree`: children are indented below their parent."""
+    rows = list(_subtree(root))
+    shown = columns_of(
+        *(queue[key] for queue, _ in rows for key in ("allocatedResource", "pendingResource", "guaranteedResource")),
+        *(dict.fromkeys(queue["maxResource"], 1) for queue, _ in rows if queue["queuename"] != _ROOT),  # 0 is a limit
+        {name: value for name, value in root["maxResource"].items() if "/" in name},
+    )
     more = ("GUARANTEED", "HEADROOM", "RESERVED", "ORDER", "PRIORITY", "PREEMPTION") if wide else ()
-    made = table("QUEUE", "STATE", "RUNNING", "CPU", "MEMORY", "PENDING", *more)
-    for queue in _subtree(root):
+    all_active = all(queue["status"] == "Active" for queue, _ in rows)
+    made = table(
+        *("QUEUE", "STATE", "RUNNING", "CPU", "MEMORY", *shown.values(), "PENDING", *more),
+        optional=(*(("STATE",) if all_active else ()), "RUNNING", "MEMORY"),
+        sentences=("PENDING",),
+    )
+    for queue, depth in rows:
         used, most = queue["allocatedResource"], queue["maxResource"]
         running = (
             f"{queue['runningApps']}/{queue['maxRunningApps']}" if queue["maxRunningApps"] else queue["runningApps"]
         )
         if wide and queue["maxRunningApps"]:
             running += _set_by(queue, "maxapplications")
+        path = queue["queuename"]
         cells = (
-            queue["queuename"],
+            "  " * depth + path.rpartition(".")[2] if tree and depth else path,
             queue["status"],
             str(running),
-            part(CPU, used, most),
-            part(MEMORY, used, most),
+            *(part(name, used, most) for name in (CPU, MEMORY, *shown)),
             amounts(queue["pendingResource"]),
         )
         made.add_row(*cells, *(_queue_details(queue) if wide else ()))
@@ -155,19 +173,25 @@ def _set_by(queue: Json, name: str) -> str:
 # --- applications ----------------------------------------------------------------------------------------------------
 
 
-def apps(found: list[Json], wide: bool, now_ns: int, *, all_namespaces: bool = False) -> Table:  # noqa: FBT001
+def apps(found: list[Json], wide: bool, now_ns: int, *, all_namespaces: bool = False) -> FittingTable:  # noqa: FBT001
     """One row per application. The namespace is a column only if there may be several."""
     first = ("NAMESPACE",) if all_namespaces else ()
     more = ("GANG", "PRIORITY", "REQUESTS", "REASON") if wide else ()
-    columns = ("APPLICATION", "QUEUE", "STATE", "USER", "PODS", "PLACEHOLDERS", "PENDING", "CPU", "MEMORY", "AGE")
-    made = table(*first, *columns, *more)
+    shown = columns_of(*(item[key] for item in found for key in ("usedResource", "pendingResource")))
+    columns = ("APPLICATION", "QUEUE", "STATE", "USER", "PODS", "PLACEHOLDERS", "PENDING", "CPU", "MEMORY")
+    made = table(
+        *(*first, *columns, *shown.values(), "AGE", *more),
+        optional=("USER", "PLACEHOLDERS", "MEMORY", "CPU", "AGE", *reversed(shown.values()), "PODS", "QUEUE"),
+        sentences=("REASON",),
+    )
     for item in sorted(found, key=lambda item: (item["queueName"], item["submissionTime"], item["applicationID"])):
         namespace = (item.get("namespace") or NONE,) if all_namespaces else ()
-        made.add_row(*namespace, *_app_cells(item, now_ns), *(_app_details(item) if wide else ()))
+        cells = _app_cells(item, shown, now_ns)
+        made.add_row(*namespace, *cells, *(_app_details(item) if wide else ()))
     return made
 
 
-def _app_cells(app: Json, now_ns: int) -> tuple[str, ...]:
+def _app_cells(app: Json, shown: Iterable[str], now_ns: int) -> tuple[str, ...]:
     pods = [item for item in app["allocations"] if not item["placeholder"]]
     used = app["usedResource"]
     return (
@@ -178,8 +202,7 @@ def _app_cells(app: Json, now_ns: int) -> tuple[str, ...]:
         str(len(pods)),
         str(len(app["allocations"]) - len(pods)),
         str(pending.pending_count(app["requests"])),
-        amount(CPU, used.get(CPU, 0)),
-        amount(MEMORY, used.get(MEMORY, 0)),
+        *(amount(name, used.get(name, 0)) for name in (CPU, MEMORY, *shown)),
         age(app["submissionTime"], now_ns),
     )
 
@@ -227,7 +250,7 @@ def _app_facts(app: Json, now_ns: int) -> Table:
     return made
 
 
-def _state_log(app: Json, now_ns: int) -> Table:
+def _state_log(app: Json, now_ns: int) -> FittingTable:
     """When each state began, and how long it lasted."""
     made = table("STATE", "SINCE", "FOR")
     log = app["stateLog"]
@@ -237,9 +260,11 @@ def _state_log(app: Json, now_ns: int) -> Table:
     return made
 
 
-def _task_groups(app: Json) -> Table:
+def _task_groups(app: Json) -> FittingTable:
     made = table(
-        "TASK GROUP", "EACH", "PLACEHOLDERS", "RUNNING", "REPLACED", "TIMED OUT", "MEMBERS BOUND", "MEMBERS PENDING"
+        *("TASK GROUP", "EACH", "PLACEHOLDERS", "RUNNING", "REPLACED", "TIMED OUT", "MEMBERS BOUND", "MEMBERS PENDING"),
+        optional=("TIMED OUT", "REPLACED", "RUNNING", "PLACEHOLDERS"),
+        sentences=("EACH",),
     )
     for group in sorted(app["placeholderData"], key=lambda group: str(group["taskGroupName"])):
         name = group["taskGroupName"]
@@ -251,10 +276,14 @@ def _task_groups(app: Json) -> Table:
     return made
 
 
-def _pods(app: Json, now_ns: int, *, wide: bool) -> Table:
+def _pods(app: Json, now_ns: int, *, wide: bool) -> FittingTable:
     """Pods before placeholders, bound ones first."""
     more = ("PRIORITY", "REQUESTS", "KEY") if wide else ()
-    made = table("POD", "TASK GROUP", "KIND", "NODE", "STATE", "AGE", *more, "REASON")
+    made = table(
+        *("POD", "TASK GROUP", "KIND", "NODE", "STATE", "AGE", *more, "REASON"),
+        optional=("AGE", "KIND", "TASK GROUP", "NODE"),
+        sentences=("STATE", "REASON"),
+    )
     for item in [*_by_name(app["allocations"]), *_by_name(app["requests"])]:
         extra = (str(item["priority"]), size(item["resource"]), item["allocationKey"]) if wide else ()
         made.add_row(
@@ -277,10 +306,14 @@ def _by_name(items: list[Json]) -> list[Json]:
 # --- nodes -----------------------------------------------------------------------------------------------------------
 
 
-def nodes(found: list[Json], wide: bool, now_ns: int) -> Table:  # noqa: FBT001  # the signature of a View
+def nodes(found: list[Json], wide: bool, now_ns: int) -> FittingTable:  # noqa: FBT001  # the signature of a View
     """One row per node. `OTHERS`: pods of other schedulers."""
     more = ("PODS", "OTHERS USE", "FREE", "RESERVED FOR") if wide else ()
-    made = table("NODE", "STATE", "CPU", "", "MEMORY", "", "ALLOCATIONS", "OTHERS", *more)
+    shown = columns_of(*({name: value for name, value in node["capacity"].items() if "/" in name} for node in found))
+    made = table(
+        *("NODE", "STATE", "CPU", "CPU%", "MEMORY", "MEMORY%", *shown.values(), "ALLOCATIONS", "OTHERS", *more),
+        optional=("OTHERS", "CPU%", "MEMORY%", "ALLOCATIONS", "STATE"),
+    )
     for node in sorted(found, key=lambda node: str(node["nodeID"])):
         used, total = node["allocated"], node["capacity"]
         made.add_row(
@@ -290,6 +323,7 @@ def nodes(found: list[Json], wide: bool, now_ns: int) -> Table:  # noqa: FBT001 
             percent(CPU, used, total),
             part(MEMORY, used, total),
             percent(MEMORY, used, total),
+            *(part(name, used, total) for name in shown),
             str(len(node["allocations"])),
             str(len(node["foreignAllocations"])),
             *(_node_details(node) if wide else ()),
@@ -346,7 +380,7 @@ def _explanation_facts(found: Json) -> Table:
 def _reason(reason: Json) -> list[RenderableType]:
     parts: list[RenderableType] = [f"{_blocked_pods(reason)}: {reason['message']}"]
     if reason["nodes"]:
-        counts = table("NODES", "REASON")
+        counts = table("NODES", "REASON", sentences=("REASON",))
         for text, number in sorted(reason["nodes"].items(), key=lambda entry: (-entry[1], entry[0])):
             counts.add_row("all" if number == _ALL_NODES else str(number), text)
         parts.append(counts)
@@ -369,7 +403,11 @@ def _blocked_pods(reason: Json) -> str:
 def _ahead(found: Json, now_ns: int, *, wide: bool) -> list[RenderableType]:
     ahead = found["ahead"]
     shown = ahead if wide else ahead[:_SHOWN]
-    made = table("APPLICATION", "STATE", "PRIORITY", "REQUESTS", "AGE", "")
+    made = table(
+        *("APPLICATION", "STATE", "PRIORITY", "REQUESTS", "AGE", ""),
+        optional=("AGE", "PRIORITY", "STATE"),
+        sentences=("REQUESTS", ""),
+    )
     for item in shown:
         made.add_row(
             item["applicationID"],
@@ -386,12 +424,12 @@ def _ahead(found: Json, now_ns: int, *, wide: bool) -> list[RenderableType]:
 
 # --- doctor ----------------------------------------------------------------------------------------------------------
 
-_SEVERITY: Final = ("fine", "unknown", "warning", "problem")
+_SEVERITY: Final = ("ok", "unknown", "warning", "problem")
 
 
 def findings(found: list[Json], wide: bool, now_ns: int) -> RenderableType:  # noqa: FBT001  # the signature of a View
     """One row per finding, the most severe ones last, and the remedies: below, or in a column of `-o wide`."""
-    made = table("CHECK", "RESULT", "MESSAGE", *(("REMEDY",) if wide else ()))
+    made = table("CHECK", "RESULT", "MESSAGE", *(("REMEDY",) if wide else ()), sentences=("MESSAGE", "REMEDY"))
     in_severity = sorted(found, key=lambda finding: _SEVERITY.index(finding["level"]))
     for finding in in_severity:
         extra = (finding["remedy"],) if wide else ()
@@ -445,6 +483,14 @@ def size(found: Mapping[str, int] | None) -> str:
 def in_order(names: Iterable[str]) -> list[str]:
     """CPU and memory first."""
     return sorted(names, key=lambda name: (name != CPU, name != MEMORY, name))
+
+
+def columns_of(*found: Mapping[str, int]) -> dict[str, str]:
+    """Titles of the resources with an amount, other than CPU, memory and pods: GPU for `nvidia.com/gpu` alone."""
+    names = {name for amounts_of in found for name, value in (amounts_of or {}).items() if value}
+    names -= {CPU, MEMORY, PODS}
+    short = Counter(name.rpartition("/")[2] for name in names)
+    return {name: (last if short[last := name.rpartition("/")[2]] == 1 else name).upper() for name in sorted(names)}
 
 
 def label(resource: str) -> str:

@@ -1,4 +1,4 @@
-"""`muster run --embedded`: core and operator in one event loop, connected by the in-process transport.
+"""`muster run`: core and operator in one event loop, connected by the in-process transport.
 
 For demos and small clusters. Production runs two processes over a socket: `muster core` and `muster operator`.
 """
@@ -29,7 +29,7 @@ from muster_si import log_lines
 from muster_si.log_lines import LogFormat
 from muster_si.transport.inprocess import InProcessClient
 
-EXAMPLES = ("muster run --embedded --namespace muster",)
+EXAMPLES = ("muster run --namespace muster",)
 
 
 class _Levels:
@@ -46,7 +46,6 @@ class _Levels:
 
 def command(  # noqa: PLR0913 # long: the command line is its options
     *,
-    embedded: Annotated[bool, typer.Option("--embedded", help="Run both in this process (required).")] = False,
     namespace: Annotated[str, typer.Option(envvar="NAMESPACE", help="Namespace of the ConfigMaps.")] = "default",
     leader_elect: operator.LeaderElect = True,
     lease_name: operator.LeaseName = operator.LEASE_NAME,
@@ -82,9 +81,6 @@ def command(  # noqa: PLR0913 # long: the command line is its options
     log_format: Annotated[LogFormat, typer.Option(envvar="MUSTER_LOG_FORMAT", help="Log format.")] = LogFormat.CONSOLE,
 ) -> None:
     """Run core and operator in one process, for the cluster of KUBECONFIG."""
-    if not embedded:
-        print_line("muster run needs --embedded; or run `muster core` and `muster operator` as two processes", err=True)
-        raise typer.Exit(2)
     logs.configure(log_level, log_format)
     log_lines.log_uncaught_exceptions()
     candidacy = Candidacy(namespace, lease_name, identity or operator.own_identity(), lease_duration)

@@ -143,7 +143,7 @@ async def test_namespaces_are_selected_as_in_kubectl(muster: Command) -> None:
     code, out, err = await muster.run("app", "runs", "-n", "elsewhere")
     assert (code, out) == (1, "")
     expected = f"in namespace elsewhere; it exists in namespace {namespace}: use -n {namespace}\n"
-    assert err == f"muster: Application not found: runs {expected}"
+    assert err == f"muster: no application runs found {expected}"
     code, out, err = await muster.run("explain", "runs", "--context", "prod")
     assert (code, out) == (2, "")
     assert err.startswith('muster: context "prod" does not exist in ')
@@ -167,7 +167,7 @@ async def test_the_doctor_reports_pods_of_other_schedulers_and_no_problem_in_a_h
     findings = await muster.data("doctor")
     unverified = [finding for finding in findings if finding["check"] == "user identity"]
     assert [finding["level"] for finding in unverified] == ["warning"], "neither webhook nor policy is enabled"
-    assert {finding["level"] for finding in findings if finding not in unverified} == {"fine"}, findings
+    assert {finding["level"] for finding in findings if finding not in unverified} == {"ok"}, findings
     assert {finding["check"] for finding in findings} >= {"core", "leader", "webhook", "permissions", "YuniKorn"}
     other = with_annotations(a_pod("other", scheduler="elsewhere"), {f"{PREFIX}task-group-name": "workers"})
     lost = a_pod("lost", labels={"applicationId": "lost", "queue": "root.nowhere"})
@@ -211,7 +211,7 @@ async def test_the_doctor_ignores_the_webhook_of_another_installation(muster: Co
     finally:
         for kind in ("mutatingwebhookconfigurations", "validatingwebhookconfigurations"):
             await cluster.admin.delete(kind, f"muster-admission-{other}")
-    assert (findings["webhook"]["level"], findings["webhook"]["message"]) == ("fine", "not registered")
+    assert (findings["webhook"]["level"], findings["webhook"]["message"]) == ("ok", "not registered")
     assert findings["user identity"]["level"] == "warning"
 
 
@@ -221,7 +221,7 @@ async def test_the_doctor_accepts_the_policy_instead_of_the_webhook(muster: Comm
         await cluster.admin.apply(policy)
         assert [item["level"] for item in await muster.found("user identity", 0)] == ["warning"]
         await cluster.admin.apply(binding)
-        assert [item["level"] for item in await muster.found("user identity", 0)] == ["fine"]
+        assert [item["level"] for item in await muster.found("user identity", 0)] == ["ok"]
     finally:
         for kind in ("validatingadmissionpolicybindings", "validatingadmissionpolicies"):
             await cluster.admin.delete(kind, "muster-admission")

@@ -36,7 +36,7 @@ class Rest:  # long: a request each
         return reply.status == 200, reply.body.decode(errors="replace").strip()
 
     def get(self, path: str, what: str = "") -> Any:
-        """The JSON at a path; `what`: the name of the object in the error if it does not exist."""
+        """The JSON at a path; `what`: kind and name of the object in the error if it does not exist."""
         reply = self._http.send("GET", path)
         found = reply.json()
         if reply.status == 200 and found is not None:
@@ -45,7 +45,7 @@ class Rest:  # long: a request each
         if message == _NO_PARTITION:
             raise Unreachable(self.where, "no operator has registered yet")
         if reply.status == 404 and message not in ("", _NO_ROUTE):
-            raise NotThere(f"{message}: {what}" if what else message)
+            raise NotThere(f"no {what} found" if what else message)
         if reply.status == 400 and message:
             raise BadUsage(message.replace("add ?namespace=<one of them>", "write NAMESPACE/ID"))
         if reply.status in (401, 403):
@@ -74,7 +74,7 @@ class Rest:  # long: a request each
 
     def queue(self, path: str = "root") -> Json:
         """A queue with its subtree."""
-        found: Json = self.get(f"{PARTITION}/queue/{name(path)}?subtree", path)
+        found: Json = self.get(f"{PARTITION}/queue/{name(path)}?subtree", f"queue {path}")
         return found
 
     def pending(self, queue: str) -> list[Json]:
@@ -91,7 +91,7 @@ class Rest:  # long: a request each
         Raises BadUsage if applications of several namespaces have the ID.
         """
         query = f"?namespace={name(namespace)}" if namespace else ""
-        found: Json = self.get(f"{PARTITION}/application/{name(app_id)}{query}", app_id)
+        found: Json = self.get(f"{PARTITION}/application/{name(app_id)}{query}", f"application {app_id}")
         return found
 
     def nodes(self) -> list[Json]:
@@ -100,7 +100,7 @@ class Rest:  # long: a request each
 
     def node(self, node_id: str) -> Json:
         """One node."""
-        found: Json = self.get(f"{PARTITION}/node/{name(node_id)}", node_id)
+        found: Json = self.get(f"{PARTITION}/node/{name(node_id)}", f"node {node_id}")
         return found
 
     def _all(self, path: str) -> list[Json]:

@@ -64,9 +64,9 @@ def run(*arguments: str) -> Result:
 
 
 def rows(result: Result) -> list[list[str]]:
-    """Return the cells of each table row, without the header."""
+    """Return the cells of each table row, without the header; empty without a table."""
     lines = result.stdout.splitlines()
-    at = next(number for number, line in enumerate(lines) if line.startswith("──"))
+    at = next((number for number, line in enumerate(lines) if line.startswith("──")), len(lines))
     return [line.split() for line in lines[at + 1 :] if line.strip()]
 
 

@@ -343,7 +343,7 @@ def test_a_core_must_be_ready_and_healthy() -> None:
 def test_the_summary_counts_the_findings() -> None:
     found = [
         {"check": "c", "level": level, "message": "s", "remedy": ""}
-        for level in ("problem", "fine", "unknown", "problem")
+        for level in ("problem", "ok", "unknown", "problem")
     ]
     assert printers._summary(found) == "2 problems, 1 skipped"
     assert printers._summary(found[1:2]) == "no problems found"

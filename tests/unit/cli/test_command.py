@@ -8,6 +8,7 @@ import subprocess
 import sys
 import sysconfig
 import tomllib
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -105,10 +106,30 @@ def test_the_command_is_a_plugin_of_kubectl_too() -> None:
     assert scripts["kubectl-muster"] == scripts["muster"]
 
 
-def test_run_without_embedded_reports_the_required_option() -> None:
-    result = CliRunner().invoke(app, ["run"])
-    assert result.exit_code == 2
-    assert "--embedded" in result.output
+def test_run_needs_no_option_with_one_legal_value() -> None:
+    parameters = next(entry for entry in COMMANDS if entry.name == "run").command.params
+    assert [one.name for one in parameters if one.required] == []
+    assert "embedded" not in [one.name for one in parameters]
+
+
+def test_the_version_is_an_option_too() -> None:
+    result = CliRunner().invoke(app, ["--version"])
+    assert (result.exit_code, result.output) == (0, f"muster {version('muster-scheduler')}\n")
+
+
+def test_the_options_of_the_connection_have_a_command_and_one_line_in_other_help() -> None:
+    apps, connection = (CliRunner().invoke(app, line).output for line in (["apps", "--help"], ["options"]))
+    assert "muster options" in apps
+    assert "--certificate-authority" not in apps
+    assert "--certificate-authority" in connection
+
+
+@pytest.mark.parametrize("entry", COMMANDS, ids=lambda entry: entry.name)
+def test_help_fits_80_columns_without_boxes_and_types_of_flags(entry: Entry) -> None:
+    result = CliRunner().invoke(app, [entry.name, "--help"])
+    assert [line for line in result.output.splitlines() if len(line) > 80 and line.strip() not in entry.examples] == []
+    assert not {*"│╭╰"} & {*result.output}
+    assert "<bool>" not in result.output
 
 
 def test_an_operator_that_cannot_start_reports_the_reason_in_one_line(tmp_path: Path) -> None:

@@ -18,6 +18,10 @@ from tests.unit.cli.conftest import Served, an_application, run
         (["nosuch"], "muster: No such command 'nosuch'; see muster --help"),
         (["queus"], "muster: No such command 'queus'. Did you mean 'queues'; see muster --help"),
         (["queues", "--nosuch"], "muster queues: No such option: --nosuch; see muster queues --help"),
+        (
+            ["queues", "-o", "jsn"],
+            "muster queues: Invalid value for '--output' / '-o': 'jsn' is not one of table, wide, yaml, json; did you",
+        ),
         (["app"], "muster app: Missing argument 'APPLICATION'; see muster app --help"),
         (["app", "a", "b"], "muster app: Got unexpected extra argument(s) (b); see muster app --help"),
         (["config", "nosuch"], "muster config: No such command 'nosuch'; see muster config --help"),

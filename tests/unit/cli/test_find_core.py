@@ -136,7 +136,7 @@ def test_the_doctor_does_not_take_leases_that_it_cannot_list_for_missing_ones(tm
         assert "set --muster-namespace" in found[0]["message"]
         found = json.loads(run(*options, "--muster-namespace=team").stdout)["items"]
         of_leader = [(finding["level"], finding["message"]) for finding in found if finding["check"] == "leader"]
-        assert of_leader[0] == ("fine", "m-2_m-2-uid leads, for muster")
+        assert of_leader[0] == ("ok", "m-2_m-2-uid leads, for muster")
         assert [level for level, _ in of_leader[1:]] == ["unknown"]
         levels = {finding["check"]: finding["level"] for finding in found}
         assert (levels["core"], levels["queues of pods"]) == ("problem", "unknown")

@@ -139,7 +139,7 @@ def test_all_namespaces_adds_a_column_and_the_applications_without_a_namespace(s
     for line in (["train", "-n", "blue"], ["blue/train"]):
         assert json.loads(served.run("app", *line, "-o", "json").stdout)["queueName"] == "root.b"
     missing = served.run("app", "train")
-    assert missing.stderr.endswith("train in namespace ns; it exists in other namespaces: use -n or -A\n")
+    assert missing.stderr.endswith("train found in namespace ns; it exists in other namespaces: use -n or -A\n")
     several = served.run("app", "train", "-A")
     assert (several.exit_code, "write NAMESPACE/ID" in several.stderr) == (2, True)
 
@@ -192,16 +192,16 @@ def test_structured_output_uses_the_rest_field_names(served: Served, output: str
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        (["app", "nothing"], "Application not found: nothing in namespace ns"),
-        (["app", "nothing", "-A"], "Application not found: nothing"),
-        (["app", "ns/nothing"], "Application not found: ns/nothing"),
+        (["app", "nothing"], "no application nothing found in namespace ns (-n or -A selects others)"),
+        (["app", "nothing", "-A"], "no application nothing found"),
+        (["app", "ns/nothing"], "no application ns/nothing found"),
         (
             ["app", "gang", "-n", "other"],
-            "Application not found: gang in namespace other; it exists in namespace ns: use -n ns",
+            "no application gang found in namespace other; it exists in namespace ns: use -n ns",
         ),
-        (["queues", "root.nothing"], "Queue not found: root.nothing"),
-        (["apps", "-q", "root.nothing"], "Queue not found: root.nothing"),
-        (["nodes", "n1", "nothing"], "Node not found: nothing"),
+        (["queues", "root.nothing"], "no queue root.nothing found"),
+        (["apps", "-q", "root.nothing"], "no queue root.nothing found"),
+        (["nodes", "n1", "nothing"], "no node nothing found"),
     ],
 )
 def test_a_missing_object_gives_one_line_and_exit_code_1(served: Served, arguments: list[str], message: str) -> None:
@@ -260,6 +260,6 @@ def test_watched_output_is_printed_again_on_changes_until_interrupted(served: Se
             watching.communicate(timeout=30)
         finally:
             watching.kill()
-    assert watching.returncode == 0
+    assert watching.returncode == 130
     assert first[0].split() == second[0].split()
     assert first[2] != second[2]
