@@ -36,6 +36,9 @@ _OTHER_NAMES: Final = {
     "gpus": "nvidia.com/gpu",
 }
 
+#: Extended resources that are often misspelt.
+_GPUS: Final = ("nvidia.com/gpu", "amd.com/gpu")
+
 #: Prefixes of names in a ResourceQuota.
 _QUOTA_PREFIXES: Final = ("requests.", "limits.")
 
@@ -58,7 +61,7 @@ def nearest(written: str, known: Iterable[str], similar: float = _SIMILAR) -> st
 def meant_resource(written: str) -> str:
     """The resource of the scheduler that a name without effect stands for; empty if it may be a resource of its own.
 
-    Names of extended resources have a domain and are free, and so are names that resemble none of Kubernetes'.
+    Names of other extended resources have a domain and are free, and so are names that resemble none of Kubernetes'.
     """
     if written in {CPU, MEMORY, PODS, _STORAGE} or written.startswith("hugepages-"):
         return ""
@@ -66,6 +69,9 @@ def meant_resource(written: str) -> str:
         if written.startswith(prefix):
             rest = written.removeprefix(prefix)
             return meant_resource(rest) or rest
-    if "/" in written or not written:
+    if "/" in written:
+        closest = nearest(written, _GPUS, 0.94)
+        return "" if closest == written else closest
+    if not written:
         return ""
     return _OTHER_NAMES.get(plain(written)) or nearest(written, (CPU, MEMORY, PODS, _STORAGE), 0.8)

@@ -26,7 +26,7 @@ class Findings:
     """Collects errors and warnings in the order of the file."""
 
     def __init__(self) -> None:
-        self._lines: list[str] = []
+        self._odd: list[tuple[str, str]] = []
         self._count = 0
         self._errors: list[ConfigurationError] = []
         self._left = MOST_COMPARED
@@ -52,7 +52,7 @@ class Findings:
         """Adds a warning: the value at `path` has no effect, or one that the user may not expect."""
         self._count += 1
         if self._count <= MOST:
-            self._lines.append(shown(f"{path}: {what}", _LONGEST))
+            self._odd.append((path, what))
 
     def wrong(self, error: ConfigurationError) -> None:
         """Adds an error: the configuration is rejected. Parsing continues, to find further errors."""
@@ -72,14 +72,23 @@ class Findings:
         except ConfigurationError as error:
             self.wrong(error)
 
-    def lines(self) -> tuple[str, ...]:
-        """Returns the warnings."""
-        more = self._count - len(self._lines)
-        return (*self._lines, f"and {more} more") if more else tuple(self._lines)
+    def warnings(self, file: str = "", lines: Mapping[str, int] | None = None) -> tuple[str, ...]:
+        """Returns the warnings, in the order of their lines in the file."""
+        numbered = sorted(
+            ((line_of(path, lines or {}), path, what) for path, what in self._odd), key=lambda one: one[0]
+        )
+        found = tuple(shown(f"{_place(file, line)}{path}: {what}", _LONGEST) for line, path, what in numbered)
+        more = self._count - len(found)
+        return (*found, f"and {more} more") if more else found
 
     def errors(self) -> tuple[ConfigurationError, ...]:
         """Returns the errors; empty = the configuration is valid."""
         return tuple(self._errors)
+
+
+def _place(file: str, line: int) -> str:
+    """Where a finding is, as compilers write it; empty without a file."""
+    return (f"{file}:{line}: " if line else f"{file}: ") if file else ""
 
 
 Data = dict[str, "Data"] | list["Data"] | str | None
@@ -148,7 +157,8 @@ def _check_depth(text: str) -> None:
 
 def _where(error: yaml.YAMLError) -> str:
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark:
-        return f"line {error.problem_mark.line + 1}: {error.problem}"
+        problem = f"line {error.problem_mark.line + 1}: {error.problem}"
+        return f"{problem}; if the line begins with a tab, indent it with spaces" if "any token" in problem else problem
     return " ".join(str(error).split())
 
 
@@ -271,6 +281,15 @@ def quantity(resource: str, text: str, path: str) -> int:
 def amounts(texts: Mapping[str, str] | None, path: str) -> dict[str, int]:
     """Returns the amounts by resource; None = no resources. Raises ConfigurationError."""
     return {name: quantity(name, text, below(path, name)) for name, text in (texts or {}).items()}
+
+
+def valid_amounts(texts: Mapping[str, str] | None, path: str, notes: Findings) -> dict[str, int]:
+    """Returns the amounts that are quantities. Errors of the others are added to `notes`."""
+    found: dict[str, int] = {}
+    for name, text in (texts or {}).items():
+        with notes.collecting():
+            found[name] = quantity(name, text, below(path, name))
+    return found
 
 
 def as_written(resource: str, amount: int) -> str:

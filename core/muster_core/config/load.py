@@ -199,9 +199,10 @@ def examine(text: str, extra: Mapping[str, str], file: str = FILE) -> Examinatio
     with of_settings.collecting():
         clocks = timing(extra)
     own = settings(extra, of_settings)
-    wrong = [error.within(file, document.line_of(error.path, lines)) for error in of_file.errors()]
+    at = {error: document.line_of(error.path, lines) for error in of_file.errors()}
+    wrong = [error.within(file, line) for error, line in sorted(at.items(), key=lambda one: one[1])]
     errors = (*wrong, *of_settings.errors())
-    warnings = of_file.lines() + of_settings.lines()
+    warnings = of_file.warnings(file, lines) + of_settings.warnings()
     whole = Configuration(
         found,
         clocks,

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from muster_core.config import quotas
-from muster_core.config.document import Findings, amounts, as_written, below
+from muster_core.config.document import Findings, as_written, below, valid_amounts
 from muster_core.config.quotas import UNBOUND, Ceilings, LimitBound, is_group, is_user, limits
 from muster_core.config.schema import INSTEAD_OF_PROPERTY, FilterForm, LimitForm, QueueForm, RuleForm, TemplateForm
 from muster_core.config.settings import duration_ns
@@ -64,6 +65,14 @@ def access(text: str, path: str, notes: Findings) -> AccessList:
     )
 
 
+def _access(text: str, path: str, notes: Findings) -> AccessList:
+    """Returns the access list, which allows no user if it is invalid."""
+    found = DENY_ALL
+    with notes.collecting():
+        found = access(text, path, notes)
+    return found  # noqa: RET504  # a return within the block would make this line unreachable for mypy
+
+
 def _names(text: str, form: re.Pattern[str], path: str, notes: Findings) -> frozenset[str]:
     found = set()
     for name in filter(None, text.split(",")):
@@ -92,8 +101,14 @@ _ORDERS: Final = {
 }
 
 
-def _one_of(choices: Mapping[str, object]) -> Callable[[str], object]:
-    return lambda text: choices[text.lower()]
+@dataclass(frozen=True, slots=True)
+class _OneOf:
+    """Parser of a property with a fixed set of values."""
+
+    choices: Mapping[str, object]
+
+    def __call__(self, text: str) -> object:
+        return self.choices[text.lower()]
 
 
 def _number(least: int, most: int) -> Callable[[str], object]:
@@ -117,21 +132,21 @@ def _span(least: int) -> Callable[[str], object]:
 
 #: Per property: the field of QueuePolicies, its parser, and the end of the warning about an invalid value.
 _READERS: Final[Mapping[str, tuple[str, Callable[[str], object], str]]] = {
-    SORT: ("order", _one_of(_ORDERS), "not fifo or fair"),
+    SORT: ("order", _OneOf(_ORDERS), "not fifo or fair"),
     "application.sort.priority": (
         "sorts_by_priority",
-        _one_of({"enabled": True, "disabled": False}),
+        _OneOf({"enabled": True, "disabled": False}),
         "not enabled or disabled",
     ),
-    _PRIORITY: ("priority", _one_of({policy.value: policy for policy in PriorityPolicy}), "not default or fence"),
+    _PRIORITY: ("priority", _OneOf({policy.value: policy for policy in PriorityPolicy}), "not default or fence"),
     _OFFSET: ("priority_offset", _number(-_MOST_OFFSET - 1, _MOST_OFFSET), "not a whole number of 32 bits"),
     _PREEMPTION: (
         "preemption",
-        _one_of({policy.value: policy for policy in PreemptionPolicy}),
+        _OneOf({policy.value: policy for policy in PreemptionPolicy}),
         "not default, fence or disabled",
     ),
     "preemption.delay": ("preemption_delay_ns", _span(1), "not a duration longer than 0"),
-    "preemption.daemonsets": ("daemonsets_preempt_all", _one_of({"true": True, "false": False}), "not true or false"),
+    "preemption.daemonsets": ("daemonsets_preempt_all", _OneOf({"true": True, "false": False}), "not true or false"),
     _QUOTA_DELAY: ("quota_preemption_delay_ns", _span(0), "not a duration"),
     "application.unschedasks.backoff": ("backoff_after", _number(0, _MOST_COUNT), "not a whole number of 0 or more"),
     "application.unschedasks.backoff.delay": ("backoff_delay_ns", _span(1), "not a duration longer than 0"),
@@ -181,7 +196,10 @@ def check(properties: Mapping[str, str], path: str, notes: Findings) -> None:
             advice = f"; write {instead} of the queue" if instead else f"; did you mean {meant}?" if meant else ""
             notes.odd(below(path, key), f"is not a known property and has no effect{advice}")
         elif _value(key, text) is None:
-            notes.odd(below(path, key), f"{text[:80]!r} is {_READERS[key][2]}; the default is used")
+            _, reader, problem_of_value = _READERS[key]
+            meant = notes.meant(text, reader.choices) if isinstance(reader, _OneOf) else ""
+            advice = f"; did you mean {meant}?" if meant else ""
+            notes.odd(below(path, key), f"{text[:80]!r} is {problem_of_value}; the default is used{advice}")
 
 
 def check_root(properties: Mapping[str, str], path: str, notes: Findings) -> None:
@@ -209,8 +227,8 @@ def template(form: TemplateForm, path: str, notes: Findings) -> ChildTemplate | 
     """Returns the template; None = it is empty, so the inherited one applies. Raises ConfigurationError."""
     for what, names in (("max", form.resources.max), ("guaranteed", form.resources.guaranteed)):
         notes.resources(names, below(path, f"resources.{what}"))
-    most = Limit(amounts(form.resources.max, below(path, "resources.max")))
-    guaranteed = Resources(amounts(form.resources.guaranteed, below(path, "resources.guaranteed")))
+    most = Limit(valid_amounts(form.resources.max, below(path, "resources.max"), notes))
+    guaranteed = Resources(valid_amounts(form.resources.guaranteed, below(path, "resources.guaranteed"), notes))
     if not (most or guaranteed or form.maxapplications or form.properties):
         notes.odd(path, "is empty and is ignored")
         return None
@@ -254,7 +272,7 @@ class ParentQueue:
 
 
 def root(forms: Sequence[QueueForm], limit_forms: Sequence[LimitForm], path: str, notes: Findings) -> QueueConfig:
-    """Returns the queue tree of the partition at `path`. Raises ConfigurationError.
+    """Returns the queue tree of the partition at `path`. Errors are added to `notes`.
 
     Adds `root` if the file omits it. The limits of the partition are those of root.
     """
@@ -264,7 +282,7 @@ def root(forms: Sequence[QueueForm], limit_forms: Sequence[LimitForm], path: str
         children = _children(forms, spot, ParentQueue(ceilings=ceilings, path=ROOT), notes)
         return QueueConfig(ROOT, parent=True, children=children, limits=found)
     form, spot = forms[0], below(spot, 0)
-    _check_root(form, limit_forms, path, spot)
+    _check_root(form, limit_forms, path, spot, notes)
     most = LimitBound(max_applications=form.maxapplications or 0)
     shared = () if form.limits else limit_forms
     found, ceilings = limits(shared, below(path, "limits"), most, Ceilings(), notes)
@@ -273,20 +291,15 @@ def root(forms: Sequence[QueueForm], limit_forms: Sequence[LimitForm], path: str
     return replace(top, parent=True, policies=of_root(top.policies), limits=top.limits or found)
 
 
-def _check_root(form: QueueForm, limit_forms: Sequence[LimitForm], path: str, spot: str) -> None:
+def _check_root(form: QueueForm, limit_forms: Sequence[LimitForm], path: str, spot: str, notes: Findings) -> None:
     if form.parent is False:
-        raise ConfigurationError(below(spot, "parent"), "false", "is not possible for root", "remove it")
+        notes.wrong(ConfigurationError(below(spot, "parent"), "false", "is not possible for root", "remove it"))
     if form.resources.max or form.resources.guaranteed:
-        raise ConfigurationError(
-            below(spot, "resources"),
-            ROOT,
-            "always has the resources of all nodes",
-            "set them on the queues below root",
-        )
+        rule, fix = "always has the resources of all nodes", "set them on the queues below root"
+        notes.wrong(ConfigurationError(below(spot, "resources"), ROOT, rule, fix))
     if limit_forms and form.limits and list(limit_forms) != form.limits:
-        raise ConfigurationError(
-            below(path, "limits"), None, "differs from the limits of root", "keep one of the two lists"
-        )
+        rule, fix = "differs from the limits of root", "keep one of the two lists"
+        notes.wrong(ConfigurationError(below(path, "limits"), None, rule, fix))
 
 
 def partition_name(name: str, path: str) -> str:
@@ -328,11 +341,13 @@ def _children(forms: Sequence[QueueForm], path: str, above: ParentQueue, notes: 
 
 
 def _queue(form: QueueForm, path: str, above: ParentQueue, notes: Findings) -> QueueConfig:
-    name = queue_name(form.name, below(path, "name"))
-    if form.parent is False and form.queues:
-        raise ConfigurationError(
-            below(path, "parent"), "false", "is not possible for a queue with children", "remove it, or write true"
-        )
+    """Returns the queue without the parts that have errors, which are added to `notes`: the parts are independent."""
+    name = form.name.lower()
+    with notes.collecting():
+        queue_name(form.name, below(path, "name"))
+    if form.parent is False and form.queues and not above.is_root:
+        rule, fix = "is not possible for a queue with children", "remove it, or write true"
+        notes.wrong(ConfigurationError(below(path, "parent"), "false", rule, fix))
     own_max, guaranteed = quotas.resources(form, path, above.bound.max, notes)
     most = quotas.applications(form, path, above.bound.max_applications, notes)
     found, ceilings = limits(form.limits, below(path, "limits"), LimitBound(own_max, most), above.ceilings, notes)
@@ -346,8 +361,10 @@ def _queue(form: QueueForm, path: str, above: ParentQueue, notes: Findings) -> Q
         properties=passed | form.properties,
         template=_template(form, path, notes, above, own_path) or above.template,
     )
+    known_errors = len(notes.errors())
     children = _children(form.queues, below(path, "queues"), here, notes)
-    quotas.check_children(children, guaranteed, here.bound.max, below(path, "queues"))
+    with notes.collecting() if len(notes.errors()) == known_errors else suppress(ConfigurationError):
+        quotas.check_children(children, guaranteed, here.bound.max, below(path, "queues"))
     check(form.properties, below(path, "properties"), notes)
     return QueueConfig(
         name=name,
@@ -359,8 +376,8 @@ def _queue(form: QueueForm, path: str, above: ParentQueue, notes: Findings) -> Q
         properties=here.properties,
         origins=here.origins,
         policies=policies(here.properties),
-        submit_acl=access(form.submitacl, below(path, "submitacl"), notes),
-        admin_acl=access(form.adminacl, below(path, "adminacl"), notes),
+        submit_acl=_access(form.submitacl, below(path, "submitacl"), notes),
+        admin_acl=_access(form.adminacl, below(path, "adminacl"), notes),
         limits=found,
         template=here.template,
     )
@@ -372,7 +389,9 @@ def _template(form: QueueForm, path: str, notes: Findings, above: ParentQueue, o
     spot = below(path, "childtemplate")
     if not (form.queues or form.parent or above.is_root):
         notes.odd(spot, "has no effect on a leaf")
-    found = template(form.childtemplate, spot, notes)
+    found = None
+    with notes.collecting():
+        found = template(form.childtemplate, spot, notes)
     return None if found is None else replace(found, origin=own_path)
 
 
@@ -450,9 +469,9 @@ def rules(forms: Sequence[RuleForm], path: str, root: QueueConfig | None, notes:
 def _rule(form: RuleForm, path: str, notes: Findings) -> PlacementRule:
     name = form.name.lower()
     if name not in _NAMES:
-        raise ConfigurationError(
-            below(path, "name"), form.name, "is not a placement rule", f"choose one of {', '.join(_NAMES)}"
-        )
+        meant = notes.meant(name, _NAMES)
+        fix = f"{f'did you mean {meant}? ' if meant else ''}choose one of {', '.join(_NAMES)}"
+        raise ConfigurationError(below(path, "name"), form.name, "is not a placement rule", fix)
     value = _rule_value(name, form.value, below(path, "value"))
     if name == "tag" and value not in _TAGS:
         meant = notes.meant(value, _TAGS)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
-from muster_core.config.document import Findings, amounts, as_written, below
+from muster_core.config.document import Findings, amounts, as_written, below, valid_amounts
 from muster_core.config.schema import LimitForm, QueueForm
 from muster_core.model.config import QueueConfig, QuotaLimit
 from muster_core.model.errors import ConfigurationError
@@ -16,43 +16,43 @@ from muster_core.model.resources import NOTHING, UNLIMITED, Limit, Resources
 
 
 def resources(form: QueueForm, path: str, above: Limit, notes: Findings) -> tuple[Limit, Resources]:
-    """Returns maximum and guarantee of a queue whose ancestors allow `above`. Raises ConfigurationError."""
+    """Returns maximum and guarantee of a queue whose ancestors allow `above`. Errors are added to `notes`."""
     spot = below(path, "resources")
-    own_max = Limit(amounts(form.resources.max, below(spot, "max")))
-    guaranteed = Resources(amounts(form.resources.guaranteed, below(spot, "guaranteed")))
+    own_max = Limit(valid_amounts(form.resources.max, below(spot, "max"), notes))
+    guaranteed = Resources(valid_amounts(form.resources.guaranteed, below(spot, "guaranteed"), notes))
     notes.resources(form.resources.max, below(spot, "max"))
     notes.resources(form.resources.guaranteed, below(spot, "guaranteed"))
     for name, bound in own_max.items():
         over = above.get(name)
         if over is not None and bound > over:
-            raise ConfigurationError(
-                below(below(spot, "max"), name),
-                (form.resources.max or {})[name],
-                f"exceeds the max of a parent queue, {as_written(name, over)}",
-                "lower it, or raise the max of the parent",
+            rule = f"exceeds the max of a parent queue, {as_written(name, over)}"
+            fix = "lower it, or raise the max of the parent"
+            notes.wrong(
+                ConfigurationError(below(below(spot, "max"), name), _written(form.resources.max, name), rule, fix)
             )
     for name in above.narrowed(own_max).excess(guaranteed):
-        raise ConfigurationError(
-            below(below(spot, "guaranteed"), name),
-            (form.resources.guaranteed or {})[name],
-            "exceeds the max of the queue or of a parent queue",
-            "lower guaranteed, or raise max",
-        )
+        where, rule = below(below(spot, "guaranteed"), name), "exceeds the max of the queue or of a parent queue"
+        value = _written(form.resources.guaranteed, name)
+        notes.wrong(ConfigurationError(where, value, rule, "lower guaranteed, or raise max"))
     return own_max, guaranteed
 
 
+def _written(texts: Mapping[str, str] | None, name: str) -> str:
+    return (texts or {}).get(name, "")
+
+
 def applications(form: QueueForm, path: str, above: int, notes: Findings) -> int:
-    """Returns how many applications may run; 0 = unlimited. Raises ConfigurationError.
+    """Returns how many applications may run; 0 = unlimited. Errors are added to `notes`.
 
     YuniKorn also accepts 0, although its documentation forbids it.
     """
     spot, most = below(path, "maxapplications"), form.maxapplications
     if above and not most:
-        raise ConfigurationError(
-            spot, None if most is None else "0", "must be set because a parent queue sets it", f"write 1 to {above}"
-        )
+        value, rule = None if most is None else "0", "must be set because a parent queue sets it"
+        notes.wrong(ConfigurationError(spot, value, rule, f"write 1 to {above}"))
     if above and most and most > above:
-        raise ConfigurationError(spot, str(most), f"exceeds the maximum of the parent queue, {above}", "lower it")
+        rule = f"exceeds the maximum of the parent queue, {above}"
+        notes.wrong(ConfigurationError(spot, str(most), rule, "lower it"))
     if most == 0:
         notes.odd(spot, "0 means unlimited")
     return most or 0

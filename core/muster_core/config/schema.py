@@ -278,16 +278,22 @@ def check(data: Data, notes: Findings) -> FileForm | None:
 
 
 def _is_removed(data: Data, finding: ErrorDetails) -> bool:
-    """Removes an invalid value from the data. Returns False if it is not a key of a mapping that may be absent."""
+    """Removes an invalid value from the data, or adds a missing one. Returns False if neither is possible."""
     *above, key = finding["loc"] or ("",)
     for step in above:
         if (isinstance(data, dict) and isinstance(step, str)) or (isinstance(data, list) and isinstance(step, int)):
             data = data[step]  # type: ignore[index]  # the kinds are checked
         else:
             return False
-    if not isinstance(data, dict) or finding["type"] == "missing":
+    if isinstance(data, list) and isinstance(key, int) and finding["type"] == "string_type":
+        data[key] = ""
+        return True
+    if not isinstance(data, dict):
         return False
-    data.pop(str(key), None)
+    if finding["type"] == "missing":
+        data[str(key)] = "" if key == "name" else []
+    else:
+        data.pop(str(key), None)
     return True
 
 

@@ -13,6 +13,29 @@ from muster_core.config.load import checksum
 GOOD = "partitions:\n  - queues:\n      - name: a\n"
 BAD = "partitions:\n  - queues:\n      - name: a.b\n      - {name: c, parent: maybe, colour: red}\n"
 TWICE = "partitions: [{queues: [{name: a, queues: [{name: b.c}, {name: d, submitacl: a b c}]}, {name: a}]}]"
+INDEPENDENT = """\
+partitions:
+  - name: default
+    placementrules:
+      - name: provded
+    queues:
+      - name: root
+        submitacl: '*'
+        resources: {max: {vcore: 1}}
+        queues:
+          - name: a.b
+            queues:
+              - name: c.d
+          - resources:
+              max: {nvidia.com/gpus: 4}
+              guaranteed: {vcore: -1, memory: 1X}
+            properties:
+              application.sort.policy: fiar
+            submitacl: a b c
+            maxapplications: 0
+          - colour: red
+            name: e
+"""
 MANIFEST = """
 apiVersion: v1
 kind: ConfigMap
@@ -52,7 +75,29 @@ def test_every_finding_has_a_line_with_file_path_value_rule_and_fix(tmp_path: Pa
 def test_all_errors_of_the_schema_and_of_the_rules_are_reported_together(tmp_path: Path) -> None:
     lines = run(tmp_path / "q.yaml", BAD).stdout.splitlines()
     found = [line.split(" ")[1] for line in lines]
-    assert found == [f"partitions[0].queues{place}:" for place in ("[1].parent", "[1].colour", "[0].name")]
+    assert found == [f"partitions[0].queues{place}:" for place in ("[0].name", "[1].parent", "[1].colour")]
+
+
+def test_independent_errors_and_warnings_are_reported_in_one_run_in_the_order_of_lines(tmp_path: Path) -> None:
+    path = tmp_path / "q.yaml"
+    result = run(path, INDEPENDENT)
+    places = [line.removeprefix(f"{path}:").split(" ")[0] for line in result.stdout.splitlines()]
+    assert places == ["4:", "8:", "10:", "12:", "13:", "15:", "15:", "18:", "20:"]
+    assert "did you mean provided?" in result.stdout
+    warnings = [line.removeprefix(f"warning: {path}:") for line in result.stderr.splitlines()]
+    assert [line.partition(":")[0] for line in warnings] == ["14", "17", "19"]
+    assert ["did you mean fair?" in warnings[1], "nvidia.com/gpu?" in warnings[0]] == [True, True]
+
+
+@pytest.mark.parametrize("text", ["", "\n", "# nothing yet\n"])
+def test_an_empty_file_is_an_error(text: str, tmp_path: Path) -> None:
+    result = run(tmp_path / "q.yaml", text)
+    assert result.exit_code == 1
+    assert result.stdout.startswith(f"{tmp_path / 'q.yaml'}: the file is empty; add partitions")
+
+
+def test_a_tab_is_named(tmp_path: Path) -> None:
+    assert "begins with a tab" in run(tmp_path / "q.yaml", "partitions:\n\t- queues: []\n").stdout
 
 
 def test_standard_input_is_read_for_a_dash() -> None:
@@ -66,7 +111,8 @@ def test_standard_input_is_read_for_a_dash() -> None:
 def test_a_warning_does_not_fail_the_validation(tmp_path: Path) -> None:
     result = run(tmp_path / "q.yaml", "checksum: beef\n" + GOOD.replace("a\n", "a\n        maxapplications: 0\n"))
     assert result.exit_code == 0
-    assert "warning: partitions[0].queues[0].maxapplications: 0 means unlimited" in result.stderr
+    place = f"{tmp_path / 'q.yaml'}:5: partitions[0].queues[0].maxapplications"
+    assert f"warning: {place}: 0 means unlimited" in result.stderr
     assert "warning: checksum: does not match the text" in result.stderr
 
 
@@ -91,7 +137,7 @@ def test_a_config_map_is_validated_with_its_settings(tmp_path: Path) -> None:
     entries = f"  service.policyGroup: mine\n  event.maxStreams: many\n  mine.yaml: |\n{indented(BAD)}"
     result = run(tmp_path / "map.yaml", MANIFEST.format(entries=entries))
     assert result.exit_code == 1
-    assert result.stdout.startswith(f"{tmp_path}/map.yaml: mine.yaml:4: partitions[0].queues[1].parent: ")
+    assert result.stdout.startswith(f"{tmp_path}/map.yaml: mine.yaml:3: partitions[0].queues[0].name: ")
     assert "warning: event.maxStreams: 'many' is not a whole number" in result.stderr
 
 

@@ -37,7 +37,7 @@ def groups(*names: str) -> AccessList:
 def test_a_list_is_users_then_groups(text: str, found: AccessList) -> None:
     notes = Findings()
     assert access(text, "here", notes) == found
-    assert notes.lines() == ()
+    assert notes.warnings() == ()
 
 
 @pytest.mark.parametrize(
@@ -57,4 +57,4 @@ def test_a_list_is_users_then_groups(text: str, found: AccessList) -> None:
 def test_an_invalid_name_is_ignored_with_a_warning(text: str, found: AccessList, effects: str) -> None:
     notes = Findings()
     assert access(text, "here", notes) == found
-    assert notes.lines() == (effects,)
+    assert notes.warnings() == (effects,)

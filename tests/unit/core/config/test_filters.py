@@ -4,6 +4,7 @@ import pytest
 
 from muster_core.config.load import load
 from muster_core.model.config import RuleFilter
+from tests.unit.core.config.tree import unplaced
 
 PATH = "partitions[0].placementrules[0].filter"
 
@@ -13,7 +14,7 @@ def of(text: str) -> tuple[RuleFilter | None, tuple[str, ...]]:
     loaded = load(
         "partitions: [{queues: [{name: a}], placementrules: [{name: user, create: true, filter: " + text + "}]}]", {}
     )
-    return loaded.configuration.partitions[0].rules[0].filter, loaded.warnings
+    return loaded.configuration.partitions[0].rules[0].filter, unplaced(loaded.warnings)
 
 
 @pytest.mark.parametrize(

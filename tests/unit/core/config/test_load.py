@@ -17,7 +17,7 @@ from muster_core.model.config import (
 )
 from muster_core.model.resources import Limit, Resources
 from muster_si import keys
-from tests.unit.core.config.tree import child, partition, queues
+from tests.unit.core.config.tree import child, partition, queues, unplaced
 
 EVERYTHING = """
 checksum: ABC
@@ -104,7 +104,7 @@ def test_an_empty_text_means_one_dynamic_queue_per_namespace() -> None:
         [only] = loaded.configuration.partitions
         assert (only.name, only.rules) == ("default", (PlacementRule("tag", create=True, value="namespace"),))
         assert (only.root.name, only.root.children, only.root.submit_acl) == ("root", (), ALLOW_ALL)
-        assert loaded.warnings == ()
+        assert unplaced(loaded.warnings) == ()
 
 
 def test_root_is_put_on_top_where_the_file_leaves_it_out() -> None:
@@ -131,8 +131,8 @@ partitions:
     )
     assert child(loaded.configuration.partitions[0].root, "a").policies.order is ApplicationOrder.FIFO
     path = "partitions[0].queues[0].properties"
-    assert loaded.warnings == (
-        f"{path}.application.sort.policy: 'lifo' is not fifo or fair; the default is used",
+    assert unplaced(loaded.warnings) == (
+        f"{path}.application.sort.policy: 'lifo' is not fifo or fair; the default is used; did you mean fifo?",
         f"{path}.colour: is not a known property and has no effect",
     )
 
@@ -141,12 +141,12 @@ def test_a_maximum_of_zero_forbids_and_zero_applications_mean_unlimited_with_a_w
     loaded = load("partitions: [{queues: [{name: a, maxapplications: 0, resources: {max: {licence: 0}}}]}]", {})
     queue = child(loaded.configuration.partitions[0].root, "a")
     assert (queue.max, queue.max_applications) == (Limit({"licence": 0}), 0)
-    assert loaded.warnings == ("partitions[0].queues[0].maxapplications: 0 means unlimited",)
+    assert unplaced(loaded.warnings) == ("partitions[0].queues[0].maxapplications: 0 means unlimited",)
 
 
 def test_a_limit_on_cpu_is_reported_to_have_no_effect() -> None:
     loaded = load("partitions: [{queues: [{name: a, resources: {max: {cpu: 1}}}]}]", {})
-    assert loaded.warnings == ("partitions[0].queues[0].resources.max.cpu: has no effect; use vcore for CPU",)
+    assert unplaced(loaded.warnings) == ("partitions[0].queues[0].resources.max.cpu: has no effect; use vcore for CPU",)
 
 
 def test_guarantees_of_children_may_add_up_to_their_parents() -> None:

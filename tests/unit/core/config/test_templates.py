@@ -3,7 +3,7 @@
 from muster_core.config.load import load
 from muster_core.model.config import ApplicationOrder, ChildTemplate, QueuePolicies
 from muster_core.model.resources import Limit, Resources
-from tests.unit.core.config.tree import a_file, child, queues
+from tests.unit.core.config.tree import a_file, child, queues, unplaced
 
 FIRST = ChildTemplate(
     max=Limit({"vcore": 2000}),
@@ -42,7 +42,7 @@ def test_the_nearest_template_applies_and_a_closer_one_replaces_it_completely() 
 
 def test_an_empty_template_counts_as_absent_with_a_warning() -> None:
     path = "partitions[0].queues[0].queues[2].childtemplate"
-    assert load(a_file(TREE), {}).warnings == (f"{path}: is empty and is ignored",)
+    assert unplaced(load(a_file(TREE), {}).warnings) == (f"{path}: is empty and is ignored",)
 
 
 def test_a_queue_without_a_template_on_its_path_has_none() -> None:
@@ -63,7 +63,7 @@ def test_unsupported_template_settings_are_reported() -> None:
         {},
     )
     path = "partitions[0].queues[1].childtemplate.properties"
-    assert loaded.warnings == (
+    assert unplaced(loaded.warnings) == (
         "partitions[0].queues[0].childtemplate: has no effect on a leaf",
         f"{path}.colour: is not a known property and has no effect",
         f"{path}.quota.preemption.delay: has no effect on queues that are created on demand",

@@ -3,6 +3,7 @@
 import pytest
 
 from muster_core.config.load import ValidationResult, checksum, validate
+from tests.unit.core.config.tree import unplaced
 
 TEXT = "partitions: [{queues: [{name: a, maxapplications: 0}]}]\n"
 RIGHT = checksum(TEXT)
@@ -11,7 +12,7 @@ ODD = ("partitions[0].queues[0].maxapplications: 0 means unlimited",)
 
 def test_a_valid_text_is_allowed_with_its_warnings() -> None:
     found = validate(TEXT)
-    assert found == ValidationResult((), ODD, RIGHT, None)
+    assert found == ValidationResult((), tuple(f"queues.yaml:1: {text}" for text in ODD), RIGHT, None)
     assert (found.allowed, found.reason) == (True, "")
 
 
@@ -32,7 +33,10 @@ def test_the_first_error_is_the_reason_and_the_checksum_is_still_reported() -> N
 def test_settings_are_validated_too() -> None:
     found = validate(TEXT, {"service.expiry": "soon", "event.maxStreams": "many"})
     assert found.reason.startswith("service.expiry: 'soon' is not a duration; ")
-    assert found.warnings == (*ODD, "event.maxStreams: 'many' is not a whole number from 0 to 10000000, 100 is used")
+    assert unplaced(found.warnings) == (
+        *ODD,
+        "event.maxStreams: 'many' is not a whole number from 0 to 10000000, 100 is used",
+    )
 
 
 def test_an_empty_text_is_allowed() -> None:

@@ -1,5 +1,7 @@
 """Parses partitions and queues for the tests of this folder."""
 
+import re
+from collections.abc import Iterable
 from textwrap import dedent, indent
 
 from muster_core.config.load import load
@@ -26,3 +28,9 @@ def child(queue: QueueConfig, path: str) -> QueueConfig:
     for name in path.split("."):
         queue = next(found for found in queue.children if found.name == name)
     return queue
+
+
+def unplaced(warnings: Iterable[str]) -> tuple[str, ...]:
+    """The warnings without file and line. Raises AssertionError if a warning about the file has no line."""
+    assert [warning for warning in warnings if re.match(r"partitions|queues\.yaml: ", warning)] == []
+    return tuple(re.sub(r"^queues\.yaml:\d+: ", "", warning) for warning in warnings)
