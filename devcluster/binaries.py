@@ -24,7 +24,7 @@ from rich.console import Console
 
 from devcluster import envtest
 from devcluster.build import build
-from devcluster.programs import CONTROL_PLANE, SETUP_ENVTEST, Program, cached_path, pinned_version
+from devcluster.programs import CONTROL_PLANE, KUBECTL, SETUP_ENVTEST, Program, cached_path, pinned_version
 
 ASSETS_VARIABLE = "KUBEBUILDER_ASSETS"
 """The envtest convention: a folder with ``etcd`` and ``kube-apiserver`` (and often ``kubectl``)."""
@@ -39,7 +39,7 @@ def find(program: Program, console: Console | None = None, *, exact: bool = Fals
         return given
     if _is_program(built := cached_path(program)):
         return built
-    if exact or program not in CONTROL_PLANE:
+    if exact or program not in (*CONTROL_PLANE, KUBECTL):
         return None
     return envtest.found(program) or _on_path(program, console)
 

@@ -148,10 +148,12 @@ def progress(compiled: int, total: int, seconds: float) -> str:
     """Text of the compiler's progress. ``total``: 0 = unknown."""
     if not total:
         return f"{compiled} packages compiled, {seconds:.0f} s"
+    if compiled >= total:
+        return f"{total} packages compiled, {seconds:.0f} s, linking the programs"
     text = f"{compiled} of {total} packages compiled, {seconds:.0f} s"
     if compiled < total * _ESTIMATE_FROM:
         return text
-    left_s = max(total - compiled, 0) / compiled * seconds
+    left_s = (total - compiled) / compiled * seconds
     return f"{text}, about {left_s / 60:.0f} min left" if left_s >= 60 else f"{text}, less than 1 min left"
 
 

@@ -1,4 +1,4 @@
-"""The output of the demo: a live table on a terminal, else one line per change, and a summary at the end."""
+"""The output of the demo about one gang: a live table on a terminal, else one line per change."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import asdict
 from types import TracebackType
 from typing import Self
 
+from rich import box
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
@@ -14,21 +15,13 @@ from rich.table import Table
 from devcluster.api import Json
 from devcluster.gang import GangView
 
-COLUMNS = {
-    "asked": "asked",
-    "created": "placeholders created",
-    "reserved": "bound",
-    "released": "released",
-    "replaced": "replaced",
-    "bound": "real pods bound",
-    "finished": "done",
-}
-"""Field of GroupCounts to column title, in the order of a gang's life cycle."""
+COLUMNS = {"asked": "members", "created": "placeholders created", "bound": "members bound"}
+"""Field of GroupCounts to column title."""
 
 
 def table(view: GangView) -> Table:
     """One row per task group."""
-    result = Table(title="the gang, by task group")
+    result = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     result.add_column("task group")
     for title in COLUMNS.values():
         result.add_column(title, justify="right")
@@ -40,7 +33,8 @@ def table(view: GangView) -> Table:
 
 def line(view: GangView) -> str:
     """Return the totals of all groups as one line."""
-    return ", ".join(f"{title} {view.total(key)}" for key, title in COLUMNS.items())
+    bound, members, created = (view.total(key) for key in ("bound", "asked", "created"))
+    return f"{bound} of {members} members are bound" + (f", {created} placeholders were created" if created else "")
 
 
 class Progress:
@@ -74,25 +68,6 @@ class Progress:
             self._live.update(table(self._view), refresh=True)
         else:
             self._console.print(text, soft_wrap=True)
-
-
-def summary(view: GangView, applied_at: float, writes: Mapping[str, int] | None) -> Table:
-    """Return milestones in seconds after ``kubectl apply``, counts, and the operator's writes if they are known."""
-    result = Table(title="what happened", show_header=False)
-    result.add_column("what")
-    result.add_column("how much", justify="right")
-    for milestone, at in view.milestones.items():
-        result.add_row(milestone, f"{at - applied_at:6.2f} s")
-    result.add_section()
-    for key, title in COLUMNS.items():
-        result.add_row(title, str(view.total(key)))
-    if writes:
-        result.add_section()
-        for what, count in sorted(writes.items()):
-            result.add_row(f"operator: {what}", str(count))
-        members = view.total("asked") or 1
-        result.add_row("operator: writes per gang member", f"{sum(writes.values()) / members:.1f}")
-    return result
 
 
 def recording(view: GangView, applied_at: float, writes: Mapping[str, int] | None) -> Json:

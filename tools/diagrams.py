@@ -13,7 +13,7 @@ from enum import Enum
 from pathlib import Path
 from typing import TypeVar
 
-from tools.pictures import halves, lifecycle, run, walk
+from tools.pictures import comparison, halves, lifecycle, run, walk
 
 ROOT = Path(__file__).resolve().parent.parent
 STATES = ROOT / "docs" / "internals" / "states"
@@ -101,7 +101,12 @@ def file_name(side: str, name: str) -> str:
 
 def fresh() -> dict[Path, str]:
     """Return the current content of each generated file."""
-    drawings = {"walk.svg": walk.svg(), "halves.svg": halves.svg(), **run.pictures()}
+    drawings = {
+        "walk.svg": walk.svg(),
+        "halves.svg": halves.svg(),
+        "comparison.svg": comparison.svg(),
+        **run.pictures(),
+    }
     found = {STATES / "README.md": index()} | {PICTURES / name: text for name, text in drawings.items()}
     for side, name, table in tables():
         file = file_name(side, name)

@@ -11,9 +11,8 @@ from html import escape
 from typing import Final
 
 import numpy as np
-from rich.table import Table
 
-from muster.output import table
+from muster.output import FittingTable, table
 from muster_core.foresight.measures import GroupMeasures, Summary, wait_s
 from muster_core.foresight.outside import JobState
 from muster_core.foresight.simulation import Run
@@ -80,7 +79,7 @@ def rows(results: Sequence[Result]) -> list[tuple[str, list[str]]]:
     ]
 
 
-def comparison(results: Sequence[Result]) -> Table:
+def comparison(results: Sequence[Result]) -> FittingTable:
     """The measures for the terminal, one column per configuration."""
     made = table("measure", *(one.name for one in results))
     for name, values in rows(results):

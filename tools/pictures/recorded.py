@@ -1,6 +1,6 @@
 """A recorded run of ``make demo`` (``docs/pictures/run.json``), which several pictures show.
 
-To record another run: ``RECORD=docs/pictures/run.json make demo``, then ``make diagrams``.
+To record another run: ``PLACEMENT=Reserve RECORD=docs/pictures/run.json make demo``, then ``make diagrams``.
 """
 
 from pathlib import Path

@@ -1,9 +1,8 @@
-"""The pictures of the recorded run: the terminal output and the timeline of pods."""
+"""Draws the pictures of commands that ran: a terminal, and the timeline of the pods of a recorded run."""
 
 from tools.pictures import recorded, terminal, timeline
 
 
 def pictures() -> dict[str, str]:
     """Return SVG texts by file name."""
-    run = recorded.load()
-    return {"demo.svg": terminal.svg(run), "gang.svg": timeline.svg(run)}
+    return {"explain.svg": terminal.svg(), "gang.svg": timeline.svg(recorded.load())}

@@ -1,6 +1,6 @@
 """SVG shapes of the documentation's pictures.
 
-A picture has its own background, because pages are light or dark. It uses the reader's fonts.
+A picture has its own background, which follows the reader's light or dark theme. It uses the reader's fonts.
 """
 
 from dataclasses import dataclass, field
@@ -8,6 +8,11 @@ from html import escape
 
 INK, PALE, PAPER, RULE, STRIPE = "#24292f", "#6e7781", "#ffffff", "#d0d7de", "#f6f8fa"
 BLUE, GREEN, ORANGE, RED, VIOLET = "#0969da", "#1a7f37", "#bc4c00", "#cf222e", "#8250df"
+DARK = {
+    INK: "#e6edf3", PALE: "#8d96a0", PAPER: "#0d1117", RULE: "#30363d", STRIPE: "#161b22", "#d8dee4": "#3d444d",
+    BLUE: "#4493f8", GREEN: "#3fb950", ORANGE: "#f0883e", RED: "#f85149", VIOLET: "#ab7df8",
+}  # fmt: skip
+"""Each color in a dark theme."""
 FONT = "font-family=\"system-ui, 'Segoe UI', Helvetica, Arial, sans-serif\""
 MONO = 'font-family="ui-monospace, SFMono-Regular, Menlo, Consolas, monospace"'
 SMALL_LETTER, CAPITAL = 0.56, 0.76
@@ -69,8 +74,13 @@ class Picture:
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {self.width:g} {self.height:g}" '
             f'width="{self.width:g}" height="{self.height:g}" role="img" {FONT}>'
         )
+        style = "<style>@media (prefers-color-scheme: dark) { " + "".join(
+            f'[fill="{light}"] {{ fill: {dark} }} [stroke="{light}"] {{ stroke: {dark} }} '
+            for light, dark in DARK.items()
+        )
         paper = f'<rect width="{self.width:g}" height="{self.height:g}" rx="6" fill="{PAPER}" stroke="{RULE}"/>'
-        return "\n".join([head, f"<title>{escape(self.title)}</title>", paper, *self.parts, "</svg>", ""])
+        title = f"<title>{escape(self.title)}</title>"
+        return "\n".join([head, title, f"{style}}}</style>", paper, *self.parts, "</svg>", ""])
 
 
 MIDDLE = 'text-anchor="middle"'

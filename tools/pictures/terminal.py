@@ -1,39 +1,59 @@
-"""Draws the terminal output of ``make demo``, with the demo's own tables and the reader's fonts."""
+"""Draws a terminal with commands and output of an example. The end-to-end tests run them and compare the output."""
 
-import io
+from html import escape
+from pathlib import Path
 
-from rich.console import Console
-from rich.terminal_theme import TerminalTheme
-
-from devcluster.demo_view import summary, table
-from tools.pictures.recorded import Run
 from tools.pictures.svg import MONO
+from tools.transcripts import steps
 
-COLUMNS = 100
-THEME = TerminalTheme((27, 31, 36), (225, 228, 232), [(88, 96, 105), (234, 74, 90), (52, 208, 88), (255, 234, 127),
-    (33, 136, 255), (179, 146, 240), (57, 197, 207), (209, 213, 218)])  # fmt: skip
-FORM = f"""<svg class="rich-terminal" viewBox="0 0 {{width}} {{height}}" width="{{width}}" height="{{height}}" xmlns="http://www.w3.org/2000/svg" role="img">
-<title>a terminal with what make demo prints</title>
-<style>
-.{{unique_id}}-matrix {{{{ font-size: {{char_height}}px; line-height: {{line_height}}px; font-variant-east-asian: full-width; }}}}
-{{styles}}
-</style>
-<defs><clipPath id="{{unique_id}}-clip-terminal"><rect x="0" y="0" width="{{terminal_width}}" height="{{terminal_height}}"/></clipPath>{{lines}}</defs>
-<rect width="{{width}}" height="{{height}}" rx="8" fill="#1b1f24"/>
-<g transform="translate({{terminal_x}}, {{terminal_y}})" clip-path="url(#{{unique_id}}-clip-terminal)">
-{{backgrounds}}
-<g class="{{unique_id}}-matrix" {MONO}>{{matrix}}</g>
-</g>
-</svg>
-"""  # noqa: E501 the lines of the file that it makes
+PAGE = Path(__file__).resolve().parents[2] / "examples" / "17-does-not-fit" / "README.md"
+SHOWN = ("kubectl apply", "muster explain")
+"""Starts of the commands that the picture shows, up to the first `muster explain`."""
+COLUMNS, LINE, LETTER, MARGIN = 80, 21, 9.05, 22
+"""The picture is shapes at the width at which pages show it, so that its text has the size of their text."""
+PAPER, INK, PALE, GREEN, YELLOW = "#0d1117", "#e6edf3", "#8d96a0", "#3fb950", "#e3b341"
+BOLD = ' font-weight="600"'
+MARKED = {"Pending": YELLOW, "Suggestion": GREEN, "status": YELLOW}
 
 
-def svg(run: Run) -> str:
+def lines() -> list[str]:
+    """Return commands and output."""
+    found: list[str] = []
+    for step in steps(PAGE.read_text()):
+        if step.command.startswith(SHOWN):
+            found += [f"$ {step.command}", *step.shown]
+        if step.command.startswith(SHOWN[-1]):
+            break
+    return [part for line in found for part in _folded(line)]
+
+
+def _folded(line: str) -> list[str]:
+    """Break the line between words, as a terminal of that width."""
+    parts = [""]
+    for word in line.split(" "):
+        if len(parts[-1]) + 1 + len(word) > COLUMNS:
+            parts.append(word)
+        else:
+            parts[-1] += f" {word}" if parts[-1] else word or " "
+    return parts
+
+
+def svg() -> str:
     """Return the SVG text."""
-    console = Console(record=True, width=COLUMNS, force_terminal=True, color_system="truecolor", file=io.StringIO())
-    view = run.view()
-    console.print("[bold green]$[/] make demo", highlight=False)
-    console.print(table(view))
-    console.print(summary(view, 0.0, run.writes))
-    console.print("nothing is left over")
-    return console.export_svg(title="", theme=THEME, code_format=FORM, unique_id="demo") + "\n"
+    texts = lines()
+    width, height = COLUMNS * LETTER + 2 * MARGIN, LINE * len(texts) + 2 * MARGIN
+    shapes = "\n".join(
+        f'<text x="{MARGIN}" y="{MARGIN + LINE * number + 15}" fill="{_ink(text)}" xml:space="preserve"'
+        f"{BOLD if text.startswith('$') else ''}>{escape(text)}</text>"
+        for number, text in enumerate(texts)
+    )
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height}" width="{width:g}" '
+        f'height="{height}" role="img" {MONO} font-size="15">\n'
+        "<title>a terminal: a gang that waits, and the explanation of muster explain</title>\n"
+        f'<rect width="{width:g}" height="{height}" rx="8" fill="{PAPER}"/>\n{shapes}\n</svg>\n'
+    )
+
+
+def _ink(text: str) -> str:
+    return next((ink for word, ink in MARKED.items() if text.startswith(word)), PALE if set(text) == {"─"} else INK)

@@ -7,8 +7,8 @@ from tools.pictures.recorded import Life, Run
 from tools.pictures.svg import BOLD, END, GREEN, INK, MIDDLE, ORANGE, PALE, RULE, SMALL, STRIPE, Picture
 
 LEFT, RIGHT, TOP, ROW, WIDTH = 110, 26, 74, 30, 860
-WAITS = "#d8dee4"
-MARKED = {"all placeholders bound": "all places are held", "all real pods bound": "all members are bound"}
+WAITS = "#d8dee4"  # a color of svg.DARK too
+MARKED = {"all placeholders bound": "the gang is complete", "all real pods bound": "all members are bound"}
 TAIL = 1.25
 """End of the time axis relative to the time of the last bind."""
 
@@ -60,7 +60,7 @@ def _bar(picture: Picture, life: Life, frame: tuple[float, float, float], ink: s
 
 def _legend(picture: Picture) -> None:
     x = LEFT
-    for fill, words in ((WAITS, "waits for a node"), (ORANGE, "a placeholder holds it"), (GREEN, "the pod has it")):
+    for fill, words in ((WAITS, "pending"), (ORANGE, "placeholder bound"), (GREEN, "member bound")):
         picture.box((x, 18), (22, 10), fill, fill)
         picture.text((x + 30, 27), words, INK, SMALL)
         x += 170

@@ -34,14 +34,14 @@ STEPS: Final = (
     Step("core", "operator", "Allocation of each"),
     Step("operator", "kube-apiserver", "bind placeholders"),
     Step("core", "operator", "UpdatedApplication: Running", "5 run"),
-    Step("operator", "core", "AllocationAsk: real pods"),
+    Step("operator", "core", "AllocationAsk: members"),
     Step("core", "core", "pair with a placeholder", "6 replace"),
     Step("core", "operator", "PLACEHOLDER_REPLACED"),
     Step("operator", "kube-apiserver", "delete the placeholder"),
     Step("kube-apiserver", "operator", "watch: deletion"),
     Step("operator", "core", "AllocationRelease: confirmed"),
-    Step("core", "operator", "Allocation of the real pod"),
-    Step("operator", "kube-apiserver", "bind the real pod"),
+    Step("core", "operator", "Allocation of the member"),
+    Step("operator", "kube-apiserver", "bind the member"),
 )
 
 
@@ -49,7 +49,7 @@ def svg() -> str:
     """Return the SVG text."""
     across = {actor: LEFT + 70 + STEP * number for number, actor in enumerate(ACTORS)}
     width, height = across[ACTORS[-1]] + 190, TOP + ROW * len(STEPS) + 16
-    picture = Picture(width, height, "the walk of one gang")
+    picture = Picture(width, height, "one gang in the placement Reserve")
     phase = [number for number, step in enumerate(STEPS) if step.phase]
     for number, (start, end) in enumerate(zip(phase, [*phase[1:], len(STEPS)], strict=True)):
         if number % 2 == 0:

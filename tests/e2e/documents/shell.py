@@ -23,13 +23,18 @@ class Shell:
     kubeconfig: Path
     server: str = ""
     """URL of the core's REST API where no pod of Muster exists for a port-forward."""
+    exports: tuple[str, ...] = ()
+    """If given, the only settings: what `make demo` printed, and a PATH without kubectl, the folder `bin` of `home`."""
 
     async def type(self, command: str, folder: Path) -> tuple[int, list[str]]:
         """Return the exit code and the lines of both output streams."""
+        printed = {"PATH": str(self.home / "bin"), "HOME": str(self.home)}
         process = await asyncio.create_subprocess_exec(
-            *("bash", "-c", command),
+            *("bash", "-c", "\n".join([*self.exports, command])),
             cwd=folder,
-            env={
+            env=printed
+            if self.exports
+            else {
                 "PATH": f"{self.home}{os.pathsep}{os.environ['PATH']}",
                 "HOME": str(self.home),  # where kubectl remembers what the API server has
                 "KUBECONFIG": str(self.kubeconfig),
@@ -38,8 +43,8 @@ class Shell:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
         )
-        printed, _ = await process.communicate()
-        return process.returncode or 0, printed.decode().splitlines()
+        output, _ = await process.communicate()
+        return process.returncode or 0, output.decode().splitlines()
 
 
 async def opened(scenario: Scenario) -> Shell:

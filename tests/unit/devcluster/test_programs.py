@@ -153,3 +153,4 @@ def test_the_progress_of_a_build_has_an_estimate_once_there_is_something_to_esti
     assert progress(9, 100, 20.0) == "9 of 100 packages compiled, 20 s"
     assert progress(20, 100, 60.0) == "20 of 100 packages compiled, 60 s, about 4 min left"
     assert progress(90, 100, 90.0) == "90 of 100 packages compiled, 90 s, less than 1 min left"
+    assert progress(102, 100, 99.0) == "100 packages compiled, 99 s, linking the programs"
