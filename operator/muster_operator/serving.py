@@ -32,6 +32,9 @@ log = structlog.get_logger("muster")
 #: Seconds for writes in flight at the end. The kubelet kills the process 30 s after SIGTERM.
 DRAIN_S: Final = 10.0
 
+#: Seconds for the parts to end after their cancellation.
+END_S: Final = 5.0
+
 #: Seconds for unregistering from the core.
 UNREGISTER_TIMEOUT_S: Final = 2.0
 
@@ -81,7 +84,7 @@ async def serve(parts: Parts, leading: LeaderElection, stop: asyncio.Event) -> N
     if parts.conflict_detector is not None:
         own.append(asyncio.create_task(_leading(leading, parts.conflict_detector.run), name="conflict detection"))
     if parts.signing is not None:
-        own.append(asyncio.create_task(restarted("signing", parts.signing.run), name="signing"))
+        own.append(asyncio.create_task(parts.signing.run(), name="signing"))
     if parts.mark is not None:
         mark = partial(restarted, "mark", parts.mark.run)
         own.append(asyncio.create_task(_leading(leading, mark), name="mark"))
@@ -93,8 +96,9 @@ async def serve(parts: Parts, leading: LeaderElection, stop: asyncio.Event) -> N
         for stream in streams(parts.memo.session, parts.inbox)
     ]
     kopf = asyncio.create_task(kopf_operator.run(parts.memo, lambda: stop_on_signals(stop)), name="kopf")
+    tasks, done = {stopped, kopf, *watches, *own}, set[asyncio.Task[Any]]()
     try:
-        done, _ = await asyncio.wait({stopped, kopf, *watches, *own}, return_when=asyncio.FIRST_COMPLETED)
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         await _end({kopf, *watches})
         _raise_ends(done - {stopped})
         parts.loop.drain()
@@ -106,7 +110,8 @@ async def serve(parts: Parts, leading: LeaderElection, stop: asyncio.Event) -> N
         if leading.begun.is_set():
             with suppress(TimeoutError):
                 await asyncio.wait_for(parts.core.leave(), UNREGISTER_TIMEOUT_S)
-        await _end({stopped, kopf, *watches, *own})
+        await _end(tasks)
+        _log_errors(tasks - done)
         with suppress(TimeoutError):
             await asyncio.wait_for(leading.release(), RELEASE_S)
         if parts.names is not None:
@@ -125,10 +130,20 @@ async def _end_tracing(end: Callable[[], Awaitable[None]]) -> None:
 
 
 async def _end(tasks: Collection[asyncio.Task[Any]]) -> None:
-    """Cancels the tasks and waits for their end."""
+    """Cancels the tasks and waits for their end, but not longer than END_S, because a standby waits for the Lease."""
     for task in tasks:
-        task.cancel()
-    await asyncio.wait(tasks)
+        if not task.cancelling():  # a second cancellation would interrupt its end
+            task.cancel()
+    _, remaining = await asyncio.wait(tasks, timeout=END_S)
+    if remaining:
+        log.warning("parts of the operator did not end in time", parts=sorted(task.get_name() for task in remaining))
+
+
+def _log_errors(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    """Logs why parts have failed while the operator stopped."""
+    for task in tasks:
+        if task.done() and not task.cancelled() and (error := task.exception()) is not None:
+            log.error("a part of the operator failed while it stopped", part=task.get_name(), exc_info=error)
 
 
 async def _write(pool: Pool, leading: LeaderElection) -> None:

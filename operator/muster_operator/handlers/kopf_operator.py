@@ -2,14 +2,16 @@
 
 kopf is used through its public interface only. It reads the ConfigMaps of Muster; `kube/watch` reads all other
 resources (docs/internals/adr, number 0004). kopf may end at any time, for example after an unexpected response to its
-watch. It is then started again, and lists the ConfigMaps.
+watch. It is then started again, and lists the ConfigMaps. It may also run without a watch, because it takes status 404
+in its discovery for "no such resource": it is also started again if it has not reported any of the existing ConfigMaps.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection
-from dataclasses import dataclass
+from contextlib import aclosing
+from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
 import structlog
@@ -17,21 +19,28 @@ import structlog
 from muster_operator.config.settings import CONFIG_MAP_NAMES
 from muster_operator.kube.kopf_modules import kopf
 from muster_operator.kube.session import KubeSession
-from muster_operator.kube.watch import BACKOFF_S, SILENT_S
+from muster_operator.kube.watch import BACKOFF_S, FAILURES, SILENT_S, pages
 
 log = structlog.get_logger("muster.kopf")
 
-#: Seconds that kopf has to close its streams.
-STOP_S: Final = 5.0
+#: Seconds that kopf has to close its streams. Less than `serving.END_S`.
+STOP_S: Final = 4.0
+
+#: Seconds in which kopf has to report the ConfigMaps of the namespace.
+LISTED_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class HandlerMemo:
-    """Objects that handlers use. `reconfigure` is called with the name of a changed ConfigMap in `namespace`."""
+    """Objects that handlers use. `reconfigure` is called with the name of a changed ConfigMap in `namespace`.
+
+    `listed`: kopf has reported a ConfigMap since its start.
+    """
 
     session: KubeSession
     namespace: str
     reconfigure: Callable[[str], Awaitable[None]]
+    listed: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 REGISTRY: Final = kopf.OperatorRegistry()
@@ -59,6 +68,7 @@ async def log_in(memo: HandlerMemo, **_: Any) -> kopf.ConnectionInfo:
 @kopf.on.event("", "v1", "configmaps", registry=REGISTRY)
 async def observe_configmap(event: Any, memo: HandlerMemo, **_: Any) -> None:
     """Reports a changed ConfigMap of Muster."""
+    memo.listed.set()
     name = event["object"]["metadata"]["name"]
     if name in CONFIG_MAP_NAMES:
         await memo.reconfigure(name)
@@ -92,15 +102,39 @@ async def _run_once(memo: HandlerMemo, started: Callable[[], None]) -> str:
         started()  # before a signal can be handled
         return tasks
 
+    memo.listed.clear()
     spawning = asyncio.create_task(spawn())
+    reason = ""
     try:
-        await asyncio.wait(await asyncio.shield(spawning), return_when=asyncio.FIRST_COMPLETED)
+        tasks = await asyncio.shield(spawning)
+        while not (await asyncio.wait(tasks, timeout=LISTED_S, return_when=asyncio.FIRST_COMPLETED))[0]:
+            if not memo.listed.is_set() and await _has_config_maps(memo) and not memo.listed.is_set():
+                reason = "it does not watch the ConfigMaps"
+                break
+        while not await _stop(tasks):
+            log.warning("kopf has not ended, waiting until it can start again", in_seconds=STOP_S)
     finally:
         # Tasks that are left running are cancelled when the event loop closes, and some of them then wait forever.
         await asyncio.wait({spawning})
         tasks = spawning.result()
-        for task in tasks:
+        await _stop(tasks)
+    errors = [task.exception() for task in tasks if not task.cancelled()]
+    return reason or "; ".join(sorted({str(error) or type(error).__name__ for error in errors if error is not None}))
+
+
+async def _stop(tasks: Collection[asyncio.Task[None]]) -> bool:
+    """Cancels the tasks of kopf and waits for their end. Returns whether all have ended."""
+    for task in tasks:
+        if not task.cancelling():  # a second cancellation would end a task before its streams
             task.cancel()
-        done, _ = await asyncio.wait(tasks, timeout=STOP_S)
-        errors = [task.exception() for task in done if not task.cancelled()]
-    return "; ".join(sorted({str(error) or type(error).__name__ for error in errors if error is not None}))
+    _, remaining = await asyncio.wait(tasks, timeout=STOP_S)
+    return not remaining
+
+
+async def _has_config_maps(memo: HandlerMemo) -> bool:
+    """Whether the namespace has ConfigMaps. False if they cannot be read."""
+    try:
+        async with aclosing(pages(memo.session, f"/api/v1/namespaces/{memo.namespace}/configmaps")) as stream:
+            return bool((await anext(stream)).items)
+    except FAILURES:
+        return False

@@ -17,7 +17,7 @@ import orjson
 import structlog
 
 from muster_operator.kube.session import KubeSession, Request
-from muster_operator.model.errors import ApiRefused, NotLeading, Unreachable
+from muster_operator.model.errors import ApiRefused, LinkError, NotLeading, Unreachable
 from muster_operator.model.signing import CURRENT, KEY_BYTES, PREVIOUS, SECRET, SigningKeys, read_key
 from muster_operator.translate.values import Raw, mapping, text
 
@@ -113,7 +113,13 @@ class SigningSecret:
     async def check(self) -> bool:
         """Reads the Secret and creates missing keys. Returns False if it has no usable key yet."""
         async with self._looking:
-            return await self._check()
+            try:
+                return await self._check()
+            except LinkError:
+                raise
+            except Exception as error:  # noqa: BLE001 - logged with its traceback; pods without gangs need no keys
+                self._report(f"internal error: {error!r}", exc_info=True)
+                return False
 
     async def _check(self) -> bool:
         try:
@@ -123,19 +129,19 @@ class SigningSecret:
             return False
         if CURRENT not in stored:
             return False  # the leader creates it
-        self._report("")
         if stored != self._stored:
-            self._stored = stored
-            ordered = [stored[name] for name in (CURRENT, PREVIOUS) if name in stored]
-            self._keys = SigningKeys(self._namespace, ordered)
-            log.info("signing keys loaded", keys=self._keys.ids)
-            self._notify(self._keys)
+            keys = SigningKeys(self._namespace, [stored[name] for name in (CURRENT, PREVIOUS) if name in stored])
+            self._notify(keys)
+            self._stored, self._keys = stored, keys
+            log.info("signing keys loaded", keys=keys.ids)
+        self._report("")
         return True
 
-    def _report(self, problem: str) -> None:
+    def _report(self, problem: str, *, exc_info: bool = False) -> None:
         """Logs a problem when it begins."""
         if problem and problem != self._problem:
-            log.warning("the signing keys cannot be read", reason=problem, keys_in_memory=self.count)
+            reason, count = problem, self.count
+            log.warning("the signing keys cannot be read", reason=reason, keys_in_memory=count, exc_info=exc_info)
         self._problem = problem
 
     async def _kept(self) -> dict[str, bytes]:

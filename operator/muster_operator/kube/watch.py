@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -409,7 +410,8 @@ class WatchStream:
         self._is_reset = False
         self._streams_lists = True
         self._comparing: asyncio.Task[None] | None = None
-        self._failures = self._refusals = self._taken = self._handled = 0
+        self._failures = self._taken = self._handled = 0
+        self._refusals = Counter[int]()  # of the version, by limit
 
     async def run(self) -> None:
         """Passes events to the listener until cancelled. After any error of the API server the stream is resumed."""
@@ -439,7 +441,8 @@ class WatchStream:
             await self._topic.listener.listed(self.plural)
             await asyncio.sleep(NOT_SERVED_S)
             return
-        self._is_reset, self._refusals = False, 0
+        self._is_reset = False
+        self._refusals.clear()
         self._taken += 1
         self._comparing = asyncio.create_task(self._compare(), name=f"comparison of {self.plural}")
 
@@ -531,7 +534,9 @@ class WatchStream:
             raise Expired(f"the server is at {version} and was at {self._version}: etcd was restored")
         else:
             self._topic.listener.bookmark(self.plural)
-        self._version, self._refusals = version, 0
+        self._version = version
+        if self._refusals:
+            self._refusals.clear()
         self._taken += 1
         return not self._taken % EVENTS_PER_PASS
 
@@ -581,9 +586,11 @@ class WatchStream:
             log.info("watch expired, listing again", resource=self.plural, reason=str(error))
             self._version = ""
             return ""
-        self._refusals += not isinstance(error, Unreachable)
-        if self._refusals >= (TEMPORARY_REFUSALS if status in _TEMPORARY else REFUSALS):
-            self._version, self._refusals, self._is_reset = "", 0, True
+        limit = TEMPORARY_REFUSALS if status in _TEMPORARY else REFUSALS
+        self._refusals[limit] += not isinstance(error, Unreachable)
+        if self._refusals[limit] >= limit:
+            self._refusals.clear()
+            self._version, self._is_reset = "", True
         return f"{type(error).__name__}: {error}"
 
     async def _pause(self, reason: str) -> None:

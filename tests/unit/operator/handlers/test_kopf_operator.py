@@ -7,7 +7,7 @@ import os
 import re
 import signal
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,11 @@ from tests.unit.operator.kube.apiserver import FixedCredentials
 from tests.unit.operator.kube.cluster import CONFIG_MAPS, DISCOVERY, Cluster, change, serving
 
 ROOT = Path(__file__).parents[4]
+
+#: Uses of private names of kopf.
+PRIVATE = re.compile(
+    r"\bkopf(\.\w+)*\._|from kopf[\w.]* import (\([^)]*|[^\n]*)\b_\w|setattr\(kopf|kopf\.\w+(\.\w+)* = "
+)
 
 
 @pytest.fixture(autouse=True)
@@ -136,9 +141,78 @@ async def test_kopf_that_is_cancelled_while_it_starts_leaves_no_tasks(passes: in
     assert not [task for task in asyncio.all_tasks() - own if not task.get_name().startswith("Task-")]
 
 
+async def test_kopf_that_does_not_discover_config_maps_is_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kopf takes status 404 for "no such resource", so it would run on without a watch."""
+    monkeypatch.setattr(kopf_operator, "LISTED_S", 0.5)
+    server = Cluster(missing={"/api/v1"}, items={CONFIG_MAPS: [config_map("muster-configs", 2)]})
+    async with running(server) as changed:
+        await server.missed.get()
+        server.missing.clear()
+        assert await changed.get() == "muster-configs"
+
+
+async def test_kopf_is_not_started_again_in_a_namespace_without_config_maps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kopf_operator, "LISTED_S", 0.01)
+    server, starts = Cluster(), asyncio.Queue[None]()
+    async with running(server, started=lambda: starts.put_nowait(None)) as changed:
+        for _ in range(5):
+            await server.lists.get()
+        server.script[CONFIG_MAPS].put_nowait(change("ADDED", config_map("muster-configs", 2)))
+        assert await changed.get() == "muster-configs"
+    assert starts.qsize() == 1
+
+
+async def test_kopf_starts_again_only_after_its_tasks_have_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kopf_operator, "STOP_S", 0.1)
+    server, order = Cluster(), list[str]()
+    handled, twice, ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    def started() -> None:
+        if "start" in order:
+            twice.set()
+        order.append("start")
+
+    async def reconfigure(name: str) -> None:
+        handled.set()
+        with suppress(asyncio.CancelledError):  # kopf cancels it after two seconds
+            await twice.wait()
+        order.append("end")
+        ended.set()
+
+    async with serving(server) as session, asyncio.timeout(20):
+        task = asyncio.create_task(kopf_operator.run(HandlerMemo(session, "muster", reconfigure), started))
+        server.script[CONFIG_MAPS].put_nowait(change("ADDED", config_map("muster-configs", 2)))
+        await handled.wait()
+        [poster] = [each for each in asyncio.all_tasks() if each.get_name() == "poster of events"]
+        poster.cancel()
+        await twice.wait()
+        await ended.wait()
+        task.cancel()
+        await asyncio.wait({task})
+    assert order == ["start", "end", "start"]
+
+
 def test_kopf_is_used_through_its_public_interface_only() -> None:
     """A private name may change with any release of kopf, and a patched one changes what kopf's documentation says."""
-    private = re.compile(r"\bkopf\._|import _\w+ from kopf|setattr\(kopf|kopf\.\w+(\.\w+)* = ")
     files = [path for folder in ("operator", "cli", "benchmarks") for path in (ROOT / folder).rglob("*.py")]
     assert len(files) > 100
-    assert [str(path) for path in files if private.search(path.read_text())] == []
+    assert [str(path) for path in files if PRIVATE.search(path.read_text())] == []
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "from kopf import _core",
+        "from kopf import on, _core",
+        "from kopf import (\n    on,\n    _core,\n)",
+        "from kopf._core import actions",
+        "from kopf.testing import _runner",
+        "import kopf._core",
+        "kopf.on._registry()",
+        "setattr(kopf, 'on', None)",
+        "kopf.on.event = None",
+    ],
+)
+def test_private_names_of_kopf_are_recognized(code: str) -> None:
+    assert PRIVATE.search(code)
+    assert not PRIVATE.search("from kopf import on\nfrom muster_operator import _private\nkopf.on.event(registry=_R)")

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 import pytest
+from structlog.testing import capture_logs
 
+from muster_operator import serving
 from muster_operator.config.settings import parse
 from muster_operator.kube.leadership import NoElection
 from muster_operator.kube.session import KubeSession, LeadershipGuard
@@ -26,6 +29,33 @@ class LosingElection(NoElection):
 
     async def run(self) -> None:
         raise LeadershipLost("muster", "somebody else")
+
+
+class StubbornElection(NoElection):
+    """A part that ignores its cancellation until `may_end`."""
+
+    def __init__(self, guard: LeadershipGuard) -> None:
+        super().__init__(guard)
+        self.may_end, self.is_released = asyncio.Event(), False
+
+    async def run(self) -> None:
+        while not self.may_end.is_set():
+            with suppress(asyncio.CancelledError):
+                await self.may_end.wait()
+
+    async def release(self) -> None:
+        self.is_released = True
+        await super().release()
+
+
+class FailingElection(NoElection):
+    """A part that fails while the operator stops."""
+
+    async def run(self) -> None:
+        try:
+            await super().run()
+        finally:
+            raise ZeroDivisionError
 
 
 async def served(stop: asyncio.Event, leading: NoElection) -> None:
@@ -49,6 +79,27 @@ async def test_the_operator_stops_on_request_while_the_api_server_is_unreachable
 async def test_a_lost_lease_stops_the_operator_while_the_api_server_is_unreachable_at_startup() -> None:
     with pytest.raises(LeadershipLost):
         await served(asyncio.Event(), LosingElection(LeadershipGuard()))
+
+
+async def test_the_lease_is_released_although_a_part_ignores_its_cancellation(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "END_S", 0.5)
+    stop, leading = asyncio.Event(), StubbornElection(LeadershipGuard())
+    stop.set()
+    try:
+        with capture_logs() as logged:
+            await served(stop, leading)
+    finally:
+        leading.may_end.set()
+    assert leading.is_released
+    assert "leadership" in [line["parts"] for line in logged if "parts" in line][-1]
+
+
+async def test_the_error_of_a_part_that_fails_while_the_operator_stops_is_logged() -> None:
+    stop = asyncio.Event()
+    asyncio.get_running_loop().call_later(0.1, stop.set)
+    with capture_logs() as logged:
+        await served(stop, FailingElection(LeadershipGuard()))
+    assert [line["part"] for line in logged if line["log_level"] == "error"] == ["leadership"]
 
 
 async def test_a_part_that_scheduling_continues_without_starts_again_after_an_exception() -> None:

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
+from muster_operator.kube import secrets
 from muster_operator.kube.secrets import SigningSecret
 from muster_operator.kube.session import KubeSession, LeadershipGuard
 from muster_operator.model.signing import CURRENT, PREVIOUS, SECRET, SigningKeys, Validity
@@ -150,3 +152,21 @@ async def test_a_standby_creates_no_key() -> None:
         finally:
             await follower.close()
     assert replica.secret.count == 1
+
+
+async def test_a_new_leader_continues_without_keys_after_an_internal_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(secrets, "READY_S", 0.0)
+    peer, calls = Peer(), list[SigningKeys]()
+
+    def fails_once(keys: SigningKeys) -> None:
+        calls.append(keys)
+        if len(calls) == 1:
+            raise ZeroDivisionError
+
+    async with a_session(peer) as session:
+        secret = SigningSecret(session, "muster", fails_once)
+        with capture_logs() as logged:
+            await secret.ready()
+        assert await secret.check()
+    assert "internal error: ZeroDivisionError()" in [line.get("reason") for line in logged]
+    assert len(calls) == 2, "the keys are passed on again"

@@ -163,6 +163,16 @@ async def test_a_resource_version_rejected_repeatedly_causes_a_list() -> None:
         assert await until(inbox, 2) == [seen(a_pod("a")), Listed("pods")]
 
 
+async def test_temporary_rejections_of_a_version_do_not_count_as_permanent_ones() -> None:
+    """A list that replaces the known state says that the store was restored, which it was not."""
+    server = Cluster(pods=[a_pod("a")], refusals=[refusal(403)] * (watch.REFUSALS - 1) + [refusal(400)])
+    async with watching(server) as inbox:
+        await until(inbox, 2)
+        for _ in range(watch.REFUSALS + 1):
+            assert await began(server) == "1"
+    assert lists(server) == 1
+
+
 async def test_a_watch_rejected_with_410_lists_again() -> None:
     server = Cluster(pods=[a_pod("a")])
     async with watching(server) as inbox:
@@ -354,7 +364,7 @@ async def test_a_full_inbox_blocks_the_stream() -> None:
     for name in ("a", "b"):
         await inbox.watched("pods", None, a_pod(name))
     third = asyncio.create_task(inbox.watched("pods", None, a_pod("c")))
-    await asyncio.sleep(0.01)
+    await asyncio.sleep(0)
     assert not third.done()
     inbox.take()
     inbox.take()
