@@ -9,7 +9,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Collection, Container
 from itertools import islice
-from types import EllipsisType
 from typing import Final
 
 import numpy as np
@@ -196,14 +195,15 @@ def absorb(partition: Partition) -> None:
     inter_pod, wake_ups.inter_pod = wake_ups.inter_pod, False
     claims, wake_ups.claims = wake_ups.claims, {}
     gained = wake_ups.take(nodes.epoch)
+    anywhere = _most_available(nodes, slice(None))
     if gained is None:
-        known.independent.wake(_most_available(nodes, ...))
-        known.dependent.wake(_most_available(nodes, ...))
+        known.independent.wake(anywhere)
         gained = list(reasons.by_node)
+        inter_pod = True
     elif gained:
         _wake_classes(partition, [node for node in gained if node in nodes])
     if inter_pod:
-        known.dependent.wake(_most_available(nodes, ...))
+        known.dependent.wake(anywhere)
     for kind in known if claims else ():
         if _is_concerned(kind, claims):
             known.set_woken(kind, value=True)
@@ -236,8 +236,8 @@ def _wake_classes(partition: Partition, gained: list[NodeId]) -> None:
     known.dependent.wake(most, pools)
 
 
-def _most_available(nodes: NodeTable, rows: IntColumn | EllipsisType) -> Callable[[str], int]:
-    """Returns the largest available amount of a resource on one of these rows; `...` = on any."""
+def _most_available(nodes: NodeTable, rows: IntColumn | slice) -> Callable[[str], int]:
+    """Returns the largest available amount of a resource on one of these rows."""
     columns = nodes.columns()
 
     def most(name: str) -> int:

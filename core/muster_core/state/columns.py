@@ -156,7 +156,6 @@ class ResourceColumns:
     """One int64 column per resource name.
 
     A column is created for the first row with an amount of the resource, and removed when all its values are 0.
-    Requests never create columns.
     """
 
     __slots__ = ("_columns", "_length")

@@ -1,4 +1,4 @@
-"""One change causes a bounded number of attempts, however many applications wait, and none waits for ever.
+"""One change causes a bounded number of attempts, however many applications wait, and each is tried again.
 
 The clusters are those of `benchmarks/steady.py`, which measures their time.
 """
