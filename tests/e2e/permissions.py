@@ -17,6 +17,9 @@ import yaml
 from devcluster.audit import AuditLog, Permission, Use
 from devcluster.muster import ACCOUNT, MANIFESTS, NAMESPACE
 
+#: User agents of the operator: its own requests, and those of kopf for the ConfigMaps.
+AGENTS: Final = ("muster-operator", "kopf/")
+
 #: Never requested: an admission plugin asks whether an owner may be blocked from being deleted.
 UNSEEN: Final = {Permission("", "pods/finalizers", "update")}
 
@@ -33,7 +36,7 @@ _Reported = tuple[bool, list[tuple[str, str, str, str, bool]]]
 
 def record(config: pytest.Config, audit: AuditLog) -> None:
     """Add what the operators of a cluster requested."""
-    uses = {use for use in audit.uses(f"{NAMESPACE}:{ACCOUNT}") if use.agent.startswith("muster-operator")}
+    uses = {use for use in audit.uses(f"{NAMESPACE}:{ACCOUNT}") if use.agent.startswith(AGENTS)}
     config.stash.setdefault(USES, set()).update(uses)
 
 

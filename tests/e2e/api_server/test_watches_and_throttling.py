@@ -1,8 +1,13 @@
 """Requests to the API server after interrupted watches and while it throttles."""
 
+from aiohttp import web
+
 from devcluster.nodes import FakeNode
+from muster_operator.kube.watch import PATHS
 from tests.e2e.conftest import OpenScenario
+from tests.e2e.gate import Gate
 from tests.e2e.manifests import Group, a_gang, a_pod
+from tests.e2e.proxy import error_response
 
 PODS = ("GET", "/api/v1/pods")
 LONG_S = 600
@@ -34,3 +39,21 @@ async def test_throttled_creates_wait_while_binds_continue(open_scenario: OpenSc
     await scenario.all_bound(1)
     assert await scenario.pods(placeholders=True) == []
     await scenario.all_bound(4)
+
+
+class WithoutStreamedLists:
+    """Rejects streamed lists, as API servers do whose feature WatchList is disabled."""
+
+    async def answer(self, gate: Gate, request: web.Request) -> web.Response | None:
+        if "sendInitialEvents" in request.query:
+            return error_response(400, "BadRequest", "sendInitialEvents is forbidden for watch")
+        return None
+
+
+async def test_without_streamed_lists_every_resource_is_listed_in_pages(open_scenario: OpenScenario) -> None:
+    scenario = await open_scenario([FakeNode("node-0")], gated=True, started=False)
+    scenario.gate.faults = WithoutStreamedLists()
+    await scenario.muster.start()
+    await scenario.create([a_pod("single")])
+    await scenario.all_bound(1)
+    assert {path for path in PATHS.values() if not scenario.gate.requests["GET", path, False]} == set()
