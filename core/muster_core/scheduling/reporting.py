@@ -195,8 +195,10 @@ def _unreported(app: Application, kind: AskClass, reason: ReasonKind) -> list[As
 def for_all_classes(app: Application, why: UnschedulableReason) -> list[Unplaced]:
     """Returns the reason for each class that cannot be scheduled because the application cannot.
 
-    For a Direct or Auto gang that reserves, these are its placeholders; else all classes.
+    For a Direct or Auto gang that reserves, these are its placeholders; else all classes. The classes and requests are
+    in the order of an attempt, whether or not there was one.
     """
+    app.sort_waiting()
     is_virtual = app.spec.uses_virtual_placeholders and app.is_reserving
     return [Unplaced(kind, why) for kind in app.waiting if kind.placeholder or not is_virtual]
 
@@ -229,12 +231,12 @@ def _shown(app: Application, kind: AskClass, asks: Sequence[Ask]) -> Sequence[As
 
 
 def _record(partition: Partition, asks: Sequence[Ask], kind: ReasonKind, message: str, *, fits_again: bool) -> None:
-    """Records a changed failure reason of requests of one class, with the oldest request last.
+    """Records a changed failure reason of requests of one class.
 
     The queue order is not recorded, because users cannot act on it. Placeholders are not recorded, because the gang
     reports its own reason.
     """
-    oldest = asks[-1]
+    oldest = min(reversed(asks), key=lambda ask: ask.asked_ns)
     if kind is ReasonKind.QUEUE_ORDER or oldest.spec.placeholder:
         return
     if fits_again:

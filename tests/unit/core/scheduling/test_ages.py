@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from muster_core.model.events import AllocationReported, ApplicationAdded, AskAdded
+from muster_core.model.records import Notice
 from muster_core.model.specs import AskSpec
 from tests.unit.builders import SECOND, a_configuration, a_queue, an_allocation, an_application, an_ask
 from tests.unit.core.scheduling.scenario import Scenario, placed, waits
@@ -136,3 +137,16 @@ def test_the_key_of_a_gang_keeps_the_time_of_its_originator() -> None:
     assert key is not None
     assert key[1] == 10 * SECOND
     assert scenario.app().oldest_ns == 5 * SECOND
+
+
+def test_the_reason_of_a_waiting_application_names_its_oldest_request_first() -> None:
+    """The application may not run, so there was no attempt that sorted its requests."""
+    scenario = Scenario(a_configuration(a_queue("a", max_applications=1)), nodes=1)
+    scenario.send(ApplicationAdded(an_application("running")))
+    scenario.ask(an_ask("first", app="running"))
+    scenario.send(ApplicationAdded(an_application("waiting")))
+    scenario.records.clear()
+    reported = waits(scenario.ask(*(at(created_s, an_ask(f"r{created_s}", app="waiting")) for created_s in (9, 3, 6))))
+    assert list(reported) == ["r9", "r6", "r3"], "newest first"
+    [record] = [one for one in scenario.records if one.about is Notice.REQUEST]
+    assert record.subject == "r3"
