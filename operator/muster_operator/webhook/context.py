@@ -371,11 +371,6 @@ def _has_other_internal(one: str, other: str) -> str:
     return f"{here}.exists(key, key.startsWith('{_INTERNAL}') && !({is_same}))"
 
 
-def _differ(new: str, old: str) -> str:
-    """Expression: both exist and differ."""
-    return f"({_has(new)} && {_has(old)} && {new} != {old})"
-
-
 def _names(description: str, identity: MusterIdentity) -> str:
     """Expression: the pod or template has one of our scheduler names."""
     way = f"{description}.spec.schedulerName"
