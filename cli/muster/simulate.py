@@ -12,7 +12,7 @@ import io
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Final
@@ -22,6 +22,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 
 from muster.config import read_file, read_manifest, shown_name
 from muster.errors import BadUsage
+from muster.manifests import Manifests, read_manifests
 from muster.options import exit_on_error
 from muster.output import Format, Output, console, emit
 from muster.simulation_report import Result, comparison, page
@@ -35,11 +36,13 @@ from muster_core.model.errors import ConfigurationError
 from muster_core.model.specs import GangPlacement, NodeSpec
 from muster_operator.config.settings import merged, parse
 from muster_operator.model.errors import BadSetting
+from muster_operator.translate.values import Raw
 
 EXAMPLES: Final = (
     "muster simulate --nodes nodes.csv --workload trace.csv --queues queues.yaml",
     "muster simulate --nodes nodes.csv -w trace.csv.gz --queues today.yaml --queues fair.yaml --report out.html",
     "muster simulate --nodes nodes.csv --workload trace.csv --placement Reserve --start-latency 5 -o json",
+    "muster simulate --nodes cluster.json --workload job.yaml --run-time 3600",
 )
 
 
@@ -53,9 +56,10 @@ class Placement(StrEnum):
 
 def command(  # noqa: PLR0913 # long: the command line is its options
     *,
-    nodes: Annotated[str, typer.Option("--nodes", help="CSV file of nodes.")],
+    nodes: Annotated[str, typer.Option("--nodes", help="Nodes: a CSV file, or manifests (.yaml, .json).")],
     workload: Annotated[
-        list[str], typer.Option("--workload", "-w", help="Trace (CSV, or compressed as .csv.gz); repeatable.")
+        list[str],
+        typer.Option("--workload", "-w", help="Trace (.csv, .csv.gz) or manifests (.yaml, .json); repeatable."),
     ],
     queues: Annotated[
         list[str] | None,
@@ -72,6 +76,9 @@ def command(  # noqa: PLR0913 # long: the command line is its options
     speed: Annotated[float, typer.Option(min=0.001, help="Divides the times between submissions of a trace.")] = 1.0,
     start_latency: Annotated[float, typer.Option(min=0, help="Seconds from the decision until a pod runs.")] = 0.0,
     stop_latency: Annotated[float, typer.Option(min=0, help="Seconds from the deletion of a pod to its end.")] = 0.0,
+    run_time: Annotated[
+        int | None, typer.Option(min=0, help="Seconds that pods of manifests run, unless they have a deadline.")
+    ] = None,
     output: Format = Output.TABLE,
 ) -> None:
     """Simulate a workload with the scheduler of this version, and compare queue configurations.
@@ -83,7 +90,7 @@ def command(  # noqa: PLR0913 # long: the command line is its options
 
     def run() -> None:
         try:
-            results = _results(nodes, workload, queues or [], options, latencies)
+            results = _results(nodes, workload, queues or [], Reader(options, run_time), latencies)
         except BadInput as error:
             raise BadUsage(str(error)) from error
         _write(results, report, jobs)
@@ -96,14 +103,14 @@ def command(  # noqa: PLR0913 # long: the command line is its options
 
 
 def _results(
-    nodes: str, workloads: Sequence[str], queues: Sequence[str], options: TraceOptions, latencies: Latencies
+    nodes: str, workloads: Sequence[str], queues: Sequence[str], reader: Reader, latencies: Latencies
 ) -> list[Result]:
     """Raises BadUsage, BadInput."""
     configurations = [(shown_name(file), _configuration(file)) for file in queues]
-    cluster = workload.read_nodes(_lines(nodes), nodes)
-    jobs = [job for file in workloads for job in workload.read_trace(_lines(file), file, options)]
+    cluster = reader.nodes(nodes)
+    jobs = [job for file in workloads for job in reader.jobs(file)]
     if not cluster or not jobs:
-        raise BadUsage(f"{nodes if not cluster else workloads[0]}: has no lines after the first")
+        raise BadUsage(f"{nodes if not cluster else workloads[0]}: has no {'jobs' if cluster else 'nodes'}")
     if len({job.id for job in jobs}) < len(jobs):
         raise BadUsage("two files of --workload have a job with the same id; write unique ids")
     found = configurations or [("default", load(DEFAULT_TEXT, {}).configuration)]
@@ -150,6 +157,34 @@ def _configuration(file: str) -> Configuration:
         return load(found.queues, found.extra, f"{file}: {found.policy_group}.yaml").configuration
     except (BadSetting, ConfigurationError) as error:
         raise BadUsage(f"{file}: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Reads nodes and jobs. `run_s`, `shared`: see `manifests`; later files can refer to objects of earlier ones."""
+
+    options: TraceOptions
+    run_s: int | None
+    shared: list[Raw] = field(default_factory=list)
+
+    def nodes(self, file: str) -> Sequence[NodeSpec]:
+        """Raises BadUsage, BadInput."""
+        return self._manifests(file).nodes if _is_manifest(file) else workload.read_nodes(_lines(file), file)
+
+    def jobs(self, file: str) -> Sequence[Job]:
+        """Raises BadUsage, BadInput."""
+        if _is_manifest(file):
+            return self._manifests(file).jobs
+        return workload.read_trace(_lines(file), file, self.options)
+
+    def _manifests(self, file: str) -> Manifests:
+        read = read_manifests(read_file(file), file, self.run_s, self.shared)
+        self.shared[:] = read.shared
+        return read
+
+
+def _is_manifest(file: str) -> bool:
+    return file.endswith((".yaml", ".yml", ".json"))
 
 
 def _lines(file: str) -> list[str]:

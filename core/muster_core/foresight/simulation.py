@@ -66,7 +66,8 @@ def simulate(
     It ends when all jobs are over, or when nothing but timers has happened for a day of virtual time.
     """
     core = VirtualCore(START_NS)
-    core.send([ManagerRegistered(RM, replace(configuration, tracking=False)), *(NodeAdded(node) for node in nodes)])
+    added = (NodeAdded(node, draining=node.cordoned) for node in nodes)
+    core.send([ManagerRegistered(RM, replace(configuration, tracking=False)), *added])
     partition, timeline = core.scheduler_state.partitions[PARTITION], _timeline(nodes, jobs)
     outside = Outside(jobs, partition, timeline, latencies or Latencies())
     events, reported = 0, 0
@@ -94,7 +95,7 @@ def simulate(
 
 
 def _timeline(nodes: Sequence[NodeSpec], jobs: Sequence[Job]) -> Timeline:
-    capacity = sum((node.capacity for node in nodes), NOTHING)
+    capacity = sum((node.capacity - node.occupied for node in nodes), NOTHING)
     mix: Counter[Resources] = Counter()
     for job in jobs:
         for pod_set in job.pod_sets:

@@ -12,6 +12,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from muster.main import app
+from muster.simulate import Reader
+from muster_core.foresight.workload import TraceOptions
 
 NODES = "name,cpu_milli,memory_mib,count\nnode,4000,1024,2\n"
 TRACE = (
@@ -57,6 +59,97 @@ def test_every_job_is_a_line_of_the_table_of_jobs(tmp_path: Path) -> None:
         ("b", "completed", "90.0", "150.0"),
         ("c", "completed", "0.0", "50.0"),
     ]
+
+
+CLUSTER = """
+kind: List
+items:
+  - kind: Node
+    metadata: {name: a}
+    status: {allocatable: {cpu: "4", memory: 8Gi, pods: "9"}}
+  - kind: Node
+    metadata: {name: b}
+    status: {allocatable: {cpu: "4", memory: 8Gi, pods: "9"}}
+  - kind: Node
+    metadata: {name: cordoned}
+    spec: {unschedulable: true}
+    status: {allocatable: {cpu: "4", memory: 8Gi, pods: "9"}}
+  - kind: Pod
+    metadata: {name: present, namespace: other, uid: "1"}
+    spec: {nodeName: a, schedulerName: default-scheduler, containers: [{resources: {requests: {cpu: "1"}}}]}
+    status: {phase: Running}
+"""
+JOB = """
+kind: Job
+metadata: {name: gang, namespace: team}
+spec:
+  parallelism: %d
+  activeDeadlineSeconds: 60
+  template:
+    metadata:
+      labels: {yunikorn.apache.org/app-id: gang}
+      annotations:
+        yunikorn.apache.org/task-group-name: workers
+        yunikorn.apache.org/task-groups: '[{"name": "workers", "minMember": %d, "minResource": {"cpu": "2"}}]'
+    spec: {containers: [{name: main, resources: {requests: {cpu: "2"}}}]}
+"""
+
+
+@pytest.mark.parametrize("members, state", [(3, "completed"), (4, "waiting")])
+def test_manifests_are_read_as_the_operator_reads_them(tmp_path: Path, members: int, state: str) -> None:
+    """There is room for three members, next to the bound pod and without the cordoned node."""
+    (tmp_path / "cluster.yaml").write_text(CLUSTER)
+    (tmp_path / "job.yaml").write_text(JOB % (members, members))
+    files = ("--nodes", str(tmp_path / "cluster.yaml"), "--workload", str(tmp_path / "job.yaml"))
+    result = CliRunner().invoke(app, ["simulate", *files, "-o", "json"])
+    assert result.exit_code == 0, result.output
+    [found] = orjson.loads(result.stdout)
+    assert found["jobs"][state] == 1
+    assert [queue["name"] for queue in found["queues"]] == ["root.team"]
+    assert found["makespan_s"] == (60 if state == "completed" else 0)
+
+
+POD = """
+kind: Pod
+metadata: {name: first}
+spec: {priorityClassName: protected, containers: [{resources: {requests: {cpu: "4"}}}]}
+"""
+ONE_NODE = """
+kind: Node
+metadata: {name: a}
+status: {allocatable: {cpu: "4", memory: 8Gi, pods: "9"}}
+---
+kind: PriorityClass
+metadata: {name: protected, annotations: {yunikorn.apache.org/allow-preemption: "false"}}
+value: 10
+"""
+
+
+def test_a_workload_can_use_the_priority_classes_of_the_file_with_the_nodes(tmp_path: Path) -> None:
+    """The class protects its pods; an unknown class would not."""
+    (tmp_path / "nodes.yaml").write_text(ONE_NODE)
+    reader = Reader(TraceOptions(), None)
+    assert len(reader.nodes(str(tmp_path / "nodes.yaml"))) == 1
+    (tmp_path / "pod.yaml").write_text(POD)
+    [job] = reader.jobs(str(tmp_path / "pod.yaml"))
+    assert not job.pod_sets[0].request.allow_preempt_self
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("kind: CronJob", "kind 'CronJob' is not simulated; write objects of kind Node, Pod,"),
+        ("[", "is not a manifest: "),
+        ("just text", "is neither a CSV file nor a manifest"),
+        ("kind: Job\nspec: {parallelism: 1000000}", "Job '' has 1000000 pods, at most 100000 are allowed"),
+    ],
+)
+def test_an_unusable_manifest_is_one_line_and_exit_code_2(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "job.yaml").write_text(text)
+    result = simulate(tmp_path, "-w", str(tmp_path / "job.yaml"))
+    assert result.exit_code == 2
+    assert f"job.yaml: {message}" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
 
 
 class Tags(HTMLParser):

@@ -1,0 +1,188 @@
+"""Kubernetes objects as nodes and jobs of a simulation.
+
+The operator's translation and recovery read the objects, and its messages are decoded as in the core, so that a pod
+means the same as in a cluster. Files are YAML or JSON as kubectl prints them. A bound pod only occupies resources of
+its node. Controllers are not simulated: jobs, deployments and sets stand for their pods.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Any, Final
+
+import orjson
+import yaml
+
+from muster_core.foresight.workload import RM, SECOND, START_NS, BadInput, Job, PodSet
+from muster_core.model.effects import ApplicationRejected, NodeRejected
+from muster_core.model.events import ApplicationAdded, AskAdded, Event, NodeAdded
+from muster_core.model.ids import ApplicationId
+from muster_core.model.specs import AskSpec, NodeSpec
+from muster_core.runtime.sessions import Decoder
+from muster_operator.controller import recovery, tasks
+from muster_operator.controller.cluster_events import handle_event
+from muster_operator.controller.state import Ledger
+from muster_operator.model import names
+from muster_operator.model.core_messages import AskSubmitted, CoreRequest
+from muster_operator.model.settings import Settings
+from muster_operator.si.codec import Encoder
+from muster_operator.translate.objects import read_object
+from muster_operator.translate.values import Raw, integer, mapping, objects, text
+from muster_si import keys, si_pb2
+
+_PLURALS: Final = {
+    "Node": "nodes",
+    "Pod": "pods",
+    "Namespace": "namespaces",
+    "PriorityClass": "priorityclasses",
+}
+_SHARED: Final = ("namespaces", "priorityclasses")
+
+#: Field with the number of pods of a controller.
+_CONTROLLERS: Final = {
+    "Job": "parallelism",
+    "Deployment": "replicas",
+    "ReplicaSet": "replicas",
+    "StatefulSet": "replicas",
+}
+_MOST_PODS: Final = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Manifests:
+    """The nodes and jobs of a file. `shared`: its namespaces and priority classes, which other files can refer to."""
+
+    nodes: Sequence[NodeSpec]
+    jobs: Sequence[Job]
+    shared: Sequence[Raw]
+
+
+def read_manifests(written: str, file: str, run_s: int | None, known: Iterable[Raw] = ()) -> Manifests:
+    """Reads manifests. Pods run for their `activeDeadlineSeconds`, else for `run_s`. Raises BadInput.
+
+    `known`: the `shared` objects of other files. Pods that are bound, gated or of another scheduler are no jobs.
+    """
+    ledger, deadlines, shared = Ledger(Settings()), dict[str, int](), list[Raw]()
+    for raw in chain(known, chain.from_iterable(_pods(one, file) for one in _documents(written, file))):
+        plural = _PLURALS[text(raw.get("kind"))]
+        if plural in _SHARED:
+            shared.append(raw)
+        event = read_object(plural, raw, ledger.settings)
+        if event is None:
+            raise BadInput(f"{file}: a {text(raw.get('kind'))} has no name, or is not valid")
+        handle_event(ledger, event, 0.0)
+        deadlines[_uid(raw)] = integer(mapping(raw.get("spec")).get("activeDeadlineSeconds"))
+    requests: list[CoreRequest] = []
+    for outcome in chain(recovery.begin(ledger, 0.0), recovery.report_nodes(ledger, 0.0)):
+        requests += outcome.requests
+    requests += [AskSubmitted(tasks.ask_of(ledger, task)) for task in ledger.tasks.values() if task.node is None]
+    nodes: list[NodeSpec] = []
+    applications: list[ApplicationAdded] = []
+    asks: dict[ApplicationId, list[AskSpec]] = defaultdict(list)
+    for reported in _decoded(requests, file):
+        match reported:
+            case NodeAdded():
+                used = sum((one.resources for one in reported.existing), reported.spec.occupied)
+                nodes.append(replace(reported.spec, occupied=used))
+            case ApplicationAdded():
+                applications.append(reported)
+            case AskAdded():
+                asks[reported.spec.application].append(reported.spec)
+            case _:
+                pass
+    jobs = []
+    for added in applications:
+        pods = asks[added.spec.id]
+        if pods:
+            spec = replace(added.spec, created_ns=START_NS, forced=False)
+            found = max(deadlines.get(one.key, 0) for one in pods) or run_s
+            pod_sets = tuple(PodSet(1, one) for one in pods)
+            jobs.append(Job(spec, pod_sets, START_NS, None if found is None else found * SECOND))
+    return Manifests(nodes, jobs, shared)
+
+
+def _decoded(requests: Iterable[CoreRequest], file: str) -> Iterator[Event]:
+    encoder, decoder = Encoder(str(RM), keys.DEFAULT_PARTITION), Decoder(RM, [keys.DEFAULT_PARTITION])
+    for batch in encoder.batches(requests):
+        match encoder.encoded(batch):
+            case si_pb2.ApplicationRequest() as request:
+                intake = decoder.applications.read(request)
+            case si_pb2.NodeRequest() as request:
+                intake = decoder.nodes.read(request)
+            case si_pb2.AllocationRequest() as request:
+                intake = decoder.allocations.read(request)
+            case _:
+                continue
+        for answer in intake.answers:
+            if isinstance(answer, ApplicationRejected | NodeRejected):
+                raise BadInput(f"{file}: {answer.reason}")
+        yield from intake.events
+
+
+# --- objects ---------------------------------------------------------------------------------------------------------
+
+
+def _documents(written: str, file: str) -> Iterator[Raw]:
+    """The objects of a file; a list stands for its items. JSON is decoded much faster than YAML."""
+    try:
+        is_json = written.lstrip().startswith("{")
+        loaded: Iterable[Any] = [orjson.loads(written)] if is_json else yaml.load_all(written, _LOADER)
+        for document in loaded:
+            if isinstance(document, dict):
+                yield from objects(document.get("items")) if "items" in document else (document,)
+            elif document is not None:
+                raise BadInput(f"{file}: is neither a CSV file nor a manifest")
+    except (orjson.JSONDecodeError, yaml.YAMLError, RecursionError) as error:
+        raise BadInput(f"{file}: is not a manifest: {' '.join(str(error).split())}") from error
+
+
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # libyaml's is faster, if it exists
+    """Loads plain values. Times stay text."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, expression) for tag, expression in found if tag != "tag:yaml.org,2002:timestamp"]
+    for first, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+_LOADER: Final = _Loader
+
+
+def _pods(raw: Raw, file: str) -> Iterator[Raw]:
+    """The object itself, or the pods of a controller."""
+    kind = text(raw.get("kind"))
+    if kind in _PLURALS:
+        yield _identified(raw, text(mapping(raw.get("metadata")).get("name")))
+        return
+    if kind not in _CONTROLLERS:
+        known = ", ".join((*_PLURALS, *_CONTROLLERS))
+        raise BadInput(f"{file}: kind {kind[:80]!r} is not simulated; write objects of kind {known}")
+    spec, metadata = mapping(raw.get("spec")), mapping(raw.get("metadata"))
+    template = mapping(spec.get("template"))
+    count = integer(spec.get(_CONTROLLERS[kind]), 1)
+    if not 0 <= count <= _MOST_PODS:
+        raise BadInput(
+            f"{file}: {kind} {text(metadata.get('name'))!r} has {count} pods, at most {_MOST_PODS} are allowed"
+        )
+    name, inherited = text(metadata.get("name")), {"namespace": text(metadata.get("namespace")) or "default"}
+    pod_spec = mapping(template.get("spec"))
+    if (deadline := spec.get("activeDeadlineSeconds")) is not None:
+        pod_spec = {"activeDeadlineSeconds": deadline, **pod_spec}
+    for number in range(count):
+        pod = {"kind": "Pod", "metadata": {**mapping(template.get("metadata")), **inherited}, "spec": pod_spec}
+        yield _identified(pod, f"{name}-{number}")
+
+
+def _identified(raw: Raw, name: str) -> Raw:
+    """The object with the fields that the API server and the webhook set."""
+    if text(raw.get("kind")) != "Pod":
+        return {**raw, "metadata": {"uid": name, **mapping(raw.get("metadata")), "name": name}}
+    metadata = {"namespace": "default", **mapping(raw.get("metadata")), "name": name}
+    metadata.setdefault("uid", f"{metadata['namespace']}.{name}")
+    return {**raw, "metadata": metadata, "spec": {"schedulerName": names.MUSTER, **mapping(raw.get("spec"))}}
+
+
+def _uid(raw: Raw) -> str:
+    return text(mapping(raw.get("metadata")).get("uid"))
