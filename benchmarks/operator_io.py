@@ -15,14 +15,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import kopf
 import orjson
 import uvloop
 from aiohttp import web
 
 from muster_operator.controller.state import Ledger
 from muster_operator.kube.commands import Attempts, Kube, Placeholders
-from muster_operator.kube.session import Credentials, KubeSession
+from muster_operator.kube.session import KubeSession
 from muster_operator.kube.watch import streams
 from muster_operator.kube.write_queue import Pool
 from muster_operator.model.commands import BindPod
@@ -33,6 +32,7 @@ from muster_operator.runtime.loop import Inbox, Loop
 from muster_operator.runtime.metrics import Metrics
 from muster_operator.translate.pod_classes import PartialPod
 from muster_operator.translate.values import Raw
+from muster_si.kubeconfig import Access, Credentials
 
 BINDS = 20_000
 EVENTS = 40_000
@@ -111,17 +111,6 @@ def server(events: int) -> Iterator[str]:
         process.join()
 
 
-class Fixed(Credentials):
-    """Credentials for the server."""
-
-    def __init__(self, url: str) -> None:
-        super().__init__()
-        self._url = url
-
-    def _read(self) -> kopf.ConnectionInfo:
-        return kopf.ConnectionInfo(server=self._url, token="t")  # noqa: S106 - not checked
-
-
 class Counting(Inbox):
     """An inbox that counts pods."""
 
@@ -139,7 +128,7 @@ class Counting(Inbox):
 
 async def binds(url: str) -> tuple[float, float]:
     """Return (wall-clock seconds, CPU seconds of this process) for BINDS binds."""
-    metrics, session = Metrics(), KubeSession(Fixed(url))
+    metrics, session = Metrics(), KubeSession(Credentials(lambda: Access(url)))
     attempts = Attempts(retried=lambda kind, status: None, ended=lambda kind, status: None)
     kube = Kube(session, Placeholders(lambda spec: {}, lambda raw, spec: True), Inbox(metrics), attempts)
     pool = Pool(kube.execute)
@@ -159,7 +148,7 @@ async def binds(url: str) -> tuple[float, float]:
 async def events(url: str, *, translated: bool) -> tuple[float, float]:
     """Return (wall-clock seconds, CPU seconds of this process) for EVENTS pod events."""
     metrics = Metrics()
-    inbox, session = Counting(metrics), KubeSession(Fixed(url))
+    inbox, session = Counting(metrics), KubeSession(Credentials(lambda: Access(url)))
     loop = Loop(Ledger(), inbox, lambda command: None, metrics)
 
     watches = [asyncio.create_task(stream.run()) for stream in streams(session, inbox)]

@@ -17,13 +17,13 @@ from typing import Any, Final, Self
 from urllib.parse import parse_qs, urlsplit
 
 import aiohttp
-import kopf
 import orjson
 
 from benchmarks.stand_in import INTRODUCTION, Objects
 from muster_operator.kube.http import HttpConnectionPool, HttpResponse, Measure
-from muster_operator.kube.session import Connections, Credentials, KubeSession, LeadershipGuard
+from muster_operator.kube.session import Connections, KubeSession, LeadershipGuard
 from muster_operator.kube.watch import PATHS
+from muster_si.kubeconfig import Access, Credentials
 from tests.unit.operator.kube.cluster import DISCOVERY
 
 #: Maximal bytes per read of a watch, as from a busy socket.
@@ -220,6 +220,9 @@ class StubSession:
         """Does nothing."""
 
 
+STUB = Access("http://stub")
+
+
 class StubPool(HttpConnectionPool):
     """The connection pool of writes, without connections."""
 
@@ -237,13 +240,13 @@ class StubConnections(Connections):
     """The operator's connections, without a network."""
 
     def __init__(self, server: StubServer) -> None:
-        super().__init__(StubCredentials())
+        super().__init__(Credentials(lambda: STUB))
         self._stub: Any = StubSession(server)
         self.pool = StubPool(server)
 
     def session(self) -> aiohttp.ClientSession:
         """Return the stub session with the headers of the current credentials."""
-        self._info = self._credentials.current()
+        self._access = self._credentials.current()
         stub: aiohttp.ClientSession = self._stub
         return stub
 
@@ -251,23 +254,16 @@ class StubConnections(Connections):
         """Does nothing."""
 
 
-class StubCredentials(Credentials):
-    """Credentials that are not checked."""
-
-    def _read(self) -> kopf.ConnectionInfo:
-        return kopf.ConnectionInfo(server="http://stub", token="t")  # noqa: S106 - not checked
-
-
 class StubKubeSession(KubeSession):
     """The operator's session with the stub. Nothing above it knows."""
 
     def __init__(self, server: StubServer, guard: LeadershipGuard, measure: Measure) -> None:
-        super().__init__(StubCredentials(), guard, measure=measure)
+        super().__init__(Credentials(lambda: STUB), guard, measure=measure)
         self._connections = StubConnections(server)
 
-    def credentials(self) -> Any:
+    def separate(self, access: Access) -> aiohttp.ClientSession:
         """Return the stub session for kopf."""
-        return kopf.AiohttpSession(server="http://stub", aiohttp_session=self._connections.session())
+        return self._connections.session()
 
 
 def pod_event(bodies: Sequence[Mapping[str, Any]], which: Callable[[str], int]) -> PodEvent:

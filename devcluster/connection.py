@@ -1,7 +1,4 @@
-"""Reads server and credentials from a user's kubeconfig.
-
-The official client reads the file, because it supports exec plugins, OIDC and inline certificates.
-"""
+"""Reads server and credentials from a user's kubeconfig, as Muster does."""
 
 from __future__ import annotations
 
@@ -9,10 +6,9 @@ import asyncio
 import ssl
 from pathlib import Path
 
-from kubernetes import client, config
-
 from devcluster.api import Access
 from devcluster.errors import FlavourUnavailable
+from muster_si import kubeconfig as files
 
 
 def trusting(authority: Path) -> ssl.SSLContext:
@@ -25,30 +21,24 @@ async def load(kubeconfig: Path | None, context: str | None = None) -> Access:
 
     ``kubeconfig``: None uses KUBECONFIG or ~/.kube/config. Raises FlavourUnavailable if file or context do not exist.
     """
-    settings = await asyncio.to_thread(_read, kubeconfig, context)
-    tls = ssl.create_default_context(cafile=settings.ssl_ca_cert or None)
-    if not settings.verify_ssl:
-        tls.check_hostname = False
-        tls.verify_mode = ssl.CERT_NONE
-    if settings.cert_file:
-        tls.load_cert_chain(settings.cert_file, settings.key_file)
-    bearer = settings.auth_settings().get("BearerToken", {}).get("value")  # the client defines the key
-    return Access(settings.host, tls, bearer.removeprefix("Bearer ") if bearer else None)
+    found = await asyncio.to_thread(_read, kubeconfig, context)
+    authorization = dict(found.headers).get("Authorization")
+    return Access(found.server, found.tls.context(), authorization.removeprefix("Bearer ") if authorization else None)
 
 
-def authority_of(kubeconfig: Path | None, context: str | None = None) -> str:
-    """Return the path of the certificate authority of a context. Raises FlavourUnavailable if it has none."""
-    settings = _read(kubeconfig, context)
-    if not settings.ssl_ca_cert:
+def authority_of(kubeconfig: Path | None, context: str | None = None) -> bytes:
+    """Return the certificate authority of a context. Raises FlavourUnavailable if it has none."""
+    authority = _read(kubeconfig, context).tls.authority
+    if not authority:
         raise FlavourUnavailable("the kubeconfig names no certificate authority")
-    return str(settings.ssl_ca_cert)
+    return authority if isinstance(authority, bytes) else Path(authority).read_bytes()
 
 
-def _read(kubeconfig: Path | None, context: str | None) -> client.Configuration:
-    settings = client.Configuration()
-    file = str(kubeconfig) if kubeconfig else None
+def _read(kubeconfig: Path | None, context: str | None) -> files.Access:
     try:
-        config.load_kube_config(config_file=file, context=context, client_configuration=settings)  # type: ignore[no-untyped-call]  # the client ships no types
-    except config.ConfigException as error:
+        found = files.read(str(kubeconfig or ""), context or "")
+        if found is None:
+            raise FlavourUnavailable("no kubeconfig")
+        return found.access()
+    except files.NoAccess as error:
         raise FlavourUnavailable(f"no usable kubeconfig: {error}") from error
-    return settings

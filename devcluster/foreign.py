@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 from pathlib import Path
 
 from devcluster import connection
@@ -29,9 +28,6 @@ async def connect(folder: Path) -> tuple[Access, Path]:
     """
     file = kubeconfig_path(folder)
     access = await connection.load(file)
-    return access, await asyncio.to_thread(_copy, connection.authority_of(file), folder / "ca.crt")
-
-
-def _copy(source: str, target: Path) -> Path:
-    """Copy the file, because the client library stores an inline certificate in a temporary file of its process."""
-    return Path(shutil.copyfile(source, target))
+    authority = folder / "ca.crt"
+    authority.write_bytes(await asyncio.to_thread(connection.authority_of, file))
+    return access, authority

@@ -21,9 +21,6 @@ from pathlib import Path
 
 PACKAGES = ("muster_si", "muster_core", "muster_operator", "muster")
 LATER = (
-    "kubernetes.client",
-    "kubernetes.config",
-    "kubernetes.stream.ws_client",
     "opentelemetry.exporter.otlp.proto.grpc.trace_exporter",
     "opentelemetry.exporter.otlp.proto.http.trace_exporter",
 )
@@ -34,7 +31,6 @@ EXTRA = "opentelemetry"
 
 DROPPED = {
     "**/tests": "the libraries' own tests",
-    "kubernetes/**/*_test.py": "tests",
     "numpy/_core/_*_tests.*.so": "tests",
     "numpy/_core/_simd.*.so": "single vector instructions, for tests",
     "numpy/testing": "the library of tests",
@@ -45,17 +41,12 @@ DROPPED = {
     "numpy/fft": "loaded on demand and not used",
     "numpy/polynomial": "loaded on demand and not used",
     "numpy/random": "loaded on demand and not used",
-    "kubernetes/aio": "a second client, for asyncio",
-    "kubernetes/client/api": "one method per API path; Muster sends requests by path",
-    "kubernetes/client/models": "one class per kind; Muster reads objects as JSON",
     "ldap3/protocol/schemas": "schemas of directories without schema information",
     "pygments/lexers": "syntax highlighting, which Muster does not use",
 }
 """Files and folders of site-packages that are deleted, and why Muster does not need them."""
 
 KEPT = (
-    "kubernetes/client/api/__init__.py",
-    "kubernetes/client/models/__init__.py",
     "pygments/lexers/__init__.py",
     "pygments/lexers/_mapping.py",
 )

@@ -17,11 +17,12 @@ import typer
 
 from muster.clients import kubeconfig as kubeconfig_files
 from muster.clients import kubernetes, port_forward
-from muster.clients.http import Http, to_url
+from muster.clients.http import client
 from muster.clients.rest import Rest
 from muster.command_line import CONNECTION
 from muster.errors import PROBLEM, BadUsage, CommandError
 from muster.text import print_line
+from muster_si.kubeconfig import proxy_of
 
 P = ParamSpec("P")
 
@@ -61,8 +62,9 @@ class Target:
         headers = {"Accept": "application/json", **self._authorization()}
         if not self.server:
             return port_forward.core(self.cluster, self.muster_namespace, headers)
-        connect, prefix = to_url(self.server, self._tls)
-        return Rest(Http(f"the core at {self.server}", connect, prefix, headers))
+        with kubeconfig_files.command_errors():
+            proxy = proxy_of(self.server)
+        return Rest(client(f"the core at {self.server}", self.server, self._tls, headers.items(), proxy))
 
     @cached_property
     def cluster(self) -> kubernetes.Cluster:

@@ -29,7 +29,7 @@ from muster_operator.kube.http import PASSING
 from muster_operator.kube.leadership import Candidacy, LeaderElection, LeaderLabel, Leadership, NoElection
 from muster_operator.kube.provisioning import served_class
 from muster_operator.kube.secrets import SigningSecret
-from muster_operator.kube.session import Credentials, KubeSession, LeadershipGuard
+from muster_operator.kube.session import KubeSession, LeadershipGuard
 from muster_operator.kube.write_queue import Pool, named_command
 from muster_operator.model.cluster_events import KeysSeen
 from muster_operator.model.commands import Command
@@ -52,6 +52,7 @@ from muster_operator.translate.pods import read_pod
 from muster_operator.translate.values import Raw
 from muster_operator.webhook.service import Admission, WebhookOptions
 from muster_si.api import AdministrationAPI, SchedulerAPI
+from muster_si.kubeconfig import Credentials
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +254,8 @@ async def run(options: Options, connect: Connect, administer: Administer) -> Non
     stop_on_signals(stop)
     guard = LeadershipGuard(refused=metrics.blocked.inc)
     instance = options.candidacy.identity if options.candidacy else ""
-    session = KubeSession(Credentials(), guard, instance=instance, measure=metrics.requested)
+    credentials = Credentials(warn=partial(log.warning, "credentials could not be read again, using the old ones"))
+    session = KubeSession(credentials, guard, instance=instance, measure=metrics.requested)
     metrics.leader.set_function(lambda: guard.left_s > 0)
     try:
         async with health_server(options.health_port, readiness.missing, metrics, readiness.role):

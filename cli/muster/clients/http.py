@@ -1,13 +1,17 @@
-"""HTTP/1.1 client of one server: one request at a time, over one connection that is kept open."""
+"""HTTP/1.1 client of one server: one request at a time, over one connection that is kept open.
+
+Requests to https:// pass an HTTP proxy through a tunnel (CONNECT); requests to http:// name the server in their path.
+"""
 
 from __future__ import annotations
 
+import base64
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException, HTTPSConnection, RemoteDisconnected
 from typing import Any, Final
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import orjson
 
@@ -37,11 +41,9 @@ class Reply:
 class Http:
     """`where`: name of the server in messages. `prefix`: prepended to every path."""
 
-    def __init__(
-        self, where: str, connect: Connect, prefix: str = "", headers: Mapping[str, str] | None = None
-    ) -> None:
-        self.where = where
-        self._connect, self._prefix, self._headers = connect, prefix, dict(headers or {})
+    def __init__(self, where: str, connect: Connect, prefix: str = "", headers: Iterable[tuple[str, str]] = ()) -> None:
+        self.where, self.connect, self.headers = where, connect, tuple(headers)
+        self._prefix = prefix
         self._connection: HTTPConnection | None = None
 
     def send(self, method: str, path: str, body: object = None) -> Reply:
@@ -66,10 +68,15 @@ class Http:
 
     def _send(self, method: str, path: str, body: object) -> Reply:
         if self._connection is None:
-            self._connection = self._connect()
+            self._connection = self.connect()
         raw = None if body is None else orjson.dumps(body)
-        headers = self._headers | ({"Content-Type": "application/json"} if raw is not None else {})
-        self._connection.request(method, self._prefix + path, raw, headers)
+        self._connection.putrequest(method, self._prefix + path)
+        for name, value in self.headers:
+            self._connection.putheader(name, value)
+        if raw is not None:
+            self._connection.putheader("Content-Type", "application/json")
+            self._connection.putheader("Content-Length", str(len(raw)))
+        self._connection.endheaders(raw)
         answer = self._connection.getresponse()
         return Reply(answer.status, answer.read(), dict(answer.getheaders()))
 
@@ -80,12 +87,47 @@ class Http:
             self._connection = None
 
 
-def to_url(url: str, tls: Callable[[], ssl.SSLContext]) -> tuple[Connect, str]:
-    """A function that connects to the server of a URL, and the prefix of its paths.
+def client(
+    where: str,
+    url: str,
+    tls: Callable[[], ssl.SSLContext],
+    headers: Iterable[tuple[str, str]],
+    proxy: str = "",
+) -> Http:
+    """A client of the server of a URL. Raises BadUsage if the URL is invalid."""
+    host, port, prefix, is_secure = _parts(url)
+    if not proxy:
+        if not is_secure:
+            return Http(where, lambda: HTTPConnection(host, port, timeout=TIMEOUT_S), prefix, headers)
+        context = tls()
+        return Http(where, lambda: HTTPSConnection(host, port, timeout=TIMEOUT_S, context=context), prefix, headers)
+    of_proxy = urlsplit(proxy)
+    proxy_host, proxy_port = of_proxy.hostname or "", of_proxy.port or 80
+    where = f"{where} through the proxy {proxy_host}:{proxy_port}"
+    authorization = {}
+    if of_proxy.username:
+        pair = f"{unquote(of_proxy.username)}:{unquote(of_proxy.password or '')}"
+        authorization = {"Proxy-Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}
+    if not is_secure:
+        of_server = f"http://{urlsplit(url).netloc}{prefix}"
+        return Http(
+            where,
+            lambda: HTTPConnection(proxy_host, proxy_port, timeout=TIMEOUT_S),
+            of_server,
+            [*headers, *authorization.items()],
+        )
+    context = tls()
 
-    Raises:
-        BadUsage: the URL is invalid.
-    """
+    def tunnel() -> HTTPConnection:
+        connection = HTTPSConnection(proxy_host, proxy_port, timeout=TIMEOUT_S, context=context)
+        connection.set_tunnel(host, port or 443, authorization)
+        return connection
+
+    return Http(where, tunnel, prefix, headers)
+
+
+def _parts(url: str) -> tuple[str, int | None, str, bool]:
+    """Host, port and path of a URL, and whether it is https. Raises BadUsage."""
     wrong = f"{url!r} is not a URL of a server; use http://HOST:PORT or https://HOST:PORT"
     try:
         parts = urlsplit(url)
@@ -98,8 +140,4 @@ def to_url(url: str, tls: Callable[[], ssl.SSLContext]) -> tuple[Connect, str]:
         port = parts.port
     except ValueError as error:
         raise BadUsage(f"{url!r} has an invalid port: {error}") from error
-    prefix = parts.path.rstrip("/")
-    if parts.scheme == "http":
-        return lambda: HTTPConnection(host, port, timeout=TIMEOUT_S), prefix
-    context = tls()
-    return lambda: HTTPSConnection(host, port, timeout=TIMEOUT_S, context=context), prefix
+    return host, port, parts.path.rstrip("/"), parts.scheme == "https"

@@ -1,4 +1,4 @@
-"""Client of the Kubernetes API: raw JSON over HTTP, without the official client, which takes long to load."""
+"""Client of the Kubernetes API: raw JSON over HTTP."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any, Final, Self
 from urllib.parse import urlencode
 
 from muster.clients import kubeconfig as kubeconfig_files
-from muster.clients.http import Http, Reply, to_url
-from muster.clients.kubeconfig import Access
+from muster.clients.http import Http, Reply, client
 from muster.errors import NotThere, Unreachable
+from muster_si.kubeconfig import Access
 
 Json = dict[str, Any]
 
@@ -96,19 +96,13 @@ class Cluster:
 def connect(kubeconfig: str, context: str) -> Cluster:
     """The cluster that kubectl would use. Raises BadUsage, Unreachable."""
     access = kubeconfig_files.access(kubeconfig, context)
-    new_connection, prefix = to_url(access.server, lambda: _tls(access))
-    headers = {"Accept": "application/json", "User-Agent": "muster", **access.headers}
-    return Cluster(Http(f"the API server {access.server}", new_connection, prefix, headers), access)
+    headers = [("Accept", "application/json"), ("User-Agent", "muster"), *access.headers]
+    where = f"the API server {access.server}"
+    return Cluster(client(where, access.server, lambda: _tls(access), headers, access.proxy), access)
 
 
 def _tls(access: Access) -> ssl.SSLContext:
     try:
-        context = ssl.create_default_context(cafile=access.authority or None)
-        if not access.is_verified:
-            context.check_hostname = False
-            context.verify_mode = ssl.CERT_NONE
-        if access.certificate:
-            context.load_cert_chain(access.certificate, access.key or None)
-    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError; ValueError: a path with a NUL character
+        return access.tls.context()
+    except OSError as error:  # ssl.SSLError is one
         raise Unreachable("the cluster", f"the kubeconfig's certificates cannot be used: {error}") from error
-    return context

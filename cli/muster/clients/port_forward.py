@@ -7,7 +7,6 @@ other namespace.
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Iterator, Sequence
 from http.client import HTTPConnection
 from typing import Any, Final
@@ -15,8 +14,8 @@ from typing import Any, Final
 from muster import leases
 from muster.clients import installations
 from muster.clients.http import TIMEOUT_S, Http
-from muster.clients.kubeconfig import Access
 from muster.clients.kubernetes import Cluster, Json
+from muster.clients.port_channel import PortChannel, TlsChannel
 from muster.clients.rest import Rest
 from muster.errors import Unreachable
 
@@ -89,10 +88,11 @@ def http(cluster: Cluster, pod: Json, headers: dict[str, str]) -> Http:
     """A client whose connections are port-forwards to that pod."""
     namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
     port, is_tls = port_of(pod), serves_tls(pod)
+    path = f"/api/v1/namespaces/{namespace}/pods/{name}/portforward?ports={port}"
     return Http(
         f"the core in pod {namespace}/{name}",
-        lambda: _Forwarded(cluster.access, (namespace, name, port), is_tls=is_tls),
-        headers=headers,
+        lambda: _Forwarded(cluster.http, path, port, is_tls=is_tls),
+        headers=headers.items(),
     )
 
 
@@ -132,35 +132,13 @@ def _options(container: Json) -> Iterator[str]:
 
 
 class _Forwarded(HTTPConnection):
-    """An HTTP connection through the API server and the kubelet of the pod. `pod`: namespace, name, port."""
+    """An HTTP connection through the API server and the kubelet of the pod."""
 
-    def __init__(self, access: Access, pod: tuple[str, str, int], *, is_tls: bool) -> None:
-        super().__init__("localhost", pod[2], timeout=TIMEOUT_S)
-        self._access, self._pod, self._is_tls = access, pod, is_tls
+    def __init__(self, api_server: Http, path: str, port: int, *, is_tls: bool) -> None:
+        super().__init__("localhost", port, timeout=TIMEOUT_S)
+        self._api_server, self._path, self._is_tls = api_server, path, is_tls
 
     def connect(self) -> None:
         """Open the port-forward. Raises OSError if the API server refuses."""
-        # Half a second to load: only commands that open a port-forward pay for it.
-        from kubernetes import client  # noqa: PLC0415
-        from kubernetes.client.exceptions import ApiException  # noqa: PLC0415
-        from kubernetes.stream import ws_client  # noqa: PLC0415
-
-        namespace, name, port = self._pod
-        settings: Any = client.Configuration()  # the client ships no types
-        settings.verify_ssl, settings.ssl_ca_cert = self._access.is_verified, self._access.authority or None
-        settings.cert_file, settings.key_file = self._access.certificate or None, self._access.key or None
-        url = f"{self._access.server.rstrip('/')}/api/v1/namespaces/{namespace}/pods/{name}/portforward"
-        headers = {name.lower(): value for name, value in self._access.headers.items()}
-        open_forward: Any = ws_client.portforward_call
-        try:
-            forward = open_forward(settings, "GET", url, query_params=[("ports", str(port))], headers=headers)
-        except ApiException as error:
-            raise OSError(f"port-forward failed: {error.reason or error.status}") from error
-        self.sock = forward.socket(port)
-        self.sock.settimeout(TIMEOUT_S)
-        if self._is_tls:
-            # API server and kubelet authenticate the pod; its certificate has the name of a Service.
-            context = ssl.create_default_context()
-            context.check_hostname = False
-            context.verify_mode = ssl.CERT_NONE
-            self.sock = context.wrap_socket(self.sock)
+        channel = PortChannel(self._api_server, self._path)
+        self.sock: Any = TlsChannel(channel) if self._is_tls else channel

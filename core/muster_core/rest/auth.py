@@ -27,6 +27,7 @@ import structlog
 from aiohttp import hdrs, web
 
 from muster_core.rest.http import RestFailure
+from muster_si.kubeconfig import Access, Credentials, NoAccess
 
 _log = structlog.get_logger(__name__)
 
@@ -148,54 +149,6 @@ def is_loopback(host: str) -> bool:
     return (mapped or address).is_loopback
 
 
-class NoApiServer(Exception):
-    """There is neither a service account nor a usable kubeconfig."""
-
-
-@dataclass(frozen=True, slots=True)
-class ApiServer:
-    """Address and credentials of the API server. `headers` is called per request, because tokens are rotated."""
-
-    url: str
-    ssl: ssl.SSLContext | bool
-    headers: Callable[[], Mapping[str, str]]
-
-
-def found() -> ApiServer:
-    """Returns the API server of this process. Raises NoApiServer."""
-    # Imported here, because the client needs tens of megabytes and most processes never use it.
-    from kubernetes import client, config  # noqa: PLC0415
-
-    settings = client.Configuration()
-    in_cluster: Callable[..., None] = config.load_incluster_config
-    by_file: Callable[..., None] = config.load_kube_config
-    try:
-        try:
-            in_cluster(client_configuration=settings)
-        except config.ConfigException:
-            by_file(client_configuration=settings)
-    except (config.ConfigException, OSError, ValueError, TypeError, KeyError) as error:
-        raise NoApiServer(str(error)) from error
-
-    def headers() -> Mapping[str, str]:
-        # The client looks up the credentials and reads a rotated service account token again.
-        token = settings.auth_settings().get("BearerToken", {}).get("value")
-        return {"Authorization": token} if token else {}
-
-    return ApiServer(settings.host, _context(settings), headers)
-
-
-def _context(settings: object) -> ssl.SSLContext | bool:
-    context = ssl.create_default_context(cafile=getattr(settings, "ssl_ca_cert", None))
-    if not getattr(settings, "verify_ssl", True):
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    certificate = getattr(settings, "cert_file", None)
-    if certificate:
-        context.load_cert_chain(certificate, getattr(settings, "key_file", None))
-    return context
-
-
 #: How long a result is cached. A revoked role stays effective for this long.
 KEPT_S: Final = 10.0
 _MOST_KEPT: Final = 1_000
@@ -225,12 +178,14 @@ class Unreachable(Exception):
 class Reviewer:
     """Authenticates and authorizes tokens with one API server. Call `close` at the end."""
 
-    def __init__(self, server: ApiServer, monotonic_s: Callable[[], float] = time.monotonic) -> None:
-        self._server = server
+    def __init__(self, credentials: Credentials, monotonic_s: Callable[[], float] = time.monotonic) -> None:
+        self._credentials = credentials
         self._monotonic_s = monotonic_s
         self._kept: OrderedDict[tuple[str, str, str], tuple[Ruling, float]] = OrderedDict()
         self._slots = asyncio.Semaphore(_MOST_ASKED)
         self._session: aiohttp.ClientSession | None = None
+        self._access: Access | None = None
+        self._tls: ssl.SSLContext | bool = True
 
     async def review(self, token: str, path: str, verb: str) -> Ruling:
         """Whether the user of the token may do `verb` to the URL `path`. Raises Unreachable."""
@@ -271,14 +226,21 @@ class Reviewer:
         if self._session is None:
             self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=_DEADLINE_S))
         try:
-            headers = {"Content-Type": "application/json", **self._server.headers()}
+            access = self._credentials.current()
+            if access is not self._access:
+                self._tls = access.tls.context() if access.server.startswith("https") else True
+                self._access = access
             request = self._session.post(
-                self._server.url + path, data=orjson.dumps(body), headers=headers, ssl=self._server.ssl
+                access.server + path,
+                data=orjson.dumps(body),
+                headers=(("Content-Type", "application/json"), *access.headers),
+                ssl=self._tls,
+                proxy=access.proxy or None,
             )
             async with request as answer:
                 found = orjson.loads(await answer.read())
                 accepted = answer.status in _ACCEPTED
-        except (aiohttp.ClientError, TimeoutError, OSError, orjson.JSONDecodeError, NoApiServer) as error:
+        except (aiohttp.ClientError, TimeoutError, OSError, orjson.JSONDecodeError, NoAccess) as error:
             raise Unreachable(f"{kind}: {error!r}") from error
         status = found.get("status") if isinstance(found, dict) else None
         if not accepted or not isinstance(status, dict):

@@ -21,7 +21,6 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from muster_core.config.document import MOST_CHARACTERS
-from muster_core.rest import auth
 from muster_core.rest.auth import (
     OPEN_READS,
     AccessLevel,
@@ -40,6 +39,7 @@ from muster_core.rest.routes import MOVED, ROUTES, Media, Query, Route
 from muster_core.rest.schemas import FailureInfo
 from muster_core.runtime.log_level import LevelControl
 from muster_core.runtime.service import Scheduler
+from muster_si.kubeconfig import Credentials, NoAccess
 
 _log = structlog.get_logger(__name__)
 
@@ -316,10 +316,12 @@ async def _failures_as_json(request: web.Request, handler: Handler) -> web.Strea
 def _reviewer(settings: RestSettings) -> Reviewer | None:
     if not settings.access.kubernetes:
         return None
+    credentials = Credentials()
     try:
-        return Reviewer(auth.found())
-    except auth.NoApiServer as error:
+        credentials.current()
+    except NoAccess as error:
         raise StartFailure(f"tokens of the cluster: {error}") from error
+    return Reviewer(credentials)
 
 
 def _is_on_loopback(settings: RestSettings) -> bool:

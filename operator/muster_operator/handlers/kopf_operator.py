@@ -14,12 +14,13 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
+import kopf
 import structlog
 
 from muster_operator.config.settings import CONFIG_MAP_NAMES
-from muster_operator.kube.kopf_modules import kopf
 from muster_operator.kube.session import KubeSession
 from muster_operator.kube.watch import BACKOFF_S, FAILURES, SILENT_S, pages
+from muster_si.kubeconfig import Access
 
 log = structlog.get_logger("muster.kopf")
 
@@ -34,13 +35,14 @@ LISTED_S: Final = 60.0
 class HandlerMemo:
     """Objects that handlers use. `reconfigure` is called with the name of a changed ConfigMap in `namespace`.
 
-    `listed`: kopf has reported a ConfigMap since its start.
+    `listed`: kopf has reported a ConfigMap since its start. `logins`: its sessions since then, which it closes itself.
     """
 
     session: KubeSession
     namespace: str
     reconfigure: Callable[[str], Awaitable[None]]
     listed: asyncio.Event = field(default_factory=asyncio.Event)
+    logins: dict[Access, kopf.AiohttpSession] = field(default_factory=dict)
 
 
 REGISTRY: Final = kopf.OperatorRegistry()
@@ -60,9 +62,16 @@ async def configure(settings: kopf.OperatorSettings, **_: Any) -> None:
 
 
 @kopf.on.login(registry=REGISTRY)
-async def log_in(memo: HandlerMemo, **_: Any) -> kopf.ConnectionInfo:
-    """Returns the operator's credentials. kopf requests them at its start and after a rejection."""
-    return memo.session.credentials()
+async def log_in(memo: HandlerMemo, **_: Any) -> kopf.AiohttpSession:
+    """Returns a session with the operator's credentials. kopf requests it at its start and after a rejection.
+
+    The session of rejected credentials is returned again: kopf recognizes it and ends, instead of requesting another.
+    """
+    access = memo.session.reread()
+    if access not in memo.logins:
+        session = memo.session.separate(access)
+        memo.logins[access] = kopf.AiohttpSession(server=access.server, aiohttp_session=session)
+    return memo.logins[access]
 
 
 @kopf.on.event("", "v1", "configmaps", registry=REGISTRY)
@@ -103,6 +112,7 @@ async def _run_once(memo: HandlerMemo, started: Callable[[], None]) -> str:
         return tasks
 
     memo.listed.clear()
+    memo.logins.clear()
     spawning = asyncio.create_task(spawn())
     reason = ""
     try:

@@ -7,7 +7,7 @@ import socket
 import ssl
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC
 from email.utils import parsedate_to_datetime
@@ -274,9 +274,9 @@ class HttpConnectionPool:
         self._opening: dict[asyncio.Task[_HttpConnection], None] = {}  # oldest first
         self._is_retired = False
 
-    def head(self, headers: Mapping[str, str]) -> str:
+    def head(self, headers: Iterable[tuple[str, str]]) -> str:
         """The part of the request head that many requests share."""
-        return f"Host: {self._authority}\r\n" + "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+        return f"Host: {self._authority}\r\n" + "".join(f"{name}: {value}\r\n" for name, value in headers)
 
     async def exchange(self, method: str, path: str, head: str, body: bytes, *, may_wait: bool = True) -> HttpResponse:
         """Sends a request and waits for its response.

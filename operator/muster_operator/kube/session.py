@@ -8,22 +8,16 @@ time (docs/internals/semantics.md, 27).
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
-import ssl
 import time
-from collections.abc import Callable, Coroutine, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from importlib.metadata import version
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Protocol
 
 import aiohttp
 import orjson
-import structlog
-import yaml
 from msgspec import Struct
 
 from muster_operator.kube.http import (
@@ -34,111 +28,8 @@ from muster_operator.kube.http import (
     retry_after_seconds,
     unmeasured,
 )
-from muster_operator.kube.kopf_modules import kopf
 from muster_operator.model.errors import AnswerTooLarge, ApiRefused, NoCredentials, NotLeading, Unreachable
-
-log = structlog.get_logger("muster.credentials")
-
-#: Seconds between checks of the files. A service account token is valid for an hour and renewed at 80 percent of that.
-CHECK_INTERVAL_S: Final = 10.0
-
-#: Directory of a pod's service account files.
-SERVICE_ACCOUNT: Final = "/var/run/secrets/kubernetes.io/serviceaccount"
-
-
-class Credentials:
-    """The present credentials. They are read again if their files change or the API server rejects them."""
-
-    def __init__(self, settings: kopf.OperatorSettings | None = None) -> None:
-        self._settings = settings or kopf.OperatorSettings()
-        self._info: kopf.ConnectionInfo | None = None
-        self._looked_at = float("-inf")
-        self._seen: Fingerprint = ()
-
-    def current(self) -> kopf.ConnectionInfo:
-        """Returns the credentials to use now.
-
-        Raises:
-            NoCredentials: there is neither a service account nor a usable kubeconfig.
-        """
-        if self._info is None:
-            return self.reread()
-        now = time.monotonic()
-        if now - self._looked_at > CHECK_INTERVAL_S:
-            self._looked_at = now
-            if fingerprint(_files(self._info)) != self._seen:
-                return self.reread()
-        return self._info
-
-    def reread(self) -> kopf.ConnectionInfo:
-        """Reads the files again, because they have changed or the API server rejected the credentials.
-
-        Raises:
-            NoCredentials: there is neither a service account nor a usable kubeconfig.
-        """
-        try:
-            info = self._read()
-        except (OSError, ValueError, KeyError, TypeError, kopf.LoginError, yaml.YAMLError) as error:
-            if self._info is None:
-                raise NoCredentials(str(error)) from error
-            log.warning("credentials could not be read again, using the old ones", reason=str(error))
-            info = self._info
-        self._info, self._looked_at = info, time.monotonic()
-        self._seen = fingerprint(_files(info))
-        return info
-
-    def _read(self) -> kopf.ConnectionInfo:
-        in_cluster = kopf.login_with_service_account(settings=self._settings)
-        if in_cluster is not None:
-            return _by_address(in_cluster)
-        info = None if _needs_plugin() else kopf.login_with_kubeconfig(settings=self._settings)
-        if info is None:
-            info = kopf.login_via_client(logger=log, settings=self._settings)
-        if info is None:
-            raise NoCredentials("no service account and no kubeconfig")
-        return info
-
-
-def _by_address(info: kopf.ConnectionInfo) -> kopf.ConnectionInfo:
-    """Uses the API server's address from the pod's environment, so that a failure of cluster DNS has no effect."""
-    host, port = os.environ.get("KUBERNETES_SERVICE_HOST"), os.environ.get("KUBERNETES_SERVICE_PORT", "443")
-    if not host:
-        return info
-    return replace(info, server=f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}")
-
-
-def _needs_plugin() -> bool:
-    """Whether the kubeconfig uses a credential plugin, which only the official client supports."""
-    texts = [path.read_text(encoding="utf-8") for path in _kubeconfigs() if path.is_file()]
-    users = [user.get("user") or {} for text in texts for user in (yaml.safe_load(text) or {}).get("users") or []]
-    return any("exec" in user or "auth-provider" in user for user in users)
-
-
-def _kubeconfigs() -> list[Path]:
-    return [Path(path).expanduser() for path in os.environ.get("KUBECONFIG", "~/.kube/config").split(os.pathsep)]
-
-
-def _files(info: kopf.ConnectionInfo) -> list[Path]:
-    """Files of the credentials that can change."""
-    named = (info.ca_path, info.certificate_path, info.private_key_path)
-    return [*_kubeconfigs(), Path(SERVICE_ACCOUNT, "token"), *(Path(os.fsdecode(path)) for path in named if path)]
-
-
-#: Identifies a version of each file by inode, modification time and size. None = the file does not exist.
-Fingerprint = tuple[tuple[int, int, int] | None, ...]
-
-
-def fingerprint(paths: Iterable[str | bytes | os.PathLike[str] | os.PathLike[bytes] | None]) -> Fingerprint:
-    """Fingerprint of the present contents of the files, without reading them."""
-    found: list[tuple[int, int, int] | None] = []
-    for path in paths:
-        try:
-            status = Path(os.fsdecode(path)).stat() if path else None
-        except OSError:
-            status = None
-        found.append((status.st_ino, status.st_mtime_ns, status.st_size) if status is not None else None)
-    return tuple(found)
-
+from muster_si.kubeconfig import Access, Credentials, NoAccess, fingerprint
 
 #: Seconds before an idle connection is closed. Load balancers usually close idle connections after 60 or more.
 KEEPALIVE_S: Final = 50.0
@@ -159,6 +50,10 @@ JSON: Final = "application/json"
 USER_AGENT: Final = f"muster-operator/{version('muster-scheduler')}"
 
 
+#: Headers of a request. A name can occur several times.
+Headers = tuple[tuple[str, str], ...]
+
+
 class Connections:
     """Connections with the present credentials, opened again if their TLS part changes.
 
@@ -169,50 +64,46 @@ class Connections:
         self._credentials = credentials
         self._agent = f"{USER_AGENT} ({instance})" if instance else USER_AGENT
         self._session: aiohttp.ClientSession | None = None
-        self._info: kopf.ConnectionInfo | None = None
+        self._access: Access | None = None
         self._tls: tuple[object, ...] = ()
-        self._headers: dict[str, dict[str, str]] = {}
+        self._headers: dict[str, Headers] = {}
         self._heads: dict[str, str] = {}
         self.pool: HttpConnectionPool | None = None
         """Connections for writes, of the present session. None = there is a proxy, and writes use the session."""
         self._retiring: set[asyncio.Task[None]] = set()
 
     def session(self) -> aiohttp.ClientSession:
-        """The aiohttp session for requests of the operator.
-
-        Raises:
-            NoCredentials: there are none.
-        """
-        info = self._credentials.current()
-        if self._session is not None and info is self._info:
+        """The aiohttp session for requests of the operator. Raises NoAccess if there are no credentials."""
+        access = self._credentials.current()
+        if self._session is not None and access is self._access:
             return self._session
-        tls = _tls(info)
+        tls = (access.server, access.proxy, access.tls, fingerprint(access.tls.files))  # everything except the token
         if self._session is None or tls != self._tls:
             self._retire(self._session)
-            context = _context(info)
+            context = access.tls.context() if access.server.startswith("https") else None
             self.pool = (
-                None if info.proxy_url else HttpConnectionPool(info.server, context, KEEPALIVE_S, _enable_keepalive)
+                None if access.proxy else HttpConnectionPool(access.server, context, KEEPALIVE_S, _enable_keepalive)
             )
             connector = aiohttp.TCPConnector(
                 limit=CONNECTIONS, ssl=context or True, keepalive_timeout=KEEPALIVE_S, socket_factory=_socket
             )
-            self._session = aiohttp.ClientSession(connector=connector, read_bufsize=2**18, proxy=info.proxy_url)
+            self._session = aiohttp.ClientSession(connector=connector, read_bufsize=2**18, proxy=access.proxy or None)
         self._headers.clear()
         self._heads.clear()
-        self._info, self._tls = info, tls
+        self._access, self._tls = access, tls
         return self._session
 
     def url(self, path: str) -> str:
         """The URL of a path, for the session that was requested last."""
-        return (self._info.server.rstrip("/") if self._info is not None else "") + path
+        return (self._access.server.rstrip("/") if self._access is not None else "") + path
 
-    def headers(self, content_type: str) -> dict[str, str]:
+    def headers(self, content_type: str) -> Headers:
         """The headers of a request with this content type."""
         headers = self._headers.get(content_type)
         if headers is None:
-            headers = {"User-Agent": self._agent, "Accept": JSON, "Content-Type": content_type}
-            headers |= self._info.as_http_headers() if self._info is not None else {}
-            self._headers[content_type] = headers
+            own = {"User-Agent": self._agent, "Accept": JSON, "Content-Type": content_type}
+            given = self._access.headers if self._access is not None else ()
+            headers = self._headers[content_type] = (*own.items(), *given)
         return headers
 
     def head(self, pool: HttpConnectionPool, content_type: str) -> str:
@@ -249,17 +140,6 @@ async def _close_later(session: aiohttp.ClientSession) -> None:
         await asyncio.sleep(CLOSE_AFTER_S)
     finally:
         await session.close()
-
-
-def _tls(info: kopf.ConnectionInfo) -> tuple[object, ...]:
-    """The part of the credentials that connections depend on: everything except the token."""
-    paths = (info.ca_path, info.certificate_path, info.private_key_path)
-    data = (info.ca_data, info.certificate_data, info.private_key_data)
-    return (info.server, info.insecure, info.proxy_url, *paths, *data, fingerprint(paths))
-
-
-def _context(info: kopf.ConnectionInfo) -> ssl.SSLContext | None:
-    return info.as_ssl_context() if info.server.startswith("https") else None
 
 
 def _socket(address: tuple[Any, ...]) -> socket.socket:
@@ -518,6 +398,7 @@ class KubeSession:
             Unreachable: no response (connection refused or closed, timeout).
             NotLeading: this replica may not write, or stopped being the leader before the response.
             AnswerTooLarge: the response has more than `most_bytes`.
+            NoCredentials: there were none yet.
         """
         return self._send(request, is_retry=False)
 
@@ -537,6 +418,8 @@ class KubeSession:
             raise Unreachable(request.name, f"no answer in {within_s:g} s") from error
         except (aiohttp.ClientError, OSError) as error:
             raise Unreachable(request.name, f"{type(error).__name__}: {error}") from error
+        except NoAccess as error:
+            raise NoCredentials(str(error)) from error
         finally:
             resource = request.resource
             verb, resource = (request.method, resource) if resource else named(request.method, request.path)
@@ -562,13 +445,15 @@ class KubeSession:
         """Closes all connections."""
         await self._connections.close()
 
-    def credentials(self) -> kopf.ConnectionInfo:
-        """Reads the credentials for kopf, which requests them at its start and after a rejection.
-
-        Raises:
-            NoCredentials: there are none.
-        """
+    def reread(self) -> Access:
+        """Reads the credentials again, after a rejection. Raises NoAccess if there are none."""
         return self._credentials.reread()
+
+    def separate(self, access: Access) -> aiohttp.ClientSession:
+        """A session with connections of its own, which the caller closes."""
+        tls = access.tls.context() if access.server.startswith("https") else True
+        connector = aiohttp.TCPConnector(ssl=tls, socket_factory=_socket)
+        return aiohttp.ClientSession(connector=connector, headers=access.headers, proxy=access.proxy or None)
 
     def _exchange(
         self, session: aiohttp.ClientSession, request: Request, within_s: float

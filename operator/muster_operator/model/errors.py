@@ -38,7 +38,7 @@ class NoCredentials(LinkError):
     """There is neither a service account nor a usable kubeconfig."""
 
     def __init__(self, reason: str) -> None:
-        super().__init__(f"no credentials for a Kubernetes API server ({reason}): set KUBECONFIG or run in a pod")
+        super().__init__(f"no credentials for a Kubernetes API server: {reason}")
         self.reason = reason
 
 

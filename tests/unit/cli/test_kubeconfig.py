@@ -3,7 +3,6 @@
 import base64
 import json
 import os
-import stat
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,8 @@ import yaml
 
 from muster.clients import kubeconfig
 from muster.errors import BadUsage, CommandError, Unreachable
+from muster_si import kubeconfig as files
+from muster_si.kubeconfig import Tls
 
 Json = dict[str, Any]
 
@@ -21,7 +22,8 @@ Json = dict[str, Any]
 def no_kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A user without any kubeconfig, outside of a cluster."""
     monkeypatch.delenv("KUBECONFIG", raising=False)
-    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    for name in ("KUBERNETES_SERVICE_HOST", "HTTPS_PROXY", "https_proxy", "NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
 
 
@@ -43,7 +45,7 @@ def a_file(path: Path, config: Json) -> str:
 
 def test_the_kubeconfig_of_the_home_directory_is_the_default(tmp_path: Path) -> None:
     a_file(tmp_path / "home/.kube/config", a_config({"token": "t"}, namespace="team-a"))
-    assert kubeconfig.access().headers == {"Authorization": "Bearer t"}
+    assert dict(kubeconfig.access().headers) == {"Authorization": "Bearer t"}
     assert kubeconfig.namespace() == "team-a"
 
 
@@ -60,39 +62,36 @@ def test_of_several_files_the_first_with_an_entry_wins_and_missing_ones_are_skip
     second = a_config({"token": "second"}, name="two", namespace="team-b")
     second["users"].append({"name": "one", "user": {"token": "ignored"}})
     monkeypatch.setenv("KUBECONFIG", f"{first}:{tmp_path}/missing:{a_file(tmp_path / 'b', second)}")
-    assert kubeconfig.access().headers == {"Authorization": "Bearer first"}
+    assert dict(kubeconfig.access().headers) == {"Authorization": "Bearer first"}
     assert kubeconfig.access(context="two").server == "https://two:6443"
     assert kubeconfig.namespace(context="two") == "team-b"
 
 
-def test_paths_are_relative_to_their_file_and_inline_data_is_private(tmp_path: Path) -> None:
+def test_paths_are_relative_to_their_file_and_inline_data_stays_in_memory(tmp_path: Path) -> None:
     inline = base64.b64encode(b"a key").decode()
     user = {"client-certificate": "certificate.pem", "client-key-data": inline}
     access = kubeconfig.access(a_file(tmp_path / "a", a_config(user, {"certificate-authority": "/ca.pem"})))
-    assert (access.authority, access.certificate) == ("/ca.pem", f"{tmp_path}/certificate.pem")
-    key = Path(access.key)
-    assert key.read_text() == "a key"
-    assert stat.S_IMODE(key.parent.stat().st_mode) == 0o700
+    assert access.tls == Tls("/ca.pem", f"{tmp_path}/certificate.pem", b"a key")
 
 
 def test_inline_data_may_be_wrapped_into_lines(tmp_path: Path) -> None:
     user = {"client-key-data": base64.encodebytes(b"a key" * 100).decode()}
-    assert Path(kubeconfig.access(a_file(tmp_path / "a", a_config(user))).key).read_text() == "a key" * 100
+    assert kubeconfig.access(a_file(tmp_path / "a", a_config(user))).tls.key == b"a key" * 100
 
 
 def test_a_file_with_a_token_has_precedence_over_a_token(tmp_path: Path) -> None:
     path = a_file(tmp_path / "a", a_config({"token": "old", "tokenFile": "token"}))
-    assert kubeconfig.access(path).headers == {"Authorization": "Bearer old"}
+    assert dict(kubeconfig.access(path).headers) == {"Authorization": "Bearer old"}
     (tmp_path / "token").write_text("new\n")
-    assert kubeconfig.access(path).headers == {"Authorization": "Bearer new"}
+    assert dict(kubeconfig.access(path).headers) == {"Authorization": "Bearer new"}
 
 
 def test_a_token_may_be_in_a_file_and_a_password_is_sent_as_basic_authentication(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("from a file\n")
     by_file = kubeconfig.access(a_file(tmp_path / "a", a_config({"tokenFile": "token"})))
-    assert by_file.headers == {"Authorization": "Bearer from a file"}
+    assert dict(by_file.headers) == {"Authorization": "Bearer from a file"}
     by_password = kubeconfig.access(a_file(tmp_path / "b", a_config({"username": "ann", "password": "secret"})))
-    assert by_password.headers == {"Authorization": f"Basic {base64.b64encode(b'ann:secret').decode()}"}
+    assert dict(by_password.headers) == {"Authorization": f"Basic {base64.b64encode(b'ann:secret').decode()}"}
 
 
 def a_plugin(folder: Path, script: str) -> Json:
@@ -114,7 +113,7 @@ def test_a_credential_plugin_gets_its_arguments_and_the_cluster_and_returns_a_to
     answer = json.dumps({"status": {"token": "$WHO of $1"}}).replace('"', '\\"')
     script = f'echo "$KUBERNETES_EXEC_INFO" > {tmp_path}/info; echo "{answer}"'
     access = kubeconfig.access(a_file(tmp_path / "a", a_config({"exec": a_plugin(tmp_path, script)})))
-    assert access.headers == {"Authorization": "Bearer ann of an argument"}
+    assert dict(access.headers) == {"Authorization": "Bearer ann of an argument"}
     info = json.loads((tmp_path / "info").read_text())
     assert (info["kind"], info["spec"]["cluster"]["server"]) == ("ExecCredential", "https://one:6443")
 
@@ -127,17 +126,17 @@ def test_a_relative_plugin_path_is_resolved_from_the_file_of_its_user(
     user = {"exec": a_plugin(second, """echo '{"status": {"token": "t"}}'""")}
     first = a_file(tmp_path / "first/config", a_config() | {"users": []})
     monkeypatch.setenv("KUBECONFIG", f"{first}:{a_file(second / 'config', a_config(user))}")
-    assert kubeconfig.access().headers == {"Authorization": "Bearer t"}
+    assert dict(kubeconfig.access().headers) == {"Authorization": "Bearer t"}
 
 
 def test_credentials_of_the_file_have_precedence_over_those_of_the_plugin(tmp_path: Path) -> None:
     plugin = a_plugin(tmp_path, """echo '{"status": {"token": "t"}}'""")
     certificate = {"client-certificate": "/cert.pem", "client-key": "/key.pem"}
     access = kubeconfig.access(a_file(tmp_path / "a", a_config({"exec": plugin, **certificate})))
-    assert access.headers == {"Authorization": "Bearer t"}
-    assert (access.certificate, access.key) == ("/cert.pem", "/key.pem")
+    assert dict(access.headers) == {"Authorization": "Bearer t"}
+    assert (access.tls.certificate, access.tls.key) == ("/cert.pem", "/key.pem")
     path = a_file(tmp_path / "b", a_config({"exec": plugin, "token": "of the file"}))
-    assert kubeconfig.access(path).headers == {"Authorization": "Bearer of the file"}
+    assert dict(kubeconfig.access(path).headers) == {"Authorization": "Bearer of the file"}
 
 
 def test_a_plugin_receives_dates_as_text(tmp_path: Path) -> None:
@@ -174,11 +173,11 @@ def test_a_credential_plugin_that_is_not_installed_shows_its_hint(tmp_path: Path
 def test_the_pod_service_account_is_used_without_a_kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, text in (("token", "t"), ("namespace", "muster")):
         (tmp_path / name).write_text(text)
-    monkeypatch.setattr(kubeconfig, "_SERVICE_ACCOUNT", tmp_path)
+    monkeypatch.setattr(files, "SERVICE_ACCOUNT", tmp_path)
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "fd00::1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
     access = kubeconfig.access()
-    assert (access.server, access.headers) == ("https://[fd00::1]:443", {"Authorization": "Bearer t"})
+    assert (access.server, dict(access.headers)) == ("https://[fd00::1]:443", {"Authorization": "Bearer t"})
     assert kubeconfig.namespace() == "muster"
 
 
@@ -192,10 +191,10 @@ def test_the_pod_service_account_is_used_if_the_home_directory_is_unreadable(
         monkeypatch.delenv("HOME")
         monkeypatch.setattr(os, "getuid", lambda: 4_000_000)  # not in the password database
     (tmp_path / "token").write_text("t")
-    monkeypatch.setattr(kubeconfig, "_SERVICE_ACCOUNT", tmp_path)
+    monkeypatch.setattr(files, "SERVICE_ACCOUNT", tmp_path)
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
-    assert kubeconfig.access().headers == {"Authorization": "Bearer t"}
+    assert dict(kubeconfig.access().headers) == {"Authorization": "Bearer t"}
     assert kubeconfig.namespace() == "default"
 
 
@@ -208,20 +207,76 @@ def test_a_file_that_cannot_be_read_is_reported(monkeypatch: pytest.MonkeyPatch)
         kubeconfig.access()
 
 
+def test_impersonation_is_sent_as_headers_of_which_some_occur_several_times(tmp_path: Path) -> None:
+    user = {"as": "ann", "as-uid": "7", "as-groups": ["a", "b"], "as-user-extra": {"Scopes/x": ["1", "2"]}}
+    assert kubeconfig.access(a_file(tmp_path / "a", a_config({"token": "t", **user}))).headers == (
+        ("Authorization", "Bearer t"),
+        ("Impersonate-User", "ann"),
+        ("Impersonate-Uid", "7"),
+        ("Impersonate-Group", "a"),
+        ("Impersonate-Group", "b"),
+        ("Impersonate-Extra-scopes%2Fx", "1"),
+        ("Impersonate-Extra-scopes%2Fx", "2"),
+    )
+
+
+def test_the_proxy_of_the_kubeconfig_has_precedence_over_that_of_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "other:3128")
+    monkeypatch.setenv("NO_PROXY", "*")
+    cluster = {"proxy-url": "http://ann:secret@proxy:3128", "tls-server-name": "api.example"}
+    access = kubeconfig.access(a_file(tmp_path / "a", a_config(cluster=cluster)))
+    assert (access.proxy, access.tls.server_name) == ("http://ann:secret@proxy:3128", "api.example")
+    assert kubeconfig.access(a_file(tmp_path / "b", a_config())).proxy == ""
+    monkeypatch.delenv("NO_PROXY")
+    assert kubeconfig.access(a_file(tmp_path / "b", a_config())).proxy == "http://other:3128"
+
+
 @pytest.mark.parametrize(
-    "user, cluster, item",
+    "url, no_proxy, is_used",
     [
-        ({"as": "ann"}, {}, "as"),
-        ({"as-groups": ["a"]}, {}, "as-groups"),
-        ({"as-uid": "1"}, {}, "as-uid"),
-        ({"as-user-extra": {"a": ["b"]}}, {}, "as-user-extra"),
-        ({"auth-provider": {"name": "oidc", "config": {"id-token": "t"}}}, {}, "auth-provider"),
-        ({}, {"proxy-url": "http://proxy"}, "proxy-url"),
-        ({}, {"tls-server-name": "name"}, "tls-server-name"),
+        ("https://10.96.0.1:443", "", True),
+        ("https://10.96.0.1:443", "192.168.0.0/16, 10.96.0.0/12", False),
+        ("https://10.96.0.1:443", "10.96.0.1", False),
+        ("https://10.96.0.1:443", "10.96.0.1:6443", True),
+        ("https://[fd00::1]:443", "fd00::/8", False),
+        ("https://api.example:6443", "example", False),
+        ("https://api.example:6443", ".example", False),
+        ("https://api.example:6443", "*.example", False),
+        ("https://api.example:6443", "api.example:6443", False),
+        ("https://api.example:6443", "api.example:443", True),
+        ("https://example:6443", ".example", True),
+        ("https://counterexample:6443", "example", True),
+        ("https://api.example:6443", "*", False),
+        ("https://localhost:6443", "", False),
+        ("https://127.0.0.1:6443", "", False),
+        ("https://[::1]:6443", "", False),
+        ("http://api.example", "", False),
     ],
 )
-def test_unsupported_entries_are_rejected(user: Json, cluster: Json, item: str, tmp_path: Path) -> None:
-    with pytest.raises(BadUsage, match=f'context "one" has {item}, which is not supported'):
+def test_the_proxy_of_the_environment_is_used_as_by_kubectl(
+    url: str, no_proxy: str, monkeypatch: pytest.MonkeyPatch, *, is_used: bool
+) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "http://proxy:3128")
+    monkeypatch.setenv("NO_PROXY", no_proxy)
+    assert files.proxy_of(url) == ("http://proxy:3128" if is_used else "")
+
+
+@pytest.mark.parametrize(
+    "user, cluster, message",
+    [
+        ({"as-groups": ["a"]}, {}, 'context "one" has groups, UID or extra fields to act as, but no user'),
+        ({"as": "two\nlines"}, {}, 'the Impersonate-User of context "one" has a character that HTTP does not allow'),
+        ({"as": "ann", "as-groups": "a"}, {}, "users one: as-groups is not a list"),
+        ({"as": "ann", "as-user-extra": ["a"]}, {}, "users one: as-user-extra is not a mapping"),
+        ({"auth-provider": {"name": "oidc"}}, {}, 'context "one" has auth-provider, which is not supported; use exec'),
+        ({}, {"proxy-url": "socks5://proxy"}, 'proxy-url of context "one" is not http://HOST:PORT'),
+        ({}, {"proxy-url": "https://proxy"}, 'proxy-url of context "one" is not http://HOST:PORT'),
+    ],
+)
+def test_entries_that_cannot_be_honored_are_rejected(user: Json, cluster: Json, message: str, tmp_path: Path) -> None:
+    with pytest.raises(BadUsage, match=message):
         kubeconfig.access(a_file(tmp_path / "a", a_config(user, cluster)))
 
 

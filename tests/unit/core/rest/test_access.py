@@ -12,7 +12,6 @@ from muster_core.rest.auth import (
     KEPT_S,
     AccessLevel,
     AccessSettings,
-    ApiServer,
     Authorizer,
     CompatibilityMode,
     Reviewer,
@@ -24,6 +23,7 @@ from muster_core.rest.auth import (
 from muster_core.rest.http import RestFailure
 from muster_core.rest.routes import ROUTES
 from muster_core.rest.server import RestServer, RestSettings, StartFailure
+from muster_si.kubeconfig import Access, Credentials
 from tests.unit.core.conftest import Bench
 from tests.unit.core.rest.conftest import Serve
 
@@ -254,8 +254,8 @@ def test_an_unusable_token_file_fails_the_start(
         RestServer(bench.core, RestSettings(access=AccessSettings(path)))
 
 
-def api_server(url: str) -> ApiServer:
-    return ApiServer(url, ssl=False, headers=dict)
+def api_server(url: str) -> Credentials:
+    return Credentials(lambda: Access(url))
 
 
 async def test_an_unusable_review_response_is_an_error() -> None:

@@ -9,15 +9,15 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import kopf
 import orjson
 from aiohttp import web
 
 from muster_operator.kube.commands import Attempts, Kube, Placeholders
 from muster_operator.kube.http import Policies, Retry
-from muster_operator.kube.session import Credentials, KubeSession
+from muster_operator.kube.session import KubeSession
 from muster_operator.model.commands import Result
 from muster_operator.translate.values import Raw
+from muster_si.kubeconfig import Access, Credentials
 
 CREATE_SOON = replace(Policies().create, first_s=0.01)
 
@@ -102,12 +102,12 @@ class FixedCredentials(Credentials):
     """Credentials of a test. Each reload returns the next token."""
 
     def __init__(self, url: str, tokens: list[str]) -> None:
-        super().__init__()
+        super().__init__(self._next)
         self.url, self.tokens = url, tokens
 
-    def _read(self) -> kopf.ConnectionInfo:
+    def _next(self) -> Access:
         token = self.tokens.pop(0) if len(self.tokens) > 1 else self.tokens[0]
-        return kopf.ConnectionInfo(server=self.url, token=token)
+        return Access(self.url, headers=(("Authorization", f"Bearer {token}"),))
 
 
 @dataclass

@@ -10,15 +10,15 @@ from importlib.metadata import version
 from pathlib import Path
 
 import aiohttp
-import kopf
 import pytest
 import trustme
 from aiohttp import web
 
-from muster_operator.kube import session as credentials_module
 from muster_operator.kube.http import named
-from muster_operator.kube.session import Credentials, KubeSession, Request
+from muster_operator.kube.session import KubeSession, Request
 from muster_operator.model.errors import Unreachable
+from muster_si import kubeconfig
+from muster_si.kubeconfig import Access, Credentials, Tls
 from tests.unit.operator.kube.apiserver import FixedCredentials
 
 
@@ -64,15 +64,10 @@ async def serving(peer: Peer) -> AsyncIterator[Peer]:
         await runner.cleanup()
 
 
-class Filed(Credentials):
+def filed(url: str, authority: Path) -> Credentials:
     """Credentials with the certificate authority in a file."""
-
-    def __init__(self, url: str, authority: Path) -> None:
-        super().__init__()
-        self.url, self.authority = url, authority
-
-    def _read(self) -> kopf.ConnectionInfo:
-        return kopf.ConnectionInfo(server=self.url, ca_path=str(self.authority), token="t")
+    header = ("Authorization", "Bearer t")
+    return Credentials(lambda: Access(url, Tls(str(authority)), (header,), files=(str(authority),)))
 
 
 @dataclass
@@ -91,16 +86,16 @@ class Renewable:
         self.other.cert_pem.write_to_path(self.file)
 
     def another_session(self) -> KubeSession:
-        return KubeSession(Filed(self.peer.url, self.file))
+        return KubeSession(filed(self.peer.url, self.file))
 
 
 @pytest.fixture
 async def renewable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Renewable]:
-    monkeypatch.setattr(credentials_module, "CHECK_INTERVAL_S", -1.0)
+    monkeypatch.setattr(kubeconfig, "CHECK_INTERVAL_S", -1.0)
     file, authority = tmp_path / "ca.crt", trustme.CA()
     authority.cert_pem.write_to_path(file)
     async with serving(Peer(authority)) as peer:
-        session = KubeSession(Filed(peer.url, file))
+        session = KubeSession(filed(peer.url, file))
         yield Renewable(peer, session, file)
         await session.close()
 

@@ -66,7 +66,7 @@ async def ask(
     pool: HttpConnectionPool, method: str = "POST", path: str = "/x", body: bytes = b"{}", *, may_wait: bool = True
 ) -> HttpResponse:
     async with asyncio.timeout(2):
-        return await pool.exchange(method, path, pool.head({"Accept": "application/json"}), body, may_wait=may_wait)
+        return await pool.exchange(method, path, pool.head([("Accept", "application/json")]), body, may_wait=may_wait)
 
 
 async def test_a_response_has_its_status_body_and_retry_after() -> None:

@@ -1,0 +1,480 @@
+"""Access to the API server for operator, core and command line, from kubeconfig files or the pod's service account.
+
+Kubeconfig files are read as kubectl reads them: several files, contexts, certificates, tokens, credential plugins,
+impersonation (`as`), `tls-server-name`, and proxies (`proxy-url`, else HTTPS_PROXY and NO_PROXY). Not supported, and
+rejected: proxies other than http://, and `auth-provider`, which Kubernetes 1.26 has removed from its clients.
+
+The official client is not used: loading it takes longer than most commands run, and it ignores half of the above.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import ssl
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from ipaddress import ip_address, ip_network
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+from urllib.parse import quote, urlsplit
+
+import yaml
+
+Json = dict[str, Any]
+
+#: Directory of a pod's service account files.
+SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+#: Seconds between checks of the files. A service account token is valid for an hour and renewed at 80 percent of that.
+CHECK_INTERVAL_S: Final = 10.0
+
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+#: Entries of clusters and users that are paths, relative to their kubeconfig.
+_PATHS: Final = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
+
+
+class NoAccess(Exception):
+    """There are no credentials, or a credential plugin failed."""
+
+
+class KubeconfigError(NoAccess):
+    """A kubeconfig, or a context that was asked for, cannot be used."""
+
+
+class _NamedServer(ssl.SSLContext):
+    """Requests and verifies the certificate of `server_name` instead of the host's; empty = the host's."""
+
+    server_name = ""
+
+    def wrap_bio(self, *args: Any, **options: Any) -> ssl.SSLObject:
+        return super().wrap_bio(*args, **self._renamed(options))
+
+    def wrap_socket(self, *args: Any, **options: Any) -> ssl.SSLSocket:
+        return super().wrap_socket(*args, **self._renamed(options))
+
+    def _renamed(self, options: Json) -> Json:
+        return options | {"server_hostname": self.server_name} if self.server_name else options
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """How to verify the server and authenticate with a certificate. Each PEM is a path or contents; empty = none."""
+
+    authority: str | bytes = ""
+    certificate: str | bytes = ""
+    key: str | bytes = ""
+    is_verified: bool = True
+    server_name: str = ""
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The PEM files."""
+        return tuple(pem for pem in (self.authority, self.certificate, self.key) if pem and isinstance(pem, str))
+
+    def context(self) -> ssl.SSLContext:
+        """A new TLS context. Raises OSError if a PEM cannot be loaded."""
+        try:
+            return self._context()
+        except ValueError as error:  # a path with a NUL character, or contents that are no text
+            raise OSError(str(error)) from error
+
+    def _context(self) -> ssl.SSLContext:
+        context = _NamedServer(ssl.PROTOCOL_TLS_CLIENT)
+        context.server_name = self.server_name
+        if isinstance(self.authority, bytes):
+            context.load_verify_locations(cadata=self.authority.decode("ascii"))
+        elif self.authority:
+            context.load_verify_locations(self.authority)
+        else:
+            context.load_default_certs()
+        if not self.is_verified:
+            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        if self.certificate:
+            with _as_file(self.certificate) as certificate, _as_file(self.key) as key:
+                context.load_cert_chain(certificate, key or None)
+        return context
+
+
+@contextmanager
+def _as_file(pem: str | bytes) -> Iterator[str]:
+    """A file with this PEM: OpenSSL loads client certificates from files only."""
+    if isinstance(pem, str):
+        yield pem
+        return
+    with TemporaryDirectory(prefix="muster-") as folder:  # readable by this user alone
+        path = Path(folder, "pem")
+        path.write_bytes(pem)
+        yield str(path)
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """URL and credentials of an API server.
+
+    `proxy`: URL of an HTTP proxy; empty = none. `context`: its name in the kubeconfig; empty = the pod's service
+    account. `files`: all files that were read.
+    """
+
+    server: str
+    tls: Tls = Tls()
+    headers: tuple[tuple[str, str], ...] = ()
+    proxy: str = ""
+    context: str = ""
+    files: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class KubeContext:
+    """A context with its cluster and user. `paths`: the kubeconfig files. Empty name = there is no current context."""
+
+    name: str
+    namespace: str
+    cluster: Json
+    user: Json
+    paths: tuple[Path, ...]
+
+    def access(self) -> Access:
+        """How to connect, with credentials from files and plugins. Raises NoAccess."""
+        cluster, user = self.cluster, self.user
+        if not self.name:
+            raise KubeconfigError(f"{self.paths[0]} has no current context; set --context")
+        if user.get("auth-provider"):
+            raise KubeconfigError(f'context "{self.name}" has auth-provider, which is not supported; use exec instead')
+        server, token = str(cluster.get("server") or ""), _token(user)
+        certificate, key = _pem(user, "client-certificate"), _pem(user, "client-key")
+        if user.get("exec"):
+            of_plugin = _run_plugin(user["exec"], cluster)
+            token = token or of_plugin[0]
+            if not certificate:
+                certificate, key = of_plugin[1].encode(), of_plugin[2].encode()
+        headers = [("Authorization", f"Bearer {token}")] if token else []
+        if not token and user.get("username"):
+            pair = f"{user['username']}:{user.get('password') or ''}"
+            headers = [("Authorization", f"Basic {base64.b64encode(pair.encode()).decode()}")]
+        headers += _impersonation(user, self.name)
+        for name, value in headers:
+            if not (value.isascii() and value.isprintable()):
+                what = "token" if name == "Authorization" else name
+                raise KubeconfigError(f'the {what} of context "{self.name}" has a character that HTTP does not allow')
+        tls = Tls(
+            _pem(cluster, "certificate-authority"),
+            certificate,
+            key,
+            not cluster.get("insecure-skip-tls-verify"),
+            str(cluster.get("tls-server-name") or ""),
+        )
+        proxy = _http_proxy(str(cluster.get("proxy-url") or ""), f'proxy-url of context "{self.name}"')
+        files = (*map(str, self.paths), *tls.files, *([str(user["tokenFile"])] if user.get("tokenFile") else []))
+        return Access(server, tls, tuple(headers), proxy or proxy_of(server), self.name, files)
+
+
+def read(kubeconfig: str = "", context: str = "") -> KubeContext | None:
+    """The context of that name, or the current one; None = there is no kubeconfig.
+
+    Raises KubeconfigError if a named file or context does not exist, or a file is not a kubeconfig.
+    """
+    paths = tuple(_paths(kubeconfig))
+    if not paths:
+        if context:
+            raise KubeconfigError(f'context "{context}" does not exist: no kubeconfig found')
+        return None
+    found = [(path, _parsed(path)) for path in paths]
+    shown = os.pathsep.join(map(str, paths))
+    name = context or next((str(config["current-context"]) for _, config in found if config.get("current-context")), "")
+    if not name:
+        return KubeContext("", "", {}, {}, paths)
+    chosen = _entry(found, "contexts", "context", name)
+    if chosen is None:
+        raise KubeconfigError(f'context "{name}" does not exist in {shown}')
+    parts = {}
+    for kind in ("cluster", "user"):
+        wanted = str(chosen.get(kind) or "")
+        part = _entry(found, f"{kind}s", kind, wanted) if wanted or kind == "cluster" else {}
+        if part is None:
+            raise KubeconfigError(f'{kind} "{wanted}" of context "{name}" does not exist in {shown}')
+        parts[kind] = part
+    return KubeContext(name, str(chosen.get("namespace") or ""), parts["cluster"], parts["user"], paths)
+
+
+def in_cluster() -> Access | None:
+    """Access with the pod's service account; None = this process runs in no pod. Raises NoAccess."""
+    token, authority = SERVICE_ACCOUNT / "token", str(SERVICE_ACCOUNT / "ca.crt")
+    host, port = os.environ.get("KUBERNETES_SERVICE_HOST"), os.environ.get("KUBERNETES_SERVICE_PORT", "443")
+    if not host or not token.exists():
+        return None
+    # The address instead of a name, so that a failure of cluster DNS has no effect.
+    server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
+    headers = (("Authorization", f"Bearer {_text(token).strip()}"),)
+    return Access(server, Tls(authority), headers, proxy_of(server), files=(str(token), authority))
+
+
+def of_process() -> Access:
+    """Access for a process of Muster: the pod's service account, else the current context. Raises NoAccess."""
+    found = in_cluster()
+    if found is None and (context := read()) is not None:
+        found = context.access()
+    if found is None:
+        raise NoAccess("no service account and no kubeconfig; set KUBECONFIG")
+    return found
+
+
+#: Identifies a version of each file by inode, modification time and size. None = the file does not exist.
+Fingerprint = tuple[tuple[int, int, int] | None, ...]
+
+
+def fingerprint(paths: Iterable[str]) -> Fingerprint:
+    """Fingerprint of the present contents of the files, without reading them."""
+    found: list[tuple[int, int, int] | None] = []
+    for path in paths:
+        try:
+            status = Path(path).stat()
+        except OSError:
+            found.append(None)
+        else:
+            found.append((status.st_ino, status.st_mtime_ns, status.st_size))
+    return tuple(found)
+
+
+class Credentials:
+    """The present access of a process. It is read again if its files change or the API server rejects it.
+
+    `warn` is called with `reason=` if it cannot be read again; the old one then stays in use.
+    """
+
+    def __init__(
+        self, read_access: Callable[[], Access] = of_process, warn: Callable[..., object] = lambda reason: None
+    ) -> None:
+        self._read, self._warn = read_access, warn
+        self._access: Access | None = None
+        self._checked_at = float("-inf")
+        self._seen: Fingerprint = ()
+
+    def current(self) -> Access:
+        """The access to use now. Raises NoAccess if there was none yet."""
+        if self._access is None:
+            return self.reread()
+        now = time.monotonic()
+        if now - self._checked_at > CHECK_INTERVAL_S:
+            self._checked_at = now
+            if fingerprint(self._access.files) != self._seen:
+                return self.reread()
+        return self._access
+
+    def reread(self) -> Access:
+        """Reads the files again. Raises NoAccess if there was no access yet."""
+        try:
+            self._access = self._read()
+        except NoAccess as error:
+            if self._access is None:
+                raise
+            self._warn(reason=str(error))
+        self._checked_at = time.monotonic()
+        self._seen = fingerprint(self._access.files)
+        return self._access
+
+
+def proxy_of(url: str) -> str:
+    """The proxy for a URL by HTTPS_PROXY, HTTP_PROXY and NO_PROXY, as Go's clients read them; empty = none.
+
+    Raises KubeconfigError if it is not an HTTP proxy.
+    """
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+    except ValueError:  # the connection reports it
+        return ""
+    name = f"{parts.scheme}_proxy"
+    proxy = os.environ.get(name.upper()) or os.environ.get(name) or ""
+    if not proxy or host == "localhost" or _matches(host, port, "127.0.0.0/8,::1"):
+        return ""
+    if _matches(host, port, os.environ.get("NO_PROXY") or os.environ.get("no_proxy") or ""):
+        return ""
+    return _http_proxy(proxy if "://" in proxy else f"http://{proxy}", name.upper())
+
+
+def _matches(host: str, port: int, listed: str) -> bool:
+    """Whether an entry of NO_PROXY selects the host: `*`, an address, a network, or a domain; with or without port."""
+    for item in filter(None, listed.lower().replace(" ", "").split(",")):
+        entry, _, number = item.partition(":") if item.count(":") == 1 else (item.strip("[]"), "", "")
+        if item == "*":
+            return True
+        if number and number != str(port):
+            continue
+        try:
+            if ip_address(host) in ip_network(entry, strict=False):
+                return True
+        except ValueError:  # one of them is a name
+            domain = entry.removeprefix("*")
+            if host == domain or host.endswith(domain if domain.startswith(".") else f".{domain}"):
+                return True
+    return False
+
+
+def _http_proxy(url: str, what: str) -> str:
+    """The URL, if it is empty or that of an HTTP proxy. Raises KubeconfigError."""
+    scheme, _, rest = url.partition("://")
+    if url and (scheme != "http" or not rest):
+        raise KubeconfigError(f"{what} is not http://HOST:PORT, the only kind of proxy that is supported")
+    return url
+
+
+def _impersonation(user: Json, context: str) -> list[tuple[str, str]]:
+    """Headers of the user, groups and extra fields that requests act as."""
+    headers = [("Impersonate-User", str(user["as"]))] if user.get("as") else []
+    headers += [("Impersonate-Uid", str(user["as-uid"]))] if user.get("as-uid") else []
+    headers += [("Impersonate-Group", str(group)) for group in user.get("as-groups") or []]
+    for key, values in (user.get("as-user-extra") or {}).items():
+        headers += [(f"Impersonate-Extra-{quote(str(key).lower(), safe='')}", str(value)) for value in values]
+    if headers and not user.get("as"):
+        raise KubeconfigError(f'context "{context}" has groups, UID or extra fields to act as, but no user (as)')
+    return headers
+
+
+def _paths(kubeconfig: str) -> Iterator[Path]:
+    """`--kubeconfig` has to exist. Files of KUBECONFIG that do not exist are skipped, as kubectl does."""
+    if kubeconfig:
+        try:
+            path = Path(kubeconfig).expanduser()
+        except RuntimeError as error:
+            raise KubeconfigError(f"--kubeconfig {kubeconfig} cannot be read: {error}") from error
+        if _is_missing(path):
+            raise KubeconfigError(f"--kubeconfig {kubeconfig} does not exist")
+        yield path
+    elif listed := os.environ.get("KUBECONFIG"):
+        yield from (path for name in listed.split(os.pathsep) if name and not _is_missing(path := Path(name)))
+    else:
+        try:
+            path = Path("~/.kube/config").expanduser()
+            is_there = path.exists()
+        except (OSError, RuntimeError):  # no home directory, or one of another account: common in containers
+            return
+        if is_there:
+            yield path
+
+
+def _is_missing(path: Path) -> bool:
+    """False if it cannot be determined: reading the file then reports the error."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def _parsed(path: Path) -> Json:
+    try:
+        found = yaml.load(_text(path), Loader=_LOADER)  # noqa: S506  # both loaders are safe ones
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: an impossible date
+        raise KubeconfigError(f"{path} is not a kubeconfig: {' '.join(str(error).split())}") from error
+    if not isinstance(found or {}, dict):
+        raise KubeconfigError(f"{path} is not a kubeconfig: it is not a mapping")
+    return found or {}
+
+
+def _entry(found: Sequence[tuple[Path, Json]], section: str, key: str, name: str) -> Json | None:
+    """The entry of that name in the first file that has one, with absolute paths."""
+    for path, config in found:
+        entries = config.get(section) or []
+        if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+            raise KubeconfigError(f"{path} is not a kubeconfig: {section} is not a list of mappings")
+        for entry in entries:
+            if entry.get("name") != name:
+                continue
+            value, wrong = entry.get(key) or {}, f"{path} is not a kubeconfig: {section} {name}: "
+            if not isinstance(value, dict):
+                raise KubeconfigError(f"{wrong}{key} is not a mapping")
+            for item, kind, noun in (("as-groups", list, "list"), ("as-user-extra", dict, "mapping")):
+                if not isinstance(value.get(item) or kind(), kind):
+                    raise KubeconfigError(f"{wrong}{item} is not a {noun}")
+            absolute: Json = {item: str(path.parent / str(value[item])) for item in _PATHS if value.get(item)}
+            if value.get("exec"):
+                absolute["exec"] = _plugin(value["exec"], path, name)
+            return value | absolute
+    return None
+
+
+def _plugin(plugin: Any, path: Path, user: str) -> Json:
+    """The `exec` entry of a user; a command with a slash is relative to its kubeconfig. Raises KubeconfigError."""
+    wrong = f"{path} is not a kubeconfig: users {user}: exec"
+    if not isinstance(plugin, dict):
+        raise KubeconfigError(f"{wrong} is not a mapping")
+    command, arguments, variables = plugin.get("command"), plugin.get("args") or [], plugin.get("env") or []
+    if not isinstance(command, str) or not command or "\0" in command:
+        raise KubeconfigError(f"{wrong} has no valid command")
+    if not isinstance(arguments, list):
+        raise KubeconfigError(f"{wrong}: args is not a list")
+    if not isinstance(variables, list) or not all(isinstance(item, dict) and item.get("name") for item in variables):
+        raise KubeconfigError(f"{wrong}: env is not a list of names and values")
+    return plugin | {"command": str(path.parent / command) if os.sep in command else command}
+
+
+def _token(user: Json) -> str:
+    """As in client-go, `tokenFile` has precedence over `token`, which is used if the file has none."""
+    token = str(user.get("token") or "")
+    if not user.get("tokenFile"):
+        return token
+    try:
+        return _text(Path(user["tokenFile"])).strip() or token
+    except KubeconfigError:
+        if not token:
+            raise
+        return token
+
+
+def _pem(entry: Json, key: str) -> str | bytes:
+    """The path of a PEM file that the entry names, or the contents that it has; empty = neither."""
+    data = entry.get(f"{key}-data")
+    if not data:
+        return str(entry.get(key) or "")
+    try:
+        return base64.b64decode("".join(str(data).split()), validate=True)
+    except ValueError as error:
+        raise KubeconfigError(f"the kubeconfig cannot be used: {key}-data is not base64") from error
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:  # ValueError: not UTF-8, or a path with a NUL character
+        raise KubeconfigError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
+
+
+def _run_plugin(plugin: Json, cluster: Json) -> tuple[str, str, str]:
+    """Token, certificate and key from a credential plugin (`exec` in a kubeconfig). Raises NoAccess."""
+    spec: Json = {"interactive": sys.stdin.isatty()}
+    if plugin.get("provideClusterInfo"):
+        spec["cluster"] = cluster
+    info = {"apiVersion": plugin.get("apiVersion"), "kind": "ExecCredential", "spec": spec}
+    environment = {str(item["name"]): str(item.get("value") or "") for item in plugin.get("env") or []}
+    name = f"credential plugin {plugin['command']}"
+    try:
+        done = subprocess.run(
+            [plugin["command"], *map(str, plugin.get("args") or [])],
+            env={**os.environ, **environment, "KUBERNETES_EXEC_INFO": json.dumps(info, default=str)},
+            stdout=subprocess.PIPE,
+            check=False,
+        )
+    except (OSError, ValueError, TypeError) as error:  # the last two: values that an environment or JSON cannot have
+        hint = f": {plugin['installHint']}" if plugin.get("installHint") else ""
+        reason = getattr(error, "strerror", None) or error
+        raise NoAccess(f"{name} cannot run: {reason}{hint}") from error
+    if done.returncode:
+        raise NoAccess(f"{name} exited with code {done.returncode}")
+    try:
+        status = json.loads(done.stdout)["status"]
+        token, certificate, key = (
+            str(status.get(item) or "") for item in ("token", "clientCertificateData", "clientKeyData")
+        )
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise NoAccess(f"{name} did not print an ExecCredential") from error
+    if bool(certificate) != bool(key) or not (token or certificate):
+        raise NoAccess(f"{name} returned neither a token nor a certificate with its key")
+    return token, certificate, key
