@@ -132,8 +132,8 @@ async def installed(cluster: Cluster, *, keep: bool = False) -> AsyncIterator[No
     """Create the product's namespace, account, role and policy in the cluster.
 
     An existing policy stays as it is: ``configured`` changes what it permits, and the API server may apply each of two
-    changes some time later. Afterwards deletes the objects that it created, unless ``keep``. Raises ConditionNotMet if a terminating namespace
-    of an earlier run is not removed in time.
+    changes some time later. Afterwards deletes the objects that it created, unless ``keep``. Raises ConditionNotMet if
+    a terminating namespace of an earlier run is not removed in time.
     """
     created: list[Json] = []
     await until("the old namespace is deleted", lambda: _is_not_terminating(cluster), DELETED_S)
