@@ -8,8 +8,9 @@ from importlib.metadata import version as installed_version
 from typing import Annotated, Any, Final
 
 import typer
+from rich.console import RenderableType
 
-from muster import pending, printers
+from muster import from_pods, pending, printers
 from muster.checks import application_of
 from muster.clients.rest import Rest
 from muster.errors import PROBLEM, BadUsage, CommandError, NotThere, Unreachable
@@ -242,14 +243,29 @@ def explain(
     output: Format = Output.TABLE,
     watch: Watch = False,
 ) -> None:
-    """Explain why an application or pod is pending."""
+    """Explain why an application or pod is pending.
+
+    Without the right to open a port-forward, shows the conditions and events of the pods.
+    """
     wanted = target.namespace(namespace, all_namespaces=all_namespaces)
-    show(lambda: _read_explanation(target, subject, wanted), printers.explanation, output, watch=watch)
+    show(lambda: _read_explanation(target, subject, wanted), _explanation, output, watch=watch)
+
+
+def _explanation(found: Json, wide: bool, now_ns: int) -> RenderableType:  # noqa: FBT001  # the signature of a View
+    return from_pods.view(found) if "core" in found else printers.explanation(found, wide, now_ns)
 
 
 def _read_explanation(target: Target, subject: str, namespace: str) -> Json:
-    """Raises NotThere, and BadUsage if several pods have the name."""
-    rest = target.rest
+    """Raises NotThere, Unreachable, and BadUsage if several pods have the name."""
+    try:
+        rest = target.rest
+    except Unreachable as error:
+        if target.server:
+            raise
+        try:
+            return from_pods.explain(target.cluster, subject, namespace, str(error))
+        except Unreachable:
+            raise error from None
     app, pod = _find(target, subject, namespace)
     path = app["queueName"]  # empty if the application was rejected before it had a queue
     try:

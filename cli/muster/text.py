@@ -25,3 +25,11 @@ def print_line(text: object, *, err: bool = False) -> None:
 def _escaped(char: str) -> str:
     units = char.encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
+
+
+def kubectl_name(path: str) -> str:
+    """The object at a path of the API, as kubectl names it: `secret/muster-signing -n muster`."""
+    parts = path.strip("/").split("/")
+    plural, name = parts[-2:]
+    namespace = f" -n {parts[parts.index('namespaces') + 1]}" if "namespaces" in parts[:-2] else ""
+    return f"{plural.removesuffix('s')}/{name}{namespace}"

@@ -20,7 +20,7 @@ from muster.clients.kubernetes import Cluster, Json, connect
 from muster.confirmation import DryRun, Yes, is_confirmed
 from muster.errors import PROBLEM, NotThere
 from muster.options import Context, Kubeconfig, Steps, exit_on_error
-from muster.text import print_line
+from muster.text import kubectl_name, print_line
 from muster_operator.kube.leases import NO_HOLDER, LeaseObservation, read
 from muster_operator.main import LEASE_NAME
 from muster_operator.model import signing
@@ -119,7 +119,7 @@ def delete_leftovers(cluster: Cluster, installation: Installation, seconds: floa
     if all_deleted:
         steps.run(lambda: _delete(cluster, keys))
     else:
-        print_line(f"kept, placeholders may be left: {keys}")
+        print_line(f"kept, placeholders may be left: {kubectl_name(keys)}")
     steps.end()
 
 
@@ -144,12 +144,12 @@ def _objects(cluster: Cluster, installation: Installation, *, only_registrations
     """The objects that exist and would be deleted, for the question. Raises Unreachable."""
     paths = [path for path in _registrations(installation) if _found(cluster, path)]
     if only_registrations:
-        return paths
+        return list(map(kubectl_name, paths))
     pods = (f"pod {placeholders.full_name(pod)}" for pod in _placeholders(cluster, installation).signed)
     own = (_secret(installation, SECRET), _leader_lease(installation), _secret(installation, signing.SECRET))
     names = (_name_lease(name) for name in installation.scheduler_names)
     held = (path for path in names if (lease := _found(cluster, path)) and _is_own(installation, lease))
-    return [*pods, *paths, *(path for path in own if _found(cluster, path)), *held]
+    return [*pods, *map(kubectl_name, (*paths, *(path for path in own if _found(cluster, path)), *held))]
 
 
 def _found(cluster: Cluster, path: str) -> Json | None:
@@ -202,7 +202,7 @@ def _delete(cluster: Cluster, path: str) -> bool:
         uid = cluster.get(path)["metadata"]["uid"]
     except NotThere:
         uid = ""
-    print_line(f"{'deleted' if uid and cluster.delete(path, uid) else 'not found'}: {path}")
+    print_line(f"{'deleted' if uid and cluster.delete(path, uid) else 'not found'}: {kubectl_name(path)}")
     return True
 
 
@@ -211,14 +211,14 @@ def _delete_name_lease(cluster: Cluster, installation: Installation, name: str) 
     path = _name_lease(name)
     found = _found(cluster, path)
     if found is None:
-        print_line(f"not found: {path}")
+        print_line(f"not found: {kubectl_name(path)}")
         return True
     if not _is_own(installation, found):
-        print_line(f"kept, held by {leases.holder(found)}: {path}")
+        print_line(f"kept, held by {leases.holder(found)}: {kubectl_name(path)}")
         return True
     meta = found["metadata"]
     is_deleted = cluster.delete(path, meta["uid"], meta["resourceVersion"])
-    print_line(f"{'deleted' if is_deleted else 'not found'}: {path}")
+    print_line(f"{'deleted' if is_deleted else 'not found'}: {kubectl_name(path)}")
     return True
 
 

@@ -23,6 +23,7 @@ NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
 PATHS = {
     "Pod": "/api/v1/namespaces/{namespace}/pods/{name}",
     "Secret": "/api/v1/namespaces/{namespace}/secrets/{name}",
+    "Event": "/api/v1/namespaces/{namespace}/events/{name}",
     "Lease": "/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}",
 }
 #: Collections that the commands list; those without an object are empty.

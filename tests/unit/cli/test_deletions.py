@@ -53,8 +53,7 @@ def test_a_dry_run_lists_the_objects_and_deletes_nothing(tmp_path: Path, command
     with api_server(*ENDED, a_placeholder("tg-1")) as api:
         result = run(*command, "--dry-run", "--yes", "--kubeconfig", api.kubeconfig(tmp_path))
         assert (result.exit_code, api.deleted()) == (0, [])
-        lease = "/apis/coordination.k8s.io/v1/namespaces/muster/leases/muster"
-        expected = "pod team-a/tg-1" if command is DELETE else lease
+        expected = "pod team-a/tg-1" if command is DELETE else "lease/muster -n muster"
         assert f"would delete: {expected}\n" in result.stderr
 
 

@@ -1,0 +1,97 @@
+"""`muster explain` without the core: what the operator wrote into the conditions and events of the pods.
+
+Users without the right to open a port-forward in Muster's namespace can read these in their own namespace.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any, Final
+from urllib.parse import quote
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+
+from muster.checks import application_of
+from muster.clients.kubernetes import Cluster
+from muster.errors import NotThere, Unreachable
+
+Json = dict[str, Any]
+
+_ENDED: Final = ("Succeeded", "Failed")
+#: Pods and events that are shown of each message.
+_SHOWN: Final = 3
+
+
+def explain(cluster: Cluster, subject: str, namespace: str, unreachable: str) -> Json:
+    """The pods of an application, or one pod, in a namespace; `unreachable`: why the core is not asked.
+
+    Raises NotThere, Unreachable.
+    """
+    kind, _, name = subject.partition("/") if subject.startswith(("app/", "pod/")) else ("", "", subject)
+    prefix, _, name = name.rpartition("/")
+    space = prefix or namespace
+    path = f"/api/v1/namespaces/{space}/pods" if space else "/api/v1/pods"
+    pods = [pod for pod in cluster.list(path) if kind != "pod" and application_of(pod) == name]
+    if not pods and kind != "app":
+        pods = list(cluster.list(path, fieldSelector=f"metadata.name={name}"))
+    if not pods:
+        where = f" in namespace {space} (-n or -A selects others)" if space else ""
+        raise NotThere(f"no application or pod {name} found{where}")
+    found = [_pod(pod) for pod in pods]
+    waiting = [pod for pod in found if not pod["node"] and pod["phase"] not in _ENDED]
+    return {
+        "application": application_of(pods[0]),
+        "core": unreachable,
+        "bound": sum(1 for pod in found if pod["node"]),
+        "pending": len(waiting),
+        "pods": found,
+        "events": [event for pod in waiting[:_SHOWN] for event in _events(cluster, pod)],
+    }
+
+
+def _pod(pod: Json) -> Json:
+    conditions = (pod.get("status") or {}).get("conditions") or []
+    scheduled: Json = next((one for one in conditions if one.get("type") == "PodScheduled"), {})
+    return {
+        "namespace": pod["metadata"]["namespace"],
+        "name": pod["metadata"]["name"],
+        "node": str(pod["spec"].get("nodeName") or ""),
+        "phase": str((pod.get("status") or {}).get("phase") or ""),
+        "message": str(scheduled.get("message") or ""),
+    }
+
+
+def _events(cluster: Cluster, pod: Json) -> Iterator[Json]:
+    """Events of the pod, oldest first; none if they cannot be read."""
+    selector = f"involvedObject.name={pod['name']},involvedObject.kind=Pod"
+    try:
+        found = list(cluster.list(f"/api/v1/namespaces/{quote(pod['namespace'])}/events", fieldSelector=selector))
+    except (NotThere, Unreachable):
+        return
+    for event in sorted(found, key=lambda event: str(event.get("eventTime") or event.get("lastTimestamp") or ""))[-3:]:
+        yield {"pod": pod["name"], "reason": event.get("reason") or "", "message": event.get("message") or ""}
+
+
+def view(found: Json) -> RenderableType:
+    """The messages of pending pods, and their last events."""
+    facts = Table.grid(padding=(0, 2))
+    facts.add_row("application", found["application"])
+    facts.add_row("bound", str(found["bound"]))
+    facts.add_row("pending", str(found["pending"]))
+    facts.add_row("source", "conditions and events of the pods, because the core cannot be reached")
+    by_message: defaultdict[str, list[str]] = defaultdict(list)
+    for pod in found["pods"]:
+        if not pod["node"] and pod["phase"] not in _ENDED:
+            by_message[pod["message"] or "no scheduler has reported on the pod; muster doctor shows why"].append(
+                pod["name"]
+            )
+    parts: list[RenderableType] = [facts]
+    for message, names in by_message.items():
+        more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+        parts += ["", f"{', '.join(names[:_SHOWN])}{more}: {message}"]
+    if found["events"]:
+        events = {(event["reason"], event["message"]): None for event in found["events"]}
+        parts += ["", "Events:", *(f"  {reason}: {message}" for reason, message in events)]
+    return Group(*parts)
