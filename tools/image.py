@@ -7,7 +7,7 @@ Only the build stage of the Dockerfile runs it, with the environment's own Pytho
 * ``warm`` writes the bytecode of all modules that the three programs import. The root file system is read-only, so
   every start would compile about a thousand modules again.
 
-tests/unit/repo/test_image_contents.py imports the product without the deleted files.
+tests/unit/tools/test_image_contents.py imports the product without the deleted files.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from muster_core.model import messages as of_core
 from muster_operator.model import messages, problems
 from muster_operator.model.commands import EventType
 from muster_operator.model.event_texts import GANG
-from tests.unit.repo import yunikorn_names
+from tests.unit.repo.test_compatibility import YUNIKORN
 from tests.unit.repo.tree import ROOT, modules, name, parsed
 from tools import events
 from tools.events import PAGE, event_texts, explanation, functions, template
@@ -161,4 +161,4 @@ def test_every_yunikorn_reason_is_documented() -> None:
     found = set(TABLE.findall(PAGE.read_text()))
     page = (ROOT / "docs" / "operate" / "troubleshooting.md").read_text()
     unused = set(re.findall(r"`(\w+)`", page.partition("\n## YuniKorn reasons that Muster does not use\n")[2]))
-    assert set(yunikorn_names.REASONS) - found - unused - {GANG} == set()
+    assert set(YUNIKORN["reasons"]) - found - unused - {GANG} == set()

@@ -9,7 +9,6 @@ from tests.unit.repo.tree import PRODUCT, modules, name, parsed
 LINES_OF_A_MODULE = 700
 METHODS_OF_A_CLASS = 20
 LINES_OF_A_FUNCTION = 60
-LINES_OF_A_HANDLER = 15
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -40,10 +39,6 @@ def methods(node: ast.ClassDef) -> list[str]:
     return [item.name for item in node.body if isinstance(item, Function) and not item.name.startswith("__")]
 
 
-def is_kopf_handler(function: Function) -> bool:
-    return any(ast.unparse(decorator).startswith("kopf.") for decorator in function.decorator_list)
-
-
 def test_no_module_is_longer_than_700_lines() -> None:
     lines = {name(path): len(path.read_text().splitlines()) for path in modules()}
     assert {path: count for path, count in lines.items() if count > LINES_OF_A_MODULE} == {}
@@ -64,15 +59,6 @@ def test_no_function_outside_tests_is_longer_than_60_lines() -> None:
         for path in modules(*PRODUCT, "devcluster", "tools", "benchmarks")
         for function in functions(parsed(path))
         if length(function) > LINES_OF_A_FUNCTION and not has_reason(path, function)
-    ] == []
-
-
-def test_no_kopf_handler_is_longer_than_15_lines() -> None:
-    assert [
-        f"{name(path)}: {function.name} has {length(function)}"
-        for path in modules("operator/muster_operator/handlers")
-        for function in functions(parsed(path))
-        if is_kopf_handler(function) and length(function) > LINES_OF_A_HANDLER and not has_reason(path, function)
     ] == []
 
 
