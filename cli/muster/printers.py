@@ -277,7 +277,7 @@ def _task_groups(app: Json) -> FittingTable:
 
 
 def _pods(app: Json, now_ns: int, *, wide: bool) -> FittingTable:
-    """Pods before placeholders, bound ones first."""
+    """Pods before placeholders, bound ones first. Slots have the name of a member, so their number is shown."""
     more = ("PRIORITY", "REQUESTS", "KEY") if wide else ()
     made = table(
         *("POD", "TASK GROUP", "KIND", "NODE", "STATE", "AGE", *more, "REASON"),
@@ -286,10 +286,11 @@ def _pods(app: Json, now_ns: int, *, wide: bool) -> FittingTable:
     )
     for item in [*_by_name(app["allocations"]), *_by_name(app["requests"])]:
         extra = (str(item["priority"]), size(item["resource"]), item["allocationKey"]) if wide else ()
+        kind = pending.kind(item)
         made.add_row(
-            pending.full_name(item),
+            count(item.get("pendingCount") or 1, kind) if kind == "slot" else pending.full_name(item),
             item["taskGroupName"] or NONE,
-            "placeholder" if item["placeholder"] else "pod",
+            kind,
             pending.node(item) or NONE,
             pending.state(item),
             age(item["requestTime"], now_ns),

@@ -225,6 +225,14 @@ def test_reserved_slots_are_not_bound_pods(served: Served) -> None:
     assert "1 slot of members without a pod" in served.run("explain", "slots").stdout
 
 
+def test_slots_are_listed_by_their_number_and_not_by_the_name_of_a_member(served: Served) -> None:
+    submit_direct(served, "train", 90, 2)
+    rows = [line.split() for line in served.run("app", "train").stdout.splitlines()]
+    names = [row[0] for row in rows[rows.index([]) :] if row and "workers" in row[1:3]]
+    assert len(names) == len({*names})
+    assert ["90", "slots", "workers", "slot"] in [row[:4] for row in rows]
+
+
 def test_slots_without_pods_are_not_called_placeholders(served: Served) -> None:
     submit_direct(served, "large", 13, 1)
     page = served.run("explain", "large").stdout
