@@ -1,4 +1,4 @@
-"""Workflows call only make, with minimal permissions and pinned actions."""
+"""Workflows call only make, with minimal permissions. zizmor (`make check`) checks that actions are pinned."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ Json = dict[str, Any]
 PATHS = sorted((ROOT / ".github/workflows").iterdir())
 #: YAML 1.1 reads the key `on` as true.
 WORKFLOWS: dict[str, Json] = {path.name: yaml.safe_load(path.read_text()) for path in PATHS}
-PINNED = re.compile(r"uses: [\w-]+/[\w/-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$")
 EACH = pytest.mark.parametrize("workflow", WORKFLOWS.values(), ids=list(WORKFLOWS))
 
 
@@ -80,13 +79,6 @@ def test_only_push_jobs_have_write_permissions() -> None:
     }
     assert writing == {("image.yaml", "push"), ("chart.yaml", "push"), ("docs.yaml", "publish")}
     assert all("if" in WORKFLOWS[name]["jobs"][key] for name, key in writing)
-
-
-def test_every_action_is_pinned_to_a_commit_with_its_release() -> None:
-    lines = [line.strip().removeprefix("- ") for path in PATHS for line in path.read_text().splitlines()]
-    used = [line for line in lines if line.startswith("uses:")]
-    assert used
-    assert [line for line in used if not PINNED.match(line)] == []
 
 
 def test_the_test_matrix_has_the_supported_python_versions() -> None:
