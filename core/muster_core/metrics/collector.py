@@ -370,7 +370,7 @@ def _add(amounts: _Amounts, path: QueuePath, queue: Queue, partition: Partition)
         ("guaranteed", dict(queue.guaranteed.items())),
         ("max", bound),
         ("allocated", {**named, **dict(queue.allocated.items())}),
-        ("pending", {**named, **dict(queue.pending.items())}),
+        ("pending", {**named, **dict(partition.shown_pending(queue).items())}),
         ("preempting", dict(queue.preempting.items())),
     ):
         for resource, amount in found.items():
@@ -394,6 +394,8 @@ def shortage_families(partitions: Iterable[Partition]) -> Iterator[Metric]:
                     yield PAUSE
                 requests += one.count
                 amounts.update(dict(one.resources.times(one.count).items()))
+    offered = {name for partition in partitions for name in partition.nodes.capacity_total if name in amounts}
+    invented = nsmallest(limits.RESOURCE_NAMES, (name for name in amounts if name not in offered))
     yield gauge(
         "muster_core_outstanding_requests",
         "Pending requests that fit only if nodes are added.",
@@ -402,7 +404,7 @@ def shortage_families(partitions: Iterable[Partition]) -> Iterator[Metric]:
     yield gauge(
         "muster_core_outstanding_resource",
         "Resources of the pending requests that fit only if nodes are added.",
-        [({"resource": name}, amount) for name, amount in sorted(amounts.items())],
+        [({"resource": name}, amounts[name]) for name in sorted([*offered, *invented])],
     )
     reservations = sum(len(partition.reservations.by_ask) for partition in partitions)
     yield gauge("muster_core_reservations", "Requests with a node reservation.", [({}, reservations)])

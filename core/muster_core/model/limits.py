@@ -28,7 +28,7 @@ NODES_PER_NODE_RESERVATION: Final = 10
 #: for more is rejected; an existing pod or node counts with this amount.
 QUANTITY: Final = 2**48
 
-#: Resources in one amount. Each is a column over all nodes.
+#: Resources in one amount; and the resources that no node offers in a metric or REST field about waiting requests.
 RESOURCE_NAMES: Final = 128
 
 #: Tags of one request, allocation or application, and their characters. Selectors and volumes are the longest.

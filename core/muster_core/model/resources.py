@@ -131,6 +131,10 @@ class Limit:
             bounds[name] = min(bound, bounds.get(name, bound))
         return Limit(bounds)
 
+    def limited(self, amount: Resources) -> Resources:
+        """Returns the part of `amount` that this limit is about."""
+        return _of({name: amount[name] for name in self._bounds if amount[name]})
+
     def allows(self, amount: Resources) -> bool:
         """Whether the amount is within this limit."""
         return not self.excess(amount)

@@ -90,7 +90,8 @@ def quota_refusal(
         if excess:
             owner = app.id if app.gang.quota_reservation or app.node_reserved else None
             return QuotaRefusal(
-                QuotaExceeded(bound.holder, wanted, owner), quota_reason(bound, left, wanted, min(excess))
+                QuotaExceeded(bound.holder, bound.max.limited(wanted), owner),
+                quota_reason(bound, left, wanted, min(excess)),
             )
     return None
 
@@ -162,14 +163,18 @@ def gang_refusal(partition: Partition, app: Application) -> QuotaRefusal | None:
         total = total.widened(lacking(app) + app.gang.reserved)
     if reason := _over_quota(total, configured_bounds(app.queue)):
         holder = LimitSubject(LimitSubjectKind.QUEUE, "", app.queue.path)
-        return QuotaRefusal(QuotaExceeded(holder, total), UnschedulableReason(ReasonKind.QUOTA, reason))
+        return _never(holder, app.queue.max, total, UnschedulableReason(ReasonKind.QUOTA, reason))
     for holder, limit, _ in partition.users.limits(app):
         excess = limit.max.excess(total)
         if excess:
             name, subject = min(excess), f"{holder.kind} {holder.name}"
             reason = messages.gang_exceeds_limit(subject, holder.path, name, total[name], limit.max.get(name) or 0)
-            return QuotaRefusal(QuotaExceeded(holder, total), UnschedulableReason(ReasonKind.USER_QUOTA, reason))
+            return _never(holder, limit.max, total, UnschedulableReason(ReasonKind.USER_QUOTA, reason))
     return None
+
+
+def _never(holder: LimitSubject, limit: Limit, total: Resources, why: UnschedulableReason) -> QuotaRefusal:
+    return QuotaRefusal(QuotaExceeded(holder, limit.limited(total)), why)
 
 
 def configured_bounds(queue: Queue) -> Iterable[ConfiguredBound]:

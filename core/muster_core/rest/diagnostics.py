@@ -122,10 +122,11 @@ def _pledges(partitions: Iterable[Partition]) -> _Entries:
 def _held_by_queues(partitions: Iterable[Partition]) -> _Entries:
     for partition in partitions:
         for number, queue in enumerate(list(partition.queues.by_path.values()), 1):
-            if queue.allocated or queue.pending or queue.reserved_quota or queue.requested_quota:
+            pending = partition.shown_pending(queue)
+            if queue.allocated or pending or queue.reserved_quota or queue.requested_quota:
                 held: dict[str, Json] = {
                     "allocated": amounts(queue.allocated),
-                    "pending": amounts(queue.pending),
+                    "pending": amounts(pending),
                     "reserved_quota": amounts(queue.reserved_quota + queue.requested_quota),
                 }
                 yield queue.path, held

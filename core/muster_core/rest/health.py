@@ -82,7 +82,7 @@ def checks(scheduler_state: SchedulerState, counts: Counts) -> Iterator[Health |
 
 def _negative_queues(partition: Partition) -> Iterator[str]:
     for path, queue in list(partition.queues.by_path.items()):
-        wrong = _below_nothing(queue.allocated) or _below_nothing(queue.pending)
+        wrong = _below_nothing(queue.allocated) or _below_nothing(partition.shown_pending(queue))
         yield f"queue {path} has {wrong}" if wrong else _FINE
 
 

@@ -300,7 +300,7 @@ def queue(item: Queue, partition: Partition) -> schemas.QueueInfo:
         queuename=item.path,
         status=item.state.value,
         partition=partition_name(partition.id),
-        pendingResource=amounts(item.pending),
+        pendingResource=amounts(partition.shown_pending(item)),
         maxResource=amounts(bound),
         guaranteedResource=amounts(item.guaranteed),
         allocatedResource=amounts(item.allocated),

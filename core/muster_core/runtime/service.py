@@ -631,7 +631,7 @@ def _partition(found: Partition) -> muster_pb2.PartitionState:
         waitingAsks=sum(app.pending_count for app in apps),
         capacity=resource(found.nodes.capacity_total),
         allocated=resource(root.allocated),
-        pending=resource(root.pending),
+        pending=resource(found.shown_pending(root)),
     )
 
 

@@ -287,8 +287,9 @@ def _demand(partition: Partition) -> Iterator[str]:
                 totals[holder] = totals.get(holder, NOTHING) + demand.total
         if app is None:
             yield f"demand for nodes of the removed application {name}"
-    if {holder: total for holder, total in totals.items() if total} != known.counted:
-        yield f"demand for nodes is recorded as {known.counted}, counted as {totals}"
+    kept = {holder: total.value for holder, total in known.counted.items()}
+    if {holder: total for holder, total in totals.items() if total} != kept:
+        yield f"demand for nodes is recorded as {kept}, counted as {totals}"
     queues = [known.undecided, *(queue for at in known.refusing.values() for queue in at.queues.values())]
     found = [demand for queue in queues for of_app in queue.demands.values() for demand in of_app]
     if {*found} != {one for mine in known.by_app.values() for one in mine.values() if one.refused}:

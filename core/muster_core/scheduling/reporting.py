@@ -355,7 +355,7 @@ def _by_class(demand: Demand, keys: Iterable[AllocationKey]) -> list[tuple[AskCl
 
 def _headroom(partition: Partition, demand: Demand) -> tuple[int, tuple[QuotaBound, UnschedulableReason] | None]:
     """Returns how many allocations, or gangs, may be admitted, and the maximum that does not allow more of them."""
-    app, counted = demand.app, partition.node_demand.counted
+    app, known = demand.app, partition.node_demand
     back = app.node_reserved if app.is_reserving else NOTHING
     if demand.kind is None:
         each, most = _needed(demand), 1
@@ -364,13 +364,13 @@ def _headroom(partition: Partition, demand: Demand) -> tuple[int, tuple[QuotaBou
         most = sys.maxsize if app.has_multiple else len(demand.refused)
     refusal: tuple[QuotaBound, UnschedulableReason] | None = None
     for bound in quota.bounds(partition, app):
-        used = counted.get(bound.holder, NOTHING)
-        left = quota.left_of(bound, app, back).room(used)
+        left = known.left_of(quota.left_of(bound, app, back), bound.holder)
         count = left.count(each, most)
         if count < most:
             most, left = count, left.room(each.times(count))
             why = quota.quota_reason(bound, left, each, min(left.excess(each)))
-            refusal = bound, replace(why, message=messages.needed_by_others(why.message)) if used or count else why
+            is_needed = bound.holder in known.counted
+            refusal = bound, replace(why, message=messages.needed_by_others(why.message)) if is_needed or count else why
     return most, refusal
 
 

@@ -195,6 +195,7 @@ def absorb(partition: Partition) -> None:
     inter_pod, wake_ups.inter_pod = wake_ups.inter_pod, False
     claims, wake_ups.claims = wake_ups.claims, {}
     gained = wake_ups.take(nodes.epoch)
+    known.offer(nodes.capacity_total)
     anywhere = _most_available(nodes, slice(None))
     if gained is None:
         known.independent.wake(anywhere)
@@ -258,7 +259,7 @@ def open_some(partition: Partition) -> list[Application]:
         return []
     for entry in reasons.take_woken(looks):
         partition.scheduling.open(entry)
-    kinds = [*known.independent.take(looks), *known.dependent.take(looks)]
+    kinds = known.take(looks)
     found = [app for kind in kinds for app in _evaluate(partition, kind)]
     scheduling.backoff.looked(sum(kind not in known.grown for kind in kinds))
     scheduling.has_woken = bool(reasons.woken_gangs or reasons.woken_holders or known.is_any_woken)

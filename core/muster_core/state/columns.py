@@ -156,13 +156,17 @@ class ResourceColumns:
     """One int64 column per resource name.
 
     A column is created for the first row with an amount of the resource, and removed when all its values are 0.
+    Resources that are not in `offered` have no column, because users invent their names.
     """
 
-    __slots__ = ("_columns", "_length")
+    __slots__ = ("_columns", "_length", "_offered", "_unoffered")
 
-    def __init__(self) -> None:
+    def __init__(self, offered: ResourceColumns | None = None) -> None:
         self._columns: dict[str, IntColumn] = {}
         self._length = _FIRST_SIZE
+        self._offered = offered
+        #: Amounts without a column by row.
+        self._unoffered: dict[int, dict[str, int]] = {}
 
     def __contains__(self, name: object) -> bool:
         return name in self._columns
@@ -183,23 +187,59 @@ class ResourceColumns:
     def column(self, name: str, size: int) -> IntColumn | None:
         """The first `size` rows of one resource; None = no row has it."""
         column = self._columns.get(name)
+        if column is None and self._unoffered:
+            column = self._with_unoffered(name)
         return None if column is None else column[:size]
+
+    def _with_unoffered(self, name: str) -> IntColumn | None:
+        amounts = {row: found[name] for row, found in self._unoffered.items() if name in found}
+        if not amounts:
+            return None
+        column = np.zeros(self._length, dtype=np.int64)
+        column[list(amounts)] = list(amounts.values())
+        return column
+
+    def _column_to_change(self, name: str) -> IntColumn | None:
+        """Returns the column of a resource, and creates it if some node offers the resource. None = none does."""
+        column = self._columns.get(name)
+        if column is None and (self._offered is None or name in self._offered):
+            column = self._with_unoffered(name)
+            if column is None:
+                column = np.zeros(self._length, dtype=np.int64)
+            else:
+                for row in np.flatnonzero(column).tolist():
+                    self._change_unoffered(row, name, -column.item(row))
+            self._columns[name] = column
+        return column
+
+    def _change_unoffered(self, row: int, name: str, amount: int) -> None:
+        amounts = self._unoffered.setdefault(row, {})
+        total = amounts.pop(name, 0) + amount
+        if total:
+            amounts[name] = total
+        elif not amounts:
+            del self._unoffered[row]
 
     def change(self, row: int, amounts: Resources, times: int) -> None:
         """Adds `times` the amounts to a row. A negative `times` subtracts."""
         for name, amount in amounts.items():
             column = self._columns.get(name)
             if column is None:
-                column = self._columns[name] = np.zeros(self._length, dtype=np.int64)
-            column[row] = column.item(row) + times * amount
+                column = self._column_to_change(name)
+            if column is None:
+                self._change_unoffered(row, name, times * amount)
+            else:
+                column[row] = column.item(row) + times * amount
 
     def change_all(self, rows: IntColumn, amounts: Resources, times: IntColumn) -> None:
         """Like `change`, for several different rows; `times` has one factor per row."""
         for name, amount in amounts.items():
-            column = self._columns.get(name)
-            if column is None:
-                column = self._columns[name] = np.zeros(self._length, dtype=np.int64)
-            column[rows] += times * amount
+            column = self._column_to_change(name)
+            if column is not None:
+                column[rows] += times * amount
+                continue
+            for row, count in zip(rows.tolist(), times.tolist(), strict=True):
+                self._change_unoffered(row, name, count * amount)
 
     def first_below(self, rows: IntColumn, amounts: Resources, times: IntColumn) -> int | None:
         """Returns the position of the first row with less than `times` the amounts. None = every row has enough."""
@@ -220,10 +260,12 @@ class ResourceColumns:
 
     def at(self, row: int) -> Resources:
         """Returns all amounts of one row."""
-        return Resources({name: column.item(row) for name, column in self._columns.items()})
+        amounts = {name: column.item(row) for name, column in self._columns.items()}
+        return Resources(amounts | self._unoffered[row] if row in self._unoffered else amounts)
 
     def clear(self, row: int) -> None:
         """Sets all amounts of a row to 0. Removes columns whose values are all 0 then."""
+        self._unoffered.pop(row, None)
         for name, column in list(self._columns.items()):
             if column.item(row):
                 column[row] = 0
@@ -441,6 +483,9 @@ class AmountIndex(Generic[_IndexKey]):
 
     def __len__(self) -> int:
         return len(self._rows)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._rows
 
     def clear(self) -> None:
         """Removes all keys."""

@@ -18,7 +18,7 @@ from muster_core.model.limits import DEMAND_QUEUES
 from muster_core.model.resources import NOTHING, Limit, Resources
 from muster_core.state.applications import Application, Ask
 from muster_core.state.ordered_sets import LeafQueue, SchedulingContext
-from muster_core.state.queues import Queue
+from muster_core.state.queues import LazySum, Queue
 from muster_core.state.request_classes import AskClass
 from muster_core.state.users import Account, LimitSubject
 
@@ -109,10 +109,10 @@ class RefusingMaximum:
     taken: Queue | Account
     queues: dict[DemandQueueKey, DemandQueue] = field(default_factory=dict)
 
-    def headroom(self, counted: Resources) -> Limit:
-        """Returns at least what is left of the maximum. `counted`: the admitted demand."""
+    def headroom(self) -> Limit:
+        """Returns at least what is left of the maximum, without the admitted demand."""
         limit = self.taken.max if isinstance(self.taken, Queue) else self.limit
-        return limit.room(self.taken.allocated + counted)
+        return limit.room(self.taken.allocated)
 
 
 class NodeDemand:  # long: every way in which the demand changes
@@ -122,7 +122,7 @@ class NodeDemand:  # long: every way in which the demand changes
         self._cluster = cluster
         self.by_app: dict[ApplicationId, dict[AskClass | None, Demand]] = {}
         #: Admitted demand by maximum.
-        self.counted: dict[LimitSubject, Resources] = {}
+        self.counted: dict[LimitSubject, LazySum] = {}
         #: Maximums that refuse some demand.
         self.refusing: dict[LimitSubject, RefusingMaximum] = {}
         #: Demands to be decided, and maximums with more headroom than before.
@@ -182,11 +182,10 @@ class NodeDemand:  # long: every way in which the demand changes
 
     def _charge(self, demand: Demand, amount: Resources, times: int) -> None:
         for holder in demand.holders if amount else ():
-            left = self.counted.get(holder, NOTHING).plus(amount, times)
-            if left:
-                self.counted[holder] = left
-            else:
-                self.counted.pop(holder, None)
+            total = self.counted.setdefault(holder, LazySum())
+            total.add(amount, times)
+            if not total:
+                del self.counted[holder]
         if demand.total and demand.holders:
             self.by_age.setdefault(demand, None)
         else:
@@ -324,7 +323,12 @@ class NodeDemand:  # long: every way in which the demand changes
         """Whether the maximum has headroom for the first demand. Quota reservations are ignored here."""
         if queue.holder is None:
             return True
-        return self.refusing[queue.holder].headroom(self.counted.get(queue.holder, NOTHING)).allows(queue.key.amount)
+        return self.left_of(self.refusing[queue.holder].headroom(), queue.holder).allows(queue.key.amount)
+
+    def left_of(self, limit: Limit, holder: LimitSubject) -> Limit:
+        """Returns what the admitted demand leaves of the headroom of a maximum."""
+        counted = self.counted.get(holder)
+        return limit if counted is None else counted.left_of(limit)
 
     def _refused_changed(self, demand: Demand, ask: Ask) -> None:
         """Updates the queue of the demand, because it needs another amount now, or nothing."""

@@ -368,14 +368,14 @@ class NodeTable:  # long: every write to a node goes through here
         self.refused: dict[Hashable, dict[NodeId, str]] = {}
         self._records: dict[NodeId, NodeRecord] = {}
         self._capacity = ResourceColumns()
-        self._available = ResourceColumns()
-        self._occupied = ResourceColumns()
+        self._available = ResourceColumns(self._capacity)
+        self._occupied = ResourceColumns(self._capacity)
         #: Resources of node reservations (state/reservations.py).
-        self._node_reserved = ResourceColumns()
+        self._node_reserved = ResourceColumns(self._capacity)
         #: Resources of foreign allocations and of pods that require this node.
-        self._permanent = ResourceColumns()
+        self._permanent = ResourceColumns(self._capacity)
         #: Last reported usage minus what was allocated at that time; 0 without a report.
-        self._measured = ResourceColumns()
+        self._measured = ResourceColumns(self._capacity)
         self._open = Flags()
 
     def __contains__(self, node: object) -> bool:

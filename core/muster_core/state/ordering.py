@@ -32,7 +32,7 @@ def queue_key(partition: OrderingContext, queue: Queue) -> SortKey:
     if (
         memo.key
         and memo.allocated is queue.allocated
-        and memo.pending is queue.pending
+        and memo.pending == queue.settled.changes
         and memo.shown == queue.shown
         and memo.total is total
         and memo.of is total
@@ -70,10 +70,10 @@ def share(partition: OrderingContext, queue: Queue) -> float:
 
 def _need(partition: OrderingContext, queue: Queue) -> float:
     """Pending resources as a part of the cluster."""
-    memo, total = queue.shares, partition.nodes.capacity_total
-    if memo.pending is not queue.pending or memo.of is not total:
-        memo.pending, memo.of = queue.pending, total
-        memo.need = dominant(queue.pending, total)
+    memo, total, pending = queue.shares, partition.nodes.capacity_total, queue.settled
+    if memo.pending != pending.changes or memo.of is not total:
+        memo.pending, memo.of = pending.changes, total
+        memo.need = pending.dominant(total)
     return memo.need
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Protocol
 
 from muster_core.model.config import (
@@ -24,14 +25,18 @@ from muster_core.state.reservations import PreemptionSearch
 
 
 class LazySum:
-    """A sum that is computed when it is read. `value` returns the same object until something is added."""
+    """A sum of requests that is changed in place, because users choose the number of its resource names.
 
-    __slots__ = ("_latest", "_times", "_total")
+    `changes`: number of additions, to know whether the sum may be another one.
+    """
+
+    __slots__ = ("_amounts", "_latest", "_times", "changes")
 
     def __init__(self) -> None:
-        self._total = NOTHING
+        self._amounts: dict[str, int] = {}
         self._latest = NOTHING
         self._times = 0
+        self.changes = 0
 
     def add(self, amount: Resources, times: int) -> None:
         """Adds `times` the amount. A negative `times` subtracts."""
@@ -39,17 +44,45 @@ class LazySum:
             self._fold()
             self._latest = amount
         self._times += times
+        self.changes += 1
 
     @property
     def value(self) -> Resources:
-        """The sum."""
-        if self._times:
-            self._fold()
-        return self._total
+        """The sum, as a copy."""
+        return Resources(self._fold())
 
-    def _fold(self) -> None:
-        self._total = self._total.plus(self._latest, self._times)
+    def some(self, first: Iterable[str], most: int) -> Resources:
+        """Returns the amounts of the `first` resources, and of at most `most` others."""
+        amounts = self._fold()
+        found = {name: amounts[name] for name in first if name in amounts}
+        others = islice((name for name in amounts if name not in found), most)
+        return Resources(found | {name: amounts[name] for name in others})
+
+    def left_of(self, limit: Limit) -> Limit:
+        """Returns what is left of a limit after this sum."""
+        amounts = self._fold()
+        return Limit({name: bound - amounts.get(name, 0) for name, bound in limit.items()})
+
+    def dominant(self, whole: Resources) -> float:
+        """Returns the largest ratio of an amount to `whole`; 1 for an amount of which `whole` has nothing."""
+        amounts = self._fold()
+        ratios = [amounts[name] / each for name, each in whole.items() if name in amounts]
+        return max((*ratios, 1.0) if len(ratios) < len(amounts) else ratios, default=0.0)
+
+    def __bool__(self) -> bool:
+        """Whether the sum has an amount."""
+        return bool(self._fold())
+
+    def _fold(self) -> dict[str, int]:
+        amounts, times = self._amounts, self._times
+        for name, each in self._latest.items() if times else ():
+            total = amounts.get(name, 0) + times * each
+            if total:
+                amounts[name] = total
+            else:
+                del amounts[name]
         self._times = 0
+        return amounts
 
 
 class PriorityCounts:
@@ -95,7 +128,7 @@ class Shares:
     guaranteed: Resources | None = None
     max: Limit | None = None
     need: float = 0.0
-    pending: Resources | None = None
+    pending: int = -1
     of: Resources | None = None
     key: tuple[float, ...] = ()
     shown: int | None = None
@@ -136,7 +169,7 @@ class Queue:
     node_reservations: int = 0
     #: Total of allocations, placeholders and reserved replacement targets.
     allocated: Resources = NOTHING
-    #: Total of waiting requests; read it as `pending`.
+    #: Total of waiting requests; read it as `pending` or `settled`.
     waits: LazySum = field(default_factory=LazySum)
     #: For root: applications whose gangs changed since the pending amounts were read.
     unsettled: dict[Unsettled, None] = field(default_factory=dict)
@@ -191,13 +224,18 @@ class Queue:
 
     @property
     def pending(self) -> Resources:
+        """Total of waiting requests, as a copy."""
+        return self.settled.value
+
+    @property
+    def settled(self) -> LazySum:
         """Total of waiting requests. A member of a gang and the slot that it can take are one request."""
         unsettled = self.path_up[-1].unsettled
         if unsettled:
             for one in unsettled:
                 one.settle_pending()
             unsettled.clear()
-        return self.waits.value
+        return self.waits
 
     @property
     def draining(self) -> bool:

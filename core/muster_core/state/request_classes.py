@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Final
 from zlib import crc32
 
 from muster_core.model.constraints import NO_TAGS, Constraints, PlacementConstraint, Tags
 from muster_core.model.decisions import UnschedulableReason
 from muster_core.model.ids import NO_NODE, NodeId, TaskGroup
-from muster_core.model.resources import Resources
+from muster_core.model.resources import NOTHING, Resources
 from muster_core.model.specs import NO_POD, NO_PROPERTIES, AskSpec, PodOnNode, PodProperties
 from muster_core.state.columns import AmountIndex
 
@@ -141,13 +142,24 @@ class UnschedulableClasses:
     A class may be woken, because a change may have made room for it. It must be evaluated before its entry is read.
     """
 
-    __slots__ = ("_known", "_left", "dependent", "grown", "independent")
+    __slots__ = ("_known", "_left", "_missing", "_offered", "_unoffered", "_woken", "dependent", "grown", "independent")
 
     def __init__(self) -> None:
+        self._offered = NOTHING
+        self.clear()
+
+    def clear(self) -> None:
+        """Removes all entries."""
         self._known: dict[AskClass, UnschedulableClass] = {}
         #: Classes of slots that no gang requests now, oldest first.
         self._left: dict[AskClass, None] = {}
-        #: The same classes by their requests: those that only depend on the node, and those that depend on other pods.
+        #: Classes with a resource that no node offers, by that resource, and the reverse. Users invent such names, so
+        #: the indices of amounts have none of these classes, and no column for such a name.
+        self._unoffered: dict[str, dict[AskClass, None]] = {}
+        self._missing: dict[AskClass, str] = {}
+        #: Classes of which a node offers the missing resource now.
+        self._woken: dict[AskClass, None] = {}
+        #: The other classes by their requests: those that only depend on the node, and those that depend on other pods.
         self.independent: AmountIndex[AskClass] = AmountIndex()
         self.dependent: AmountIndex[AskClass] = AmountIndex()
         #: Classes that have room. It must be counted again before it is read.
@@ -167,8 +179,8 @@ class UnschedulableClasses:
         """Stores that at most `room` requests of the class fit now."""
         self.grown.pop(kind, None)
         self._left.pop(kind, None)
-        self._index(kind).put(kind, kind.resources, pool_of(kind.constraints))
         self._known[kind] = UnschedulableClass(room, why)
+        self._sleep(kind)
 
     def drop(self, kind: AskClass) -> None:
         """Removes the entry of the class."""
@@ -176,6 +188,7 @@ class UnschedulableClasses:
             self.grown.pop(kind, None)
             self._left.pop(kind, None)
             self._index(kind).drop(kind)
+            self._has_all(kind)
 
     def leave(self, kind: AskClass) -> None:
         """Removes the entry of a class that no application requests any more.
@@ -189,26 +202,57 @@ class UnschedulableClasses:
             if len(self._left) > _MOST_LEFT:
                 self.drop(next(iter(self._left)))
 
-    def clear(self) -> None:
-        """Removes all entries."""
-        self._known.clear()
-        self._left.clear()
-        self.grown.clear()
-        self.independent.clear()
-        self.dependent.clear()
+    def offer(self, offered: Resources) -> None:
+        """Sets the resources that some node offers. Wakes the classes that waited for one of them."""
+        if offered is self._offered:
+            return
+        self._offered = offered
+        for name in offered if self._unoffered else ():
+            for kind in list(self._unoffered.get(name, ())):
+                self._has_all(kind)
+                self._woken[kind] = None
+
+    def take(self, count: int) -> list[AskClass]:
+        """Returns woken classes, up to `count` of each index, and has them sleep."""
+        found = list(islice(self._woken, count))
+        for kind in found:
+            self._sleep(kind)
+        return [*found, *self.independent.take(count), *self.dependent.take(count)]
 
     def set_woken(self, kind: AskClass, *, value: bool) -> None:
         """Wakes one class, or records that it was evaluated."""
+        if kind in self._woken and not value:
+            self._sleep(kind)
         self._index(kind).set_woken(kind, value=value)
 
     def is_woken(self, kind: AskClass) -> bool:
         """Whether the class is woken."""
-        return self._index(kind).is_woken(kind)
+        return kind in self._woken or self._index(kind).is_woken(kind)
 
     @property
     def is_any_woken(self) -> bool:
         """Whether some class is woken."""
-        return self.independent.is_any_woken or self.dependent.is_any_woken
+        return bool(self._woken) or self.independent.is_any_woken or self.dependent.is_any_woken
+
+    def _sleep(self, kind: AskClass) -> None:
+        """Lets a class wait for a resource that no node offers, or else for its amounts."""
+        self._has_all(kind)
+        index = self._index(kind)
+        missing = None if kind in index else next((name for name in kind.resources if not self._offered[name]), None)
+        if missing is None:
+            index.put(kind, kind.resources, pool_of(kind.constraints))
+        else:
+            self._missing[kind] = missing
+            self._unoffered.setdefault(missing, {})[kind] = None
+
+    def _has_all(self, kind: AskClass) -> None:
+        """The class does not wait for a resource that no node offers any more."""
+        self._woken.pop(kind, None)
+        missing = self._missing.pop(kind, None)
+        if missing is not None:
+            del self._unoffered[missing][kind]
+            if not self._unoffered[missing]:
+                del self._unoffered[missing]
 
     def _index(self, kind: AskClass) -> AmountIndex[AskClass]:
         return self.dependent if kind.depends_on_others else self.independent

@@ -21,6 +21,7 @@ from muster_core.model.effects import (
 )
 from muster_core.model.events import Timer
 from muster_core.model.ids import AllocationId, AllocationKey, ApplicationId, NodeId, PartitionId, QueuePath, RmId
+from muster_core.model.limits import RESOURCE_NAMES
 from muster_core.model.records import AllocationsRecorded, AskRecorded, Change, Detail, EventRecorded, Notice, Recorded
 from muster_core.model.resources import NOTHING, Limit, Resources
 from muster_core.model.specs import AllocationSpec, ApplicationSpec, AskSpec
@@ -236,6 +237,13 @@ class Partition:
     def blocking_reasons(self) -> UnschedulableApplications:
         """The unschedulable applications by blocking reason."""
         return self.scheduling.blocking_reasons
+
+    def shown_pending(self, queue: Queue) -> Resources:
+        """Returns the pending resources of a queue that are shown: of resources without a node or maximum, only some.
+
+        Users invent names of resources.
+        """
+        return queue.settled.some((*self.nodes.capacity_total, *dict(queue.max.items())), RESOURCE_NAMES)
 
     @property
     def is_closing(self) -> bool:

@@ -55,7 +55,11 @@ class NodeNotReserved:
 
 @dataclass(frozen=True, slots=True)
 class QuotaExceeded:
-    """The maximum of a queue, user or group is too low. `owner`: a gang with a reservation, which has more headroom."""
+    """The maximum of a queue, user or group is too low.
+
+    `amount`: the request, without the resources that the maximum does not limit. `owner`: a gang with a reservation,
+    which has more headroom.
+    """
 
     holder: LimitSubject
     amount: Resources

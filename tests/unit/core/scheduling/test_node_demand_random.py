@@ -171,7 +171,7 @@ def check(scenario: Scenario) -> None:
         refusing = [
             holder
             for holder, bound in held.items()
-            if not quota.left_of(bound, demand.app, back).room(known.counted.get(holder, NOTHING)).allows(needed)
+            if not known.left_of(quota.left_of(bound, demand.app, back), holder).allows(needed)
         ]
         assert refusing, f"{demand.app.id} waits for quota that is free"
 
@@ -194,7 +194,8 @@ def test_reports_of_missing_nodes_change_no_placement_and_exceed_no_maximum(
     def within_maximums(known: NodeDemand, demand: Demand, count: int) -> list[AllocationKey]:
         admitted = admit(known, demand, count)
         for bound in quota.bounds(partitions[0], demand.app) if admitted else ():
-            used = bound.taken.allocated + known.counted.get(bound.holder, NOTHING)
+            counted = known.counted.get(bound.holder)
+            used = bound.taken.allocated + (counted.value if counted is not None else NOTHING)
             assert not {*bound.max.excess(used)} & {*demand.total}, f"{bound.holder} is exceeded by {demand.app.id}"
         return admitted
 

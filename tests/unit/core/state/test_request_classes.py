@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from muster_core.model.decisions import ReasonKind, UnschedulableReason
 from muster_core.model.resources import Resources
 from muster_core.state.columns import AmountIndex
@@ -17,12 +19,31 @@ def _a_class(vcore: int = 1000) -> AskClass:
 
 def test_a_class_that_is_evaluated_again_sleeps() -> None:
     classes, kind = UnschedulableClasses(), _a_class()
+    classes.offer(kind.resources)
     classes.put(kind, 0, _WHY)
     classes.independent.wake({"vcore": 1000, "pods": 1}.get)
     assert classes.is_any_woken
     assert classes.is_woken(kind)
     classes.put(kind, 0, _WHY)
     assert not classes.is_any_woken
+
+
+def test_a_class_waits_for_one_missing_resource_after_the_other() -> None:
+    classes = UnschedulableClasses()
+    kind = class_of(replace(an_ask("ask"), resources=Resources({"a": 1, "b": 1, "c": 1})), as_usual=True)
+    classes.put(kind, 0, _WHY)
+    for offered in ("b", "ab"):
+        classes.offer(Resources(dict.fromkeys(offered, 1)))
+        classes.independent.wake({"a": 9, "b": 9, "c": 9}.get)
+        assert classes.take(9) == ([kind] if offered == "ab" else [])
+    classes.offer(Resources({"a": 1, "b": 1, "c": 1}))
+    assert classes.is_any_woken
+    assert classes.take(9) == [kind]
+    assert classes.take(9) == []
+    classes.independent.wake({"a": 9, "b": 9, "c": 9}.get)
+    assert classes.take(9) == [kind]
+    classes.drop(kind)
+    assert classes.take(9) == []
 
 
 def _an_index(*amounts: int) -> AmountIndex[int]:

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster_core.model.resources import NOTHING, Resources
+from muster_core.state.ordering import dominant
 from muster_core.state.queues import LazySum
 
 AMOUNTS = [Resources({"vcore": 1}), Resources({"vcore": 2, "memory": 3}), NOTHING, Resources({"vcore": 1})]
@@ -22,10 +23,17 @@ def test_a_sum_equals_all_additions_minus_all_subtractions(steps: list[tuple[Res
     assert total.value == plain
 
 
-def test_the_value_of_a_sum_is_one_object_until_something_is_added() -> None:
+def test_the_dominant_share_is_that_of_the_whole_sum_and_one_without_capacity() -> None:
+    total, whole = LazySum(), Resources({"vcore": 8, "memory": 30})
+    assert total.dominant(whole) == 0
+    total.add(AMOUNTS[1], 3)
+    assert total.dominant(whole) == dominant(total.value, whole) == 6 / 8
+    total.add(Resources({"example.com/none": 1}), 1)
+    assert total.dominant(whole) == dominant(total.value, whole) == 1
+
+
+def test_some_amounts_are_those_of_the_first_names_and_few_others() -> None:
     total = LazySum()
-    total.add(AMOUNTS[0], 5)
-    assert total.value is total.value
-    before = total.value
-    total.add(AMOUNTS[0], 1)
-    assert total.value is not before
+    for name in "abcd":
+        total.add(Resources({name: 1}), 1)
+    assert total.some(["c", "x"], 2) == Resources({"c": 1, "a": 1, "b": 1})
