@@ -15,17 +15,29 @@ from benchmarks.core_placement import PARTITION as STEADY_PARTITION
 from benchmarks.steady import Change, WaitingCluster
 from muster_core.model.constraints import NAMESPACE, InterPodConstraints, PodTerm, Target
 from muster_core.model.effects import Effect
-from muster_core.model.events import ApplicationAdded, ApplicationRemoved, AskAdded, NodeAdded
-from muster_core.model.ids import ApplicationId
+from muster_core.model.events import (
+    AllocationReleased,
+    ApplicationAdded,
+    ApplicationRemoved,
+    AskAdded,
+    ManagerRegistered,
+    NodeAdded,
+)
+from muster_core.model.ids import AllocationKey, ApplicationId, Termination
 from muster_core.model.specs import AskSpec, GangPlacement, HostPort, PodProperties
 from muster_core.state.backoff import Backoff, delay_ns
 from muster_core.state.ordered_sets import LeafQueue
-from tests.unit.builders import PARTITION, SECOND, a_configuration, a_node, a_queue, an_application, an_ask
+from tests.unit.builders import PARTITION, RM, SECOND, a_configuration, a_node, a_queue, an_application, an_ask
 from tests.unit.core.scheduling.scenario import Scenario, placed
 
 _WAITING = 400
 _NODES = 20
 _HOST = "kubernetes.io/hostname"
+
+#: Applications that never fit, small pods per second, and the longest delay of an application that fits.
+_DOOMED = 1000
+_PER_S = 5
+_DELAY_S = 10
 
 
 @pytest.fixture(scope="module", params=steady.REASONS)
@@ -173,3 +185,42 @@ def test_no_other_reason_becomes_active_before_all_that_were_active_are_tried() 
         if set(tried) >= set(entries):
             break
     assert tried.index(entries[0]) < 64
+
+
+def test_a_request_that_fits_again_starts_within_seconds_beside_a_thousand_that_never_fit() -> None:
+    """Else the order of the queues chooses among all that were woken, and the requests of one user keep others out."""
+    core = WaitingCluster(0)
+    core.send(ManagerRegistered(RM, a_configuration(a_queue("a"), a_queue("b"), a_queue("c"))))
+    hosts = [f"n{number}" for number in range(10)]
+    core.send(*(NodeAdded(a_node(host, 100_000, labels={_HOST: host}, pods=1000)) for host in hosts))
+    core.send(*(ApplicationAdded(an_application(name, queue=f"root.{name}")) for name in "bc"))
+    for host in hosts:
+        core.send(AskAdded(repelled(f"x-{host}", "c", 1000)), AskAdded(an_ask(f"large-{host}", app="c", vcore=80_000)))
+    assert placed(core.send(AskAdded(an_ask("running", app="b"))).effects)  # so that the order prefers the queue `a`
+    doomed = [f"doomed{number}" for number in range(_DOOMED)]
+    core.send(*(ApplicationAdded(an_application(name)) for name in doomed))
+    core.send(*(AskAdded(repelled(name, name, 100 + number)) for number, name in enumerate(doomed)))
+    assert not placed(core.send(AskAdded(an_ask("waiting", app="b", vcore=45_000))).effects)
+    assert pods_come_and_go(core, _DELAY_S) == set()
+    ended = core.send(released("large-n0", "c"))
+    assert ended.attempts <= 10
+    assert placed(ended.effects).keys() | pods_come_and_go(core, _DELAY_S) == {"waiting"}
+
+
+def released(key: str, app: str) -> AllocationReleased:
+    return AllocationReleased(PARTITION, ApplicationId(app), AllocationKey(key), None, Termination.STOPPED_BY_RM)
+
+
+def pods_come_and_go(core: WaitingCluster, seconds: int) -> set[str]:
+    """Start and end small pods, which wakes all. Return the other requests that are placed."""
+    found, attempts = set[str](), 0
+    for _ in range(seconds * _PER_S):
+        for change in (
+            core.send(AskAdded(an_ask("small", app="c", vcore=100))),
+            core.send(released("small", "c")),
+            core.wait(1 / _PER_S),
+        ):
+            found |= placed(change.effects).keys()
+            attempts += change.attempts
+    assert seconds < attempts <= seconds * 110 + 10
+    return found - {"small"}
