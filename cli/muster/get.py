@@ -30,6 +30,7 @@ EXAMPLES: Final = {
         "muster explain my-gang",
         "muster explain worker-0 -n team-a",
         "muster explain pod/worker-0 -o json",
+        "muster explain my-gang --changes",
     ),
     "version": ("muster version --client", "muster version -o json"),
 }
@@ -228,7 +229,7 @@ def _hint(rest: Rest, name: str, namespace: str) -> str:
 
 
 @connected
-def explain(
+def explain(  # noqa: PLR0913 # long: the command line is its options
     target: Target,
     subject: Annotated[
         str,
@@ -238,6 +239,10 @@ def explain(
         ),
     ],
     *,
+    changes: Annotated[
+        bool,
+        typer.Option("--changes", help="Also find the smallest changes that would start it. Lists all nodes and pods."),
+    ] = False,
     namespace: Namespace = "",
     all_namespaces: AllNamespaces = False,
     output: Format = Output.TABLE,
@@ -248,19 +253,23 @@ def explain(
     Without the right to open a port-forward, shows the conditions and events of the pods.
     """
     wanted = target.namespace(namespace, all_namespaces=all_namespaces)
-    show(lambda: _read_explanation(target, subject, wanted), _explanation, output, watch=watch)
+
+    def read() -> Json:
+        return _read_explanation(target, subject, wanted, with_changes=changes)
+
+    show(read, _explanation, output, watch=watch)
 
 
 def _explanation(found: Json, wide: bool, now_ns: int) -> RenderableType:  # noqa: FBT001  # the signature of a View
     return from_pods.view(found) if "core" in found else printers.explanation(found, wide, now_ns)
 
 
-def _read_explanation(target: Target, subject: str, namespace: str) -> Json:
-    """Raises NotThere, Unreachable, and BadUsage if several pods have the name."""
+def _read_explanation(target: Target, subject: str, namespace: str, *, with_changes: bool) -> Json:
+    """Raises NotThere, BadUsage if several pods have the name, and CommandError if changes cannot be found."""
     try:
         rest = target.rest
     except Unreachable as error:
-        if target.server:
+        if target.server or with_changes:
             raise
         try:
             return from_pods.explain(target.cluster, subject, namespace, str(error))
@@ -272,7 +281,12 @@ def _read_explanation(target: Target, subject: str, namespace: str) -> Json:
         queue, waiting = (rest.queue(path), rest.pending(path)) if path else (None, [])
     except NotThere:
         queue, waiting = None, []
-    return pending.explain(app, queue, waiting, pod).data()
+    found = pending.explain(app, queue, waiting, pod).data()
+    if with_changes and found["pending"]:
+        from muster.unblocking import changes  # noqa: PLC0415  # other commands do not wait for the core
+
+        found["changes"] = changes(rest, target.cluster, app)
+    return found
 
 
 def _find(target: Target, subject: str, namespace: str) -> tuple[Json, str]:

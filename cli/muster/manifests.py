@@ -8,7 +8,7 @@ its node. Controllers are not simulated: jobs, deployments and sets stand for th
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, Final
@@ -22,12 +22,14 @@ from muster_core.model.events import ApplicationAdded, AskAdded, Event, NodeAdde
 from muster_core.model.ids import ApplicationId
 from muster_core.model.specs import AskSpec, NodeSpec
 from muster_core.runtime.sessions import Decoder
-from muster_operator.controller import recovery, tasks
+from muster_operator.controller import applications, recovery, tasks
 from muster_operator.controller.cluster_events import handle_event
 from muster_operator.controller.state import Ledger
 from muster_operator.model import names
+from muster_operator.model.commands import Outcome
 from muster_operator.model.core_messages import AskSubmitted, CoreRequest
 from muster_operator.model.settings import Settings
+from muster_operator.model.signing import SigningKeys, Validity
 from muster_operator.si.codec import Encoder
 from muster_operator.translate.objects import read_object
 from muster_operator.translate.values import Raw, integer, mapping, objects, text
@@ -75,26 +77,22 @@ def read_manifests(written: str, file: str, run_s: int | None, known: Iterable[R
             raise BadInput(f"{file}: a {text(raw.get('kind'))} has no name, or is not valid")
         handle_event(ledger, event, 0.0)
         deadlines[_uid(raw)] = integer(mapping(raw.get("spec")).get("activeDeadlineSeconds"))
-    requests: list[CoreRequest] = []
-    for outcome in chain(recovery.begin(ledger, 0.0), recovery.report_nodes(ledger, 0.0)):
-        requests += outcome.requests
-    requests += [AskSubmitted(tasks.ask_of(ledger, task)) for task in ledger.tasks.values() if task.node is None]
     nodes: list[NodeSpec] = []
-    applications: list[ApplicationAdded] = []
+    added_applications: list[ApplicationAdded] = []
     asks: dict[ApplicationId, list[AskSpec]] = defaultdict(list)
-    for reported in _decoded(requests, file):
+    for reported in _reported(ledger, file):
         match reported:
             case NodeAdded():
                 used = sum((one.resources for one in reported.existing), reported.spec.occupied)
                 nodes.append(replace(reported.spec, occupied=used))
             case ApplicationAdded():
-                applications.append(reported)
+                added_applications.append(reported)
             case AskAdded():
                 asks[reported.spec.application].append(reported.spec)
             case _:
                 pass
     jobs = []
-    for added in applications:
+    for added in added_applications:
         pods = asks[added.spec.id]
         if pods:
             spec = replace(added.spec, created_ns=START_NS, forced=False)
@@ -102,6 +100,37 @@ def read_manifests(written: str, file: str, run_s: int | None, known: Iterable[R
             pod_sets = tuple(PodSet(1, one) for one in pods)
             jobs.append(Job(spec, pod_sets, START_NS, None if found is None else found * SECOND))
     return Manifests(nodes, jobs, shared)
+
+
+class _Trusted(SigningKeys):
+    """Accepts the marks of all placeholders, because only the operator has the keys."""
+
+    def verify(self, signature: str, parts: Sequence[str]) -> Validity:
+        """Valid if there is one."""
+        return Validity.VALID if signature else Validity.NONE
+
+
+def read_cluster(found: Mapping[str, Iterable[Raw]]) -> list[Event]:
+    """The objects of a cluster by their plural, as recovery reports them to the core. Raises BadInput."""
+    ledger = Ledger(Settings(), keys=_Trusted("", [b"unused"]))
+    for plural in _PLURALS.values():
+        for raw in found[plural]:
+            if (event := read_object(plural, raw, ledger.settings)) is not None:
+                handle_event(ledger, event, 0.0)
+    return [
+        replace(event, draining=event.spec.cordoned) if isinstance(event, NodeAdded) else event
+        for event in _reported(ledger, "the cluster")
+    ]
+
+
+def _reported(ledger: Ledger, file: str) -> Iterator[Event]:
+    """What the core receives of these objects: applications, nodes with their pods, and the requests of other pods."""
+    requests = [request for outcome in recovery.begin(ledger, 0.0) for request in outcome.requests]
+    for app in ledger.applications.values():
+        applications.accept(ledger, Outcome(), app, 0.0)  # else its bound pods would only occupy their nodes
+    requests += (request for outcome in recovery.report_nodes(ledger, 0.0) for request in outcome.requests)
+    requests += [AskSubmitted(tasks.ask_of(ledger, task)) for task in ledger.tasks.values() if task.node is None]
+    yield from _decoded(requests, file)
 
 
 def _decoded(requests: Iterable[CoreRequest], file: str) -> Iterator[Event]:

@@ -357,7 +357,42 @@ def explanation(found: Json, wide: bool, now_ns: int) -> RenderableType:  # noqa
         parts += ["", "Preemption: " + "; ".join(found["preemption"])]
     if found["ahead"]:
         parts += ["", *_ahead(found, now_ns, wide=wide)]
+    if "changes" in found:
+        parts += ["", *_changes(found["changes"])]
     return Group(*parts)
+
+
+def _changes(found: Json) -> list[str]:
+    if found["startsAnyway"]:
+        return ["Changes: none is needed; it starts within a minute"]
+    limit = [] if found["complete"] else ["The search reached its time limit; there may be others."]
+    if not found["sets"]:
+        return [
+            "Changes: neither ended applications, nodes, quotas nor fewer constraints would start it",
+            *limit,
+        ]
+    first = "Each of these lines is enough to start it:" if len(found["sets"]) > 1 else "This is enough to start it:"
+    return [first, *(f"  {'; '.join(map(_change_text, remedy))}" for remedy in found["sets"]), *limit]
+
+
+def _change_text(entry: Json) -> str:
+    match entry["change"]:
+        case "endApplication":
+            name = "/".join(filter(None, (entry["namespace"], entry["application"])))
+            return f"end {name} ({count(entry['pods'], 'pod')}, {amounts(entry['resources'])})"
+        case "addNodes":
+            return f"add {count(entry['count'], 'node')} like {entry['like']} ({amounts(entry['resources'])})"
+        case "raiseMaximum":
+            parts = [amounts(entry["max"])] if entry["max"] else []
+            parts += [f"{entry['maxApplications']} applications"] if entry["maxApplications"] else []
+            return f"raise the maximum of queue {entry['queue']} to {', '.join(parts)}"
+        case "raiseLimits":
+            group = f" and group {entry['group']}" if entry["group"] else ""
+            return (
+                f"raise the limits of user {entry['user']}{group} in queue {entry['queue']} to {amounts(entry['max'])}"
+            )
+        case _:
+            return f"drop: {entry['constraint']}"
 
 
 def _explanation_facts(found: Json) -> Table:

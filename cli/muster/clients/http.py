@@ -46,8 +46,10 @@ class Http:
         self._prefix = prefix
         self._connection: HTTPConnection | None = None
 
-    def send(self, method: str, path: str, body: object = None) -> Reply:
+    def send(self, method: str, path: str, body: object = None, accept: str = "") -> Reply:
         """Send a request; repeat it once on a new connection if the kept one was closed.
+
+        `accept`: the content type of the response, if it is not that of all requests.
 
         Raises:
             Unreachable: there was no response.
@@ -55,24 +57,24 @@ class Http:
         try:
             is_new = self._connection is None
             try:
-                return self._send(method, path, body)
+                return self._send(method, path, body, accept)
             except (RemoteDisconnected, ConnectionError):
                 self.close()
                 if is_new:
                     raise
-                return self._send(method, path, body)
+                return self._send(method, path, body, accept)
         except (OSError, HTTPException) as error:
             self.close()
             reason = error.reason if isinstance(error, ssl.SSLError) else getattr(error, "strerror", None)
             raise Unreachable(self.where, reason or error) from error
 
-    def _send(self, method: str, path: str, body: object) -> Reply:
+    def _send(self, method: str, path: str, body: object, accept: str) -> Reply:
         if self._connection is None:
             self._connection = self.connect()
         raw = None if body is None else orjson.dumps(body)
         self._connection.putrequest(method, self._prefix + path)
         for name, value in self.headers:
-            self._connection.putheader(name, value)
+            self._connection.putheader(name, accept if accept and name == "Accept" else value)
         if raw is not None:
             self._connection.putheader("Content-Type", "application/json")
             self._connection.putheader("Content-Length", str(len(raw)))

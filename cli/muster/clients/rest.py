@@ -72,6 +72,13 @@ class Rest:  # long: a request each
         """Pending requests that fit no node, by size."""
         return self._all(f"{PARTITION}/autoscaling")
 
+    def configuration(self) -> bytes:
+        """The active configuration in YAML: `partitions` of queues.yaml, and the settings (`extra`)."""
+        reply = self._http.send("GET", "/ws/v1/config", accept="application/x-yaml")
+        if reply.status != 200:
+            raise Unreachable(self.where, f"{reply.status} for the configuration; set --token-file")
+        return reply.body
+
     def queue(self, path: str = "root") -> Json:
         """A queue with its subtree."""
         found: Json = self.get(f"{PARTITION}/queue/{name(path)}?subtree", f"queue {path}")

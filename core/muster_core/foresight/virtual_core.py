@@ -33,9 +33,7 @@ class VirtualCore:
 
     def send(self, events: Iterable[Event]) -> list[Effect]:
         """Applies the events, fires the timers that are due, and schedules. Returns all effects except timers."""
-        effects: list[Effect] = []
-        for event in events:
-            self._keep(self.step(event), effects)
+        effects = self.apply(events)
         for _ in range(_MOST_ROUNDS):
             while (due := self.timers.due(self.now_ns)) is not None:
                 self._keep(self.step(due), effects)
@@ -44,6 +42,13 @@ class VirtualCore:
             if not more and not self.is_due:
                 return effects
         raise EndlessWork(f"the core is not done after {_MOST_ROUNDS} cycles at {self.now_ns} ns")
+
+    def apply(self, events: Iterable[Event]) -> list[Effect]:
+        """Applies the events without scheduling. Returns all effects except timers."""
+        effects: list[Effect] = []
+        for event in events:
+            self._keep(self.step(event), effects)
+        return effects
 
     def step(self, event: Event) -> list[Effect]:
         """Applies one event. Returns all effects."""

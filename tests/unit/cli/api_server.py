@@ -21,13 +21,20 @@ NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
 
 #: The path of an object by its kind.
 PATHS = {
+    "Node": "/api/v1/nodes/{name}",
     "Pod": "/api/v1/namespaces/{namespace}/pods/{name}",
     "Secret": "/api/v1/namespaces/{namespace}/secrets/{name}",
     "Event": "/api/v1/namespaces/{namespace}/events/{name}",
     "Lease": "/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}",
 }
 #: Collections that the commands list; those without an object are empty.
-_OTHERS = {"mutatingwebhookconfigurations", "validatingwebhookconfigurations", "deployments", "namespaces"}
+_OTHERS = {
+    "mutatingwebhookconfigurations",
+    "validatingwebhookconfigurations",
+    "deployments",
+    "namespaces",
+    "priorityclasses",
+}
 PLURALS = {path.rsplit("/", 2)[1] for path in PATHS.values()} | _OTHERS
 
 

@@ -1,0 +1,249 @@
+"""The smallest sets of changes that would start a waiting application.
+
+Each attempt makes some changes on a copy of the cluster and lets the production core run: the application must start
+within `HORIZON_NS` of virtual time, in competition with all others. Nothing is derived from the reasons why it waits.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from math import comb
+from typing import Final
+
+from muster_core.foresight import changes as candidates
+from muster_core.foresight.changes import ClusterChange
+from muster_core.foresight.virtual_core import VirtualCore
+from muster_core.model.effects import AllocationResponse, Effect
+from muster_core.model.events import AllocationReleased, Event
+from muster_core.model.ids import ApplicationId, PartitionId, Termination
+from muster_core.state.applications import Application
+
+#: Virtual time in which the application has to start. Preemption waits for 30 s by default.
+HORIZON_NS: Final = 60 * 1_000_000_000
+
+#: All subsets of at most this many changes are tried, and at most this many smaller sets of other changes.
+_ALL_SUBSETS: Final = 6
+_MOST_SETS: Final = 100
+
+#: Numbers of nodes up to this one are tried one by one.
+_ONE_BY_ONE: Final = 8
+
+#: Runs a function on a copy of a core and returns whether its result is true.
+OnCopy = Callable[[Callable[[VirtualCore], bool]], bool]
+_Starts = Callable[[Sequence[ClusterChange]], bool]
+
+
+def replayed(events: Sequence[Event], now_ns: int) -> OnCopy:
+    """Copies are made by applying the events again: for small clusters, and where processes cannot fork."""
+
+    def run(function: Callable[[VirtualCore], bool]) -> bool:
+        core = VirtualCore(now_ns)
+        settle(core, core.send(events))
+        return function(core)
+
+    return run
+
+
+def forked(core: VirtualCore) -> OnCopy:
+    """A copy is a child process: a few milliseconds even for large clusters. Other threads do not exist in it."""
+
+    def run(function: Callable[[VirtualCore], bool]) -> bool:
+        child = os.fork()
+        if child == 0:
+            code = 2
+            try:
+                code = 0 if function(core) else 1
+            finally:
+                os._exit(code)
+        _, status = os.waitpid(child, 0)
+        if (code := os.waitstatus_to_exitcode(status)) not in (0, 1):
+            raise RuntimeError(f"an attempt ended with status {code}")
+        return code == 0
+
+    return run
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """Sets of changes that each start the application, the smallest first. No proper subset of one starts it.
+
+    `starts_anyway`: it starts without any. `is_complete`: the search was not ended by its time limit.
+    """
+
+    starts_anyway: bool
+    remedies: tuple[tuple[ClusterChange, ...], ...]
+    is_complete: bool
+
+
+class _OutOfTime(Exception):
+    """The time of the search is used."""
+
+
+def unblock(
+    core: VirtualCore,
+    on_copy: OnCopy,
+    partition: PartitionId,
+    target: ApplicationId,
+    may_go_on: Callable[[], bool] = lambda: True,
+) -> Advice:
+    """Searches for changes of one kind, and of all kinds together if none is sufficient. The application must wait.
+
+    `core`: the cluster that `on_copy` copies; it is only read.
+    """
+    known: dict[frozenset[int], bool] = {}
+
+    def starts(changes: Sequence[ClusterChange]) -> bool:
+        key = frozenset(map(id, changes))  # all candidates live until the end of the search
+        if key not in known:
+            if not may_go_on():
+                raise _OutOfTime
+            known[key] = on_copy(lambda copy: attempt(copy, partition, target, changes))
+        return known[key]
+
+    found: list[tuple[ClusterChange, ...]] = []
+    try:
+        if starts(()):
+            return Advice(True, (), True)
+        _search(core, partition, target, starts, found)
+    except _OutOfTime:
+        return Advice(False, tuple(sorted(found, key=len)), False)
+    return Advice(False, tuple(sorted(found, key=len)), True)
+
+
+def _search(
+    core: VirtualCore,
+    partition_id: PartitionId,
+    target: ApplicationId,
+    starts: _Starts,
+    found: list[tuple[ClusterChange, ...]],
+) -> None:
+    partition = core.scheduler_state.partitions[partition_id]
+    app = partition.applications[target]
+    quotas, generous = (candidates.quotas(partition, app, is_generous=is_generous) for is_generous in (False, True))
+    ends, constraints = candidates.ends(partition, app), candidates.droppable(partition, app)
+    nodes = list(candidates.added_nodes(partition, app))
+    for kind in (quotas, generous):
+        if kind and (remedy := minimal(kind, starts)):
+            found.append(remedy)
+            break
+    found += filter(None, (_fewest(minimal(kind, starts), kind, starts) for kind in (ends, constraints) if kind))
+    found += sorted(filter(None, (_fewest_nodes(shape, starts) for shape in nodes)), key=len)[:1]
+    if not found:
+        for shape in nodes or [[]]:
+            if remedy := minimal([*constraints, *ends, *shape, *generous], starts):
+                found.append(remedy)
+
+
+def attempt(core: VirtualCore, partition: PartitionId, target: ApplicationId, changes: Iterable[ClusterChange]) -> bool:
+    """Makes the changes, and returns whether the application starts in time."""
+    state = core.scheduler_state
+    effects: list[Effect] = []
+    for change in changes:
+        effects += core.apply(candidates.events(state, state.partitions[partition], change))
+    end_ns = core.now_ns + HORIZON_NS
+    effects += core.send(())
+    while True:
+        settle(core, effects)
+        if has_started(state.partitions[partition].applications.get(target)):
+            return True
+        next_ns = core.timers.next_ns()
+        if next_ns is None or next_ns > end_ns:
+            return False
+        core.now_ns = max(core.now_ns, next_ns)
+        effects = core.send(())
+
+
+def settle(core: VirtualCore, effects: Iterable[Effect]) -> None:
+    """Confirms each release of the core at once."""
+    while answers := [
+        AllocationReleased(released.partition, released.application, released.key, released.id, released.termination)
+        for effect in effects
+        if isinstance(effect, AllocationResponse)
+        for released in effect.released
+        if released.termination is not Termination.STOPPED_BY_RM
+    ]:
+        effects = core.send(answers)
+
+
+def has_started(app: Application | None) -> bool:
+    """Whether all its requests have nodes, and its gang is complete."""
+    if app is None or app.waiting or app.is_reserving or not app.allocations:
+        return False
+    return not app.spec.is_gang or app.gang.was_complete or bool(app.real_allocations)
+
+
+# --- search ----------------------------------------------------------------------------------------------------------
+
+
+def minimal(changes: Sequence[ClusterChange], starts: _Starts) -> tuple[ClusterChange, ...]:
+    """Returns a set of changes of which no proper subset starts the application; empty = not even all do.
+
+    Earlier changes are preferred. About as many attempts as the logarithm of their number for each chosen one.
+    """
+    if not starts(changes):
+        return ()
+    chosen: list[ClusterChange] = []
+    rest = list(changes)
+    while not starts(chosen):
+        low, high = 1, len(rest)
+        while low < high:
+            middle = (low + high) // 2
+            if starts([*rest[:middle], *chosen]):
+                high = middle
+            else:
+                low = middle + 1
+        chosen.insert(0, rest[high - 1])
+        rest = rest[: high - 1]
+    return _without_needless(chosen, starts)
+
+
+def _without_needless(chosen: Sequence[ClusterChange], starts: _Starts) -> tuple[ClusterChange, ...]:
+    """Applications that start instead of another one make it possible that fewer changes help more."""
+    if len(chosen) <= _ALL_SUBSETS:
+        for size in range(1, len(chosen)):
+            for subset in combinations(chosen, size):
+                if starts(subset):
+                    return subset
+        return tuple(chosen)
+    needed = list(chosen)
+    for change in chosen:
+        fewer = [one for one in needed if one is not change]
+        if fewer and starts(fewer):
+            needed = fewer
+    return _without_needless(needed, starts) if len(needed) < len(chosen) else tuple(needed)
+
+
+def _fewest(
+    remedy: tuple[ClusterChange, ...], changes: Sequence[ClusterChange], starts: _Starts
+) -> tuple[ClusterChange, ...]:
+    """The remedy, or a smaller set. All smaller sets are tried unless they are many."""
+    tried = 0
+    for size in range(1, len(remedy)):
+        tried += comb(len(changes), size)
+        if tried > _MOST_SETS:
+            singles = ((change,) for change in changes[:_MOST_SETS]) if size == 1 else ()
+            return next((single for single in singles if starts(single)), remedy)
+        for smaller in combinations(changes, size):
+            if starts(smaller):
+                return smaller
+    return remedy
+
+
+def _fewest_nodes(shape: Sequence[ClusterChange], starts: _Starts) -> tuple[ClusterChange, ...]:
+    """The smallest number of equal nodes that starts the application; empty = none."""
+    too_few, count = 0, 1
+    while not starts(shape[:count]):
+        if count == len(shape):
+            return ()
+        too_few = count
+        count = min(count + 1 if count < _ONE_BY_ONE else 2 * count, len(shape))
+    while count - too_few > 1:
+        middle = (too_few + count) // 2
+        if starts(shape[:middle]):
+            count = middle
+        else:
+            too_few = middle
+    return tuple(shape[:count])

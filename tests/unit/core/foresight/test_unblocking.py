@@ -1,0 +1,85 @@
+"""The smallest changes that start an application: they start it, and fewer of them do not."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import combinations
+
+import pytest
+
+from muster_core.foresight.changes import ClusterChange
+from muster_core.foresight.unblocking import Advice, forked, replayed, unblock
+from muster_core.foresight.virtual_core import VirtualCore
+from tests.amounts import amount
+from tests.unit.builders import PARTITION
+from tests.unit.core.foresight.small_clusters import NOW_NS, TARGET, Cluster, Live
+
+#: Clusters per case of the first test: 120 in all, or 10,000 in `make soak`.
+_PART = amount(40, 250)
+
+
+def advice_for(seed: int) -> Advice:
+    cluster = Cluster(seed)
+    live = Live(cluster)
+    return unblock(live.core, replayed(cluster.events(), NOW_NS), PARTITION, TARGET)
+
+
+def starts(seed: int, changes: tuple[ClusterChange, ...]) -> bool:
+    live = Live(Cluster(seed))
+    live.make(changes)
+    return live.has_started
+
+
+def proper_subsets(changes: tuple[ClusterChange, ...]) -> Iterator[tuple[ClusterChange, ...]]:
+    """All of them, or of many changes those without one."""
+    sizes = range(len(changes)) if len(changes) <= 6 else [len(changes) - 1]
+    for size in sizes:
+        yield from combinations(changes, size)
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(amount(300, 3600))
+@pytest.mark.parametrize("part", range(amount(3, 40)))
+def test_the_changes_start_the_application_and_no_proper_subset_does(part: int) -> None:
+    found: Counter[str] = Counter()
+    for seed in range(part * _PART, (part + 1) * _PART):
+        if not Live(Cluster(seed)).is_waiting:
+            continue
+        advice = advice_for(seed)
+        assert advice.is_complete
+        assert advice.starts_anyway == starts(seed, ()), f"seed {seed}"
+        found["clusters"] += 1
+        for remedy in advice.remedies:
+            found.update({type(change).__name__ for change in remedy})
+            assert starts(seed, remedy), f"seed {seed}: {remedy} do not start it"
+            for fewer in proper_subsets(remedy):
+                assert not starts(seed, fewer), f"seed {seed}: {fewer} are sufficient, not only {remedy}"
+    assert found.keys() >= {"AddNode", "EndApplication", "RaiseMaximum", "RaiseUserLimits", "DropConstraint"}
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_child_processes_are_copies_too(seed: int) -> None:
+    cluster = Cluster(seed)
+    live = Live(cluster)
+    if live.is_waiting:
+        assert unblock(live.core, forked(live.core), PARTITION, TARGET) == advice_for(seed)
+
+
+def test_a_failure_in_a_child_process_is_not_a_result() -> None:
+    def fail(_: VirtualCore) -> bool:
+        raise RuntimeError("a defect")
+
+    with pytest.raises(RuntimeError, match="an attempt ended with status 2"):
+        forked(VirtualCore(NOW_NS))(fail)
+
+
+def test_the_search_ends_when_its_time_is_over() -> None:
+    seed = next(seed for seed in range(50) if Live(Cluster(seed)).is_waiting and advice_for(seed).remedies)
+    cluster, attempts = Cluster(seed), iter(range(3))
+    live = Live(cluster)
+    found = unblock(
+        live.core, replayed(cluster.events(), NOW_NS), PARTITION, TARGET, lambda: next(attempts, None) is not None
+    )
+    assert not found.is_complete
+    assert len(found.remedies) <= 1
