@@ -223,6 +223,16 @@ class Reviewer:
 
     async def _create(self, path: str, version: str, kind: str, spec: Mapping[str, object]) -> dict[str, Any]:
         body = {"apiVersion": version, "kind": kind, "metadata": {}, "spec": spec}
+        http_status, found = await self._post(path, kind, body)
+        if http_status == 401:
+            await asyncio.to_thread(self._credentials.reread)  # it can run a credential plugin
+            http_status, found = await self._post(path, kind, body)
+        status = found.get("status") if isinstance(found, dict) else None
+        if http_status not in _ACCEPTED or not isinstance(status, dict):
+            raise Unreachable(f"{kind}: the API server returned an error")
+        return status
+
+    async def _post(self, path: str, kind: str, body: Mapping[str, object]) -> tuple[int, object]:
         if self._session is None:
             self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=_DEADLINE_S))
         try:
@@ -238,14 +248,9 @@ class Reviewer:
                 proxy=access.proxy or None,
             )
             async with request as answer:
-                found = orjson.loads(await answer.read())
-                accepted = answer.status in _ACCEPTED
+                return answer.status, orjson.loads(await answer.read())
         except (aiohttp.ClientError, TimeoutError, OSError, orjson.JSONDecodeError, NoAccess) as error:
             raise Unreachable(f"{kind}: {error!r}") from error
-        status = found.get("status") if isinstance(found, dict) else None
-        if not accepted or not isinstance(status, dict):
-            raise Unreachable(f"{kind}: the API server returned an error")
-        return status
 
 
 _BEARER: Final = "bearer "

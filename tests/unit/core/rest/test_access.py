@@ -276,6 +276,25 @@ async def test_an_unusable_review_response_is_an_error() -> None:
         await reviewer.close()
 
 
+async def test_a_review_reads_rejected_credentials_again() -> None:
+    sent: list[str] = []
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        sent.append(request.headers["Authorization"])
+        if sent[-1] == "expired":
+            return web.json_response({"kind": "Status"}, status=401)
+        return web.json_response({"status": {"authenticated": False}}, status=201)
+
+    app, tokens = web.Application(), iter(["expired", "new"])
+    app.router.add_post("/{tail:.*}", handle)
+    async with TestServer(app) as server:
+        url = str(server.make_url("")).rstrip("/")
+        reviewer = Reviewer(Credentials(lambda: Access(url, headers=(("Authorization", next(tokens)),))))
+        assert await reviewer.review("t", DUMP, "get") is Ruling.UNKNOWN
+        await reviewer.close()
+    assert sent == ["expired", "new"]
+
+
 async def test_a_review_is_cached_for_some_seconds_per_token_path_and_verb() -> None:
     requested: list[str] = []
     allowed = [True]
