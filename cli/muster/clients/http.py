@@ -43,7 +43,7 @@ class Http:
 
     def __init__(self, where: str, connect: Connect, prefix: str = "", headers: Iterable[tuple[str, str]] = ()) -> None:
         self.where, self.connect, self.headers = where, connect, tuple(headers)
-        self._prefix = prefix
+        self.prefix = prefix
         self._connection: HTTPConnection | None = None
 
     def send(self, method: str, path: str, body: object = None, accept: str = "") -> Reply:
@@ -72,7 +72,7 @@ class Http:
         if self._connection is None:
             self._connection = self.connect()
         raw = None if body is None else orjson.dumps(body)
-        self._connection.putrequest(method, self._prefix + path)
+        self._connection.putrequest(method, self.prefix + path)
         for name, value in self.headers:
             self._connection.putheader(name, accept if accept and name == "Accept" else value)
         if raw is not None:

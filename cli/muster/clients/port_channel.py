@@ -1,46 +1,72 @@
 """The connection of a port-forward: the data channel of a WebSocket to the API server, as `http.client` uses a socket.
 
 A message begins with the number of its channel (subprotocol v4.channel.k8s.io): 0 = data, 1 = an error of the kubelet.
-The first message of each channel has the port instead. Frames: RFC 6455, section 5.2. Requests and responses alternate,
-so that no thread is needed.
+The first message of each channel has the port instead. Requests and responses alternate, so that no thread is needed.
 """
 
 from __future__ import annotations
 
-import base64
-import os
 import ssl
 from collections.abc import Callable
-from http.client import HTTPResponse
 from io import BufferedReader, RawIOBase
 from typing import Any, Final, TypeVar
 
 import orjson
+import websocket
 
 from muster.clients.http import Http
 
 T = TypeVar("T")
 
-_BINARY, _CLOSE, _PING, _PONG = 2, 8, 9, 10
 _DATA: Final = b"\0"
-_HANDSHAKE: Final = {
-    "Connection": "Upgrade",
-    "Upgrade": "websocket",
-    "Sec-WebSocket-Version": "13",
-    "Sec-WebSocket-Protocol": "v4.channel.k8s.io",
-}
 
 
 class _Channel(RawIOBase):
-    """What `http.client` needs of a socket. Subclasses have `readinto` and `sendall`."""
+    """What `http.client` needs of a socket. Subclasses have `readinto`, `sendall` and `end`."""
+
+    _readers = 0
+    _is_closing = False
 
     def readable(self) -> bool:
         """Always."""
         return True
 
     def makefile(self, *_: object) -> BufferedReader:
-        """A buffered reader of the channel."""
-        return BufferedReader(self)
+        """A reader for one response."""
+        self._readers += 1
+        return _Reader(self)
+
+    def close(self) -> None:
+        """End the connection, after the response that is being read: `http.client` closes before it reads that."""
+        self._is_closing = True
+        if not self._readers and not self.closed:
+            self.end()
+            super().close()
+
+    def reader_closed(self) -> None:
+        """A response was read."""
+        self._readers -= 1
+        if self._is_closing:
+            self.close()
+
+    def end(self) -> None:
+        """End the connection."""
+        raise NotImplementedError
+
+
+class _Reader(BufferedReader):
+    """Leaves the channel open when it is closed, as the files of a socket do."""
+
+    def __init__(self, channel: _Channel) -> None:
+        super().__init__(channel)
+        self._channel: _Channel | None = channel
+
+    def close(self) -> None:
+        """Close this reader only."""
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            self.detach()
+            channel.reader_closed()
 
 
 class PortChannel(_Channel):
@@ -48,22 +74,32 @@ class PortChannel(_Channel):
 
     def __init__(self, api_server: Http, path: str) -> None:
         self._connection, self._left, self._opened = api_server.connect(), b"", set[int]()
-        key = base64.b64encode(os.urandom(16)).decode()
-        self._connection.putrequest("GET", path)
-        for name, value in (*api_server.headers, *_HANDSHAKE.items(), ("Sec-WebSocket-Key", key)):
-            self._connection.putheader(name, value)
-        self._connection.endheaders()
-        self._answer = self._connection.getresponse()
-        if self._answer.status != 101:
-            raise OSError(f"port-forward failed: {_reason(self._answer)}")
+        self._connection.connect()  # through the proxy and with the certificates of the kubeconfig
+        self._socket = websocket.WebSocket()
+        try:
+            self._socket.connect(
+                f"ws://{self._connection.host}{api_server.prefix}{path}",
+                socket=self._connection.sock,
+                header=[f"{name}: {value}" for name, value in api_server.headers],
+                subprotocols=["v4.channel.k8s.io"],
+                suppress_origin=True,
+            )
+        except websocket.WebSocketException as error:
+            self._connection.close()
+            raise OSError(f"port-forward failed: {_reason(error)}") from error
 
     def readinto(self, buffer: Any) -> int:
         """Read data; 0 = the pod closed the connection. Raises OSError."""
         while not self._left:
-            message = self._message()
-            if message is None:
+            try:
+                code, message = self._socket.recv_data()
+            except websocket.WebSocketConnectionClosedException:
                 return 0
-            channel, content = message[0], message[1:]
+            except websocket.WebSocketException as error:
+                raise OSError(f"port-forward failed: {error}") from error
+            if code == websocket.ABNF.OPCODE_CLOSE:
+                return 0
+            channel, content = message[0], bytes(message[1:])
             if channel not in self._opened:
                 self._opened.add(channel)
             elif channel:
@@ -76,51 +112,23 @@ class PortChannel(_Channel):
 
     def sendall(self, data: bytes) -> None:
         """Send data. Raises OSError."""
-        self._send(_BINARY, _DATA + data)
+        try:
+            self._socket.send_binary(_DATA + data)
+        except websocket.WebSocketException as error:
+            raise OSError(f"port-forward failed: {error}") from error
 
-    def close(self) -> None:
+    def end(self) -> None:
         """Close the connection to the API server."""
         self._connection.close()
-        super().close()
-
-    def _message(self) -> bytes | None:
-        """The next message of a channel; None = the connection was closed."""
-        message = b""
-        while True:
-            first, second = self._exactly(2) or (_CLOSE, 0)
-            size = second & 0x7F
-            if size > 125:
-                size = int.from_bytes(self._exactly(2 if size == 126 else 8), "big")
-            content, code = self._exactly(size), first & 0x0F
-            if code == _CLOSE:
-                return None
-            if code == _PING:
-                self._send(_PONG, content)
-            elif code != _PONG:
-                message += content
-                if first & 0x80 and message:
-                    return message
-
-    def _exactly(self, size: int) -> bytes:
-        """Bytes of the server; empty = it closed the connection. The response's reader has those after its headers."""
-        found: bytes = self._answer.fp.read(size) if size else b""
-        return found if len(found) == size else b""
-
-    def _send(self, code: int, content: bytes) -> None:
-        mask, size = os.urandom(4), len(content)
-        length = bytes([0x80 | size]) if size < 126 else b"\xff" + size.to_bytes(8, "big")
-        repeated = (mask * (size // 4 + 1))[:size]
-        masked = int.from_bytes(content, "big") ^ int.from_bytes(repeated, "big")
-        self._connection.sock.sendall(bytes([0x80 | code]) + length + mask + masked.to_bytes(size, "big"))
 
 
-def _reason(answer: HTTPResponse) -> str:
-    """The message of the API server's Status object, else the reason of the status line."""
+def _reason(error: websocket.WebSocketException) -> str:
+    """The message of the API server's Status object, else that of the error."""
     try:
-        found = orjson.loads(answer.read())
+        found = orjson.loads(getattr(error, "resp_body", None) or b"")
     except orjson.JSONDecodeError:
         found = {}
-    return str((found.get("message") if isinstance(found, dict) else "") or answer.reason or answer.status)
+    return str((found.get("message") if isinstance(found, dict) else "") or error)
 
 
 class TlsChannel(_Channel):
@@ -143,10 +151,9 @@ class TlsChannel(_Channel):
         """Send data. Raises OSError."""
         self._complete(lambda: self._tls.write(data))
 
-    def close(self) -> None:
+    def end(self) -> None:
         """Close the channel."""
         self._channel.close()
-        super().close()
 
     def _complete(self, action: Callable[[], T]) -> T:
         while True:

@@ -20,6 +20,7 @@ from aiohttp import web
 
 from muster.clients import kubernetes, port_forward
 from muster.clients.http import Http
+from muster.errors import Unreachable
 from muster_core.rest.auth import Reviewer, Ruling
 from muster_operator.handlers import kopf_operator
 from muster_operator.handlers.kopf_operator import HandlerMemo
@@ -32,6 +33,8 @@ IMPERSONATED = [
     ("Impersonate-Group", "team-a"),
     ("Impersonate-Group", "team-b"),
 ]
+PREFIX = "/k8s/clusters/c-1"
+"""Path of the server's URL, as of a gateway in front of several API servers."""
 POD = {
     "metadata": {"namespace": "muster", "name": "m-0"},
     "spec": {"containers": [{"args": ["--rest-tls-cert=x"], "ports": [{"name": "rest", "containerPort": 9080}]}]},
@@ -74,24 +77,27 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 @dataclass
 class ApiServer:
-    """Records paths and impersonation headers of requests. `core`: TLS of the pod behind the port-forward."""
+    """Records paths and impersonation headers of requests. `core_port`: of the pod behind the port-forwards."""
 
-    core: ssl.SSLContext
+    core_port: int
     seen: list[tuple[str, list[tuple[str, str]]]] = field(default_factory=list)
     closed: asyncio.Event = field(default_factory=asyncio.Event)
+    forwards: int = 0
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         headers = [(name.title(), value) for name, value in request.headers.items()]
-        self.seen.append((request.path, [item for item in headers if item[0].startswith("Impersonate-")]))
-        if request.path.endswith("/portforward"):
+        path = request.path.removeprefix(PREFIX)
+        assert path != request.path, "the path of the server's URL is missing"
+        self.seen.append((path, [item for item in headers if item[0].startswith("Impersonate-")]))
+        if path.endswith("/portforward"):
             return await self.forward(request)
         if "watch" in request.query:
             watch = web.StreamResponse()
             await watch.prepare(request)
             await self.closed.wait()
             return watch
-        if request.path in DISCOVERY:
-            return web.json_response(DISCOVERY[request.path])
+        if path in DISCOVERY:
+            return web.json_response(DISCOVERY[path])
         status = {"authenticated": True, "allowed": True, "user": {"username": "ann"}}
         body = {
             "items": [{"metadata": {"name": "muster-configs", "namespace": "muster", "uid": "u"}}],
@@ -100,34 +106,37 @@ class ApiServer:
         return web.json_response({"status": status, "groups": [], **body})
 
     async def forward(self, request: web.Request) -> web.StreamResponse:
-        """A pod that serves TLS: one request, and the response in two messages around a ping."""
+        """Connects to the port, as a kubelet does, with a ping before each message."""
+        self.forwards += 1
         socket = web.WebSocketResponse(protocols=["v4.channel.k8s.io"])
         await socket.prepare(request)
         for channel in (b"\0", b"\1"):
             await socket.send_bytes(channel + (9080).to_bytes(2, "little"))
-        received, to_send = ssl.MemoryBIO(), ssl.MemoryBIO()
-        tls = self.core.wrap_bio(received, to_send, server_side=True)
-        text, is_open = b"", False
-        while b"\r\n\r\n" not in text:
-            try:
-                if not is_open:
-                    tls.do_handshake()
-                    is_open = True
-                text += tls.read()
-            except ssl.SSLWantReadError:
-                if data := to_send.read():
-                    await socket.send_bytes(b"\0" + data)
-                message = await socket.receive_bytes()
-                assert message[:1] == b"\0"
-                received.write(message[1:])
-        body = b"x" * 70_000
-        tls.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
-        data = to_send.read()
-        await socket.send_bytes(b"\0" + data[:10])
-        await socket.ping(b"?")
-        await socket.send_bytes(b"\0" + data[10:])
-        await socket.receive()
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.core_port)
+
+        async def answer() -> None:
+            while data := await reader.read(1000):
+                await socket.ping(b"?")
+                await socket.send_bytes(b"\0" + data)
+            await socket.close()
+
+        answering = asyncio.create_task(answer())
+        async for message in socket:
+            assert message.data[:1] == b"\0"
+            writer.write(message.data[1:])
+        writer.close()
+        await answering
         return socket
+
+
+async def respond(request: web.Request) -> web.Response:
+    """REST of a core. It may close its connection after the response, or without one."""
+    if request.path == "/gone" and request.transport is not None:
+        request.transport.close()
+    found = web.Response(body=b"x" * 70_000)
+    if request.path == "/last":
+        found.force_close()
+    return found
 
 
 @dataclass
@@ -147,7 +156,12 @@ async def serving(folder: Path) -> AsyncIterator[Home]:
     for context in contexts:
         authority.issue_cert("api.example").configure_cert(context)  # not the address that is connected to
     authority.cert_pem.write_to_path(str(folder / "ca.pem"))
-    api_server, proxy = ApiServer(contexts[1]), Proxy()
+    core_app = web.Application()
+    core_app.router.add_route("*", "/{tail:.*}", respond)
+    core = web.AppRunner(core_app, access_log=None, shutdown_timeout=0.1)
+    await core.setup()
+    await web.TCPSite(core, "127.0.0.1", 0, ssl_context=contexts[1]).start()
+    api_server, proxy = ApiServer(core.addresses[0][1]), Proxy()
     app = web.Application()
     app.router.add_route("*", "/{tail:.*}", api_server.handle)
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
@@ -157,7 +171,7 @@ async def serving(folder: Path) -> AsyncIterator[Home]:
     address = f"127.0.0.1:{runner.addresses[0][1]}"
     proxy.url = f"http://me:secret@127.0.0.1:{listening.sockets[0].getsockname()[1]}"
     cluster = {
-        "server": f"https://{address}",
+        "server": f"https://{address}{PREFIX}",
         "certificate-authority": "ca.pem",
         "tls-server-name": "api.example",
         "proxy-url": proxy.url,
@@ -175,6 +189,7 @@ async def serving(folder: Path) -> AsyncIterator[Home]:
         listening.close()
         api_server.closed.set()
         await runner.cleanup()
+        await core.cleanup()
         await asyncio.wait(proxy.tasks)
 
 
@@ -220,15 +235,21 @@ async def test_reviews_of_tokens_by_the_core(home: Home) -> None:
 
 
 async def test_requests_and_port_forwards_of_commands(home: Home) -> None:
-    def used() -> tuple[str, Any, bytes]:
+    """The core closes the connection of the fourth response after it, and that of the sixth request without one."""
+
+    def used() -> tuple[str, Any, list[int]]:
         with kubernetes.connect(str(home.kubeconfig), "") as cluster:
             core: Http = port_forward.http(cluster, POD, {})
             found = cluster.get("/api/v1/pods")
-            body = core.send("GET", "/").body
+            sizes = [len(core.send("GET", path).body) for path in ("/", "/", "/", "/last", "/")]
+            with pytest.raises(Unreachable, match="the core in pod"):
+                core.send("GET", "/gone")
+            sizes.append(len(core.send("GET", "/").body))
             core.close()
-            return cluster.http.where, found["items"], body
+            return cluster.http.where, found["items"], sizes
 
-    where, items, body = await asyncio.to_thread(used)
-    assert where.endswith(f"{home.address} through the proxy {home.proxy.url.partition('@')[2]}")
+    where, items, sizes = await asyncio.to_thread(used)
+    assert where.endswith(f"{home.address}{PREFIX} through the proxy {home.proxy.url.partition('@')[2]}")
     assert len(items) == 1
-    assert body == b"x" * 70_000
+    assert sizes == [70_000] * 6
+    assert home.api_server.forwards == 4, "a request on a closed connection is repeated once"
