@@ -1,7 +1,7 @@
 """Warnings about a pod that does not match its application, or has names without effect.
 
 `applications` and `recovery` call `report_mismatches` for each pod that waits. Equal warnings of an application are
-posted once. `applications` calls `report_controllers` for pods of another controller than the first members.
+posted once. Both call `report_controllers` for pods of another controller than the first members.
 """
 
 from __future__ import annotations

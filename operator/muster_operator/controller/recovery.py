@@ -81,7 +81,7 @@ def begin(ledger: Ledger, now: float) -> Iterator[Outcome]:
     ledger.phase = Phase.RECOVERING
     for reported in volume_binding.all_objects(ledger, SLICE):
         yield Outcome(requests=reported)
-    out, done = Outcome(), 0
+    out, done, own = Outcome(), 0, list[runs.Run]()
     for run in _by_application(ledger):
         if run is None:
             yield Outcome()
@@ -98,12 +98,29 @@ def begin(ledger: Ledger, now: float) -> Iterator[Outcome]:
             if not isolate(applications.submit, ledger, out, app, now):
                 del out.requests[requests:]
                 _leave_out(ledger, app)
+        own = _reported_controllers(ledger, out, run, own)
         done += len(steps)
         if done >= SLICE:
             yield out
             out, done = Outcome(), 0
     ledger.earlier_runs.clear()
     yield out
+
+
+def _reported_controllers(ledger: Ledger, out: Outcome, run: runs.Run, own: list[runs.Run]) -> list[runs.Run]:
+    """Reports waiting runs that are gangs of their own next to that of the originator, which comes after them.
+
+    Their pods may have been created while no operator ran. Returns the runs that are still to be reported.
+    """
+    app = ledger.applications.get(run.id)
+    if app is None or run.key != app.common_id:
+        return own if app is None or any(pod.node is not None for pod in run.members) else [*own, run]
+    for one in own:
+        found = ledger.applications.get(one.id)
+        if found is not None and found.common_id == app.common_id and found.members:
+            pods = [pod for pod in one.members if pod.ref.uid in found.members]
+            mismatches.report_controllers(out, app, pods, is_own_run=True)
+    return []
 
 
 def _clear(ledger: Ledger) -> None:

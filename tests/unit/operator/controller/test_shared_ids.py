@@ -251,6 +251,18 @@ def test_after_a_restart_the_pods_of_two_jobs_are_two_gangs(mode: str, *, is_bou
     assert members(driver)[NEXT] == {"b0", "b1", "b2", "b3"}
 
 
+@every_mode
+@pytest.mark.parametrize("is_bound", [True, False])
+def test_after_a_restart_a_waiting_gang_next_to_another_one_is_reported(mode: str, *, is_bound: bool) -> None:
+    """Its pods may have been created while no operator ran."""
+    first = [on(of("a", name, mode)) for name in NAMES]
+    second = [of("b", name, mode, minute=1) for name in NAMES]
+    driver = gathered(*first, *((on(pod) if is_bound else pod) for pod in second))
+    found = warnings(whole(recovery.begin(driver.ledger, 0.0)))
+    assert found.keys() == (set() if is_bound else {"b0"})
+    assert all(text in note for note in found.values() for text in ("Job/job-a", "Job/job-b", "another gang"))
+
+
 def test_runs_keep_their_ids_in_the_next_session() -> None:
     driver = live()
     seen(driver, *(of(job, name) for job in "ab" for name in NAMES))
