@@ -99,3 +99,14 @@ def test_the_number_of_objects_is_bounded(served: Served, cluster: ApiServer, mo
     result = served.run("explain", "waits", "-n", "ns", "--changes")
     assert result.exit_code == 2
     assert "/api/v1/nodes has more than 1 objects" in result.stderr
+
+
+def test_names_of_other_applications_are_printed_without_control_characters(served: Served, cluster: ApiServer) -> None:
+    hostile = "busy\x1b[31m[bold]x"
+    del cluster.objects["/api/v1/namespaces/ns/pods/busy-0"]
+    there = pod("busy", 0, at="a", labels={"queue": "root.b"}, annotations={"yunikorn.apache.org/app-id": hostile})
+    cluster.objects["/api/v1/namespaces/ns/pods/busy-0"] = there
+    result = served.run("explain", "waits", "-n", "ns", "--changes")
+    assert "end ns/busy" in result.stdout
+    assert "[bold]x" in result.stdout
+    assert "\x1b" not in result.stdout
