@@ -16,6 +16,7 @@ from typing import Any, Final
 import orjson
 import yaml
 
+from muster.api_defaults import Priorities, with_requests
 from muster_core.foresight.workload import RM, SECOND, START_NS, BadInput, Job, PodSet
 from muster_core.model.effects import ApplicationRejected, NodeRejected
 from muster_core.model.events import ApplicationAdded, AskAdded, Event, NodeAdded
@@ -43,40 +44,57 @@ _PLURALS: Final = {
 }
 _SHARED: Final = ("namespaces", "priorityclasses")
 
-#: Field with the number of pods of a controller.
+#: Field with the number of pods of a controller. A Job has at most as many pods as `completions`.
 _CONTROLLERS: Final = {
     "Job": "parallelism",
     "Deployment": "replicas",
     "ReplicaSet": "replicas",
     "StatefulSet": "replicas",
 }
+#: Most pods of all controllers of a simulation, because a few bytes make any number of them.
 _MOST_PODS: Final = 100_000
 
 
 @dataclass(frozen=True, slots=True)
 class Manifests:
-    """The nodes and jobs of a file. `shared`: its namespaces and priority classes, which other files can refer to."""
+    """The nodes and jobs of a file. `shared`: its namespaces and priority classes, which other files can refer to.
+
+    `pods`: number of pods of the controllers, with those of the files before.
+    """
 
     nodes: Sequence[NodeSpec]
     jobs: Sequence[Job]
     shared: Sequence[Raw]
+    pods: int
 
 
-def read_manifests(written: str, file: str, run_s: int | None, known: Iterable[Raw] = ()) -> Manifests:
+def read_manifests(
+    written: str, file: str, run_s: int | None, known: Sequence[Raw] = (), pods_before: int = 0
+) -> Manifests:
     """Reads manifests. Pods run for their `activeDeadlineSeconds`, else for `run_s`. Raises BadInput.
 
-    `known`: the `shared` objects of other files. Pods that are bound, gated or of another scheduler are no jobs.
+    `known`, `pods_before`: `shared` and `pods` of other files. Pods that are bound, gated or of another scheduler are
+    no jobs.
     """
-    ledger, deadlines, shared = Ledger(Settings()), dict[str, int](), list[Raw]()
-    for raw in chain(known, chain.from_iterable(_pods(one, file) for one in _documents(written, file))):
-        plural = _PLURALS[text(raw.get("kind"))]
-        if plural in _SHARED:
-            shared.append(raw)
-        event = read_object(plural, raw, ledger.settings)
+    documents = [_named(raw, number, file) for number, raw in enumerate(_documents(written, file))]
+    controllers = [raw for raw in documents if text(raw["kind"]) in _CONTROLLERS]
+    count = pods_before + sum(_count(raw, file) for raw in controllers)
+    if count > _MOST_PODS:
+        raise BadInput(f"{file}: the controllers have {count} pods, at most {_MOST_PODS} are allowed in all files")
+    shared = [*known, *(raw for raw in documents if _PLURALS.get(raw["kind"]) in _SHARED)]
+    priorities = Priorities(raw for raw in shared if raw["kind"] == "PriorityClass")
+    ledger, deadlines, present = Ledger(Settings()), dict[str, int](), set[str]()
+    expanded = chain.from_iterable(_pods(raw, file) for raw in documents)
+    for raw in (_admitted(one, priorities, file) for one in chain(known, expanded)):
+        event = read_object(_PLURALS[raw["kind"]], raw, ledger.settings)
         if event is None:
-            raise BadInput(f"{file}: a {text(raw.get('kind'))} has no name, or is not valid")
+            raise BadInput(f"{file}: {_subject(raw)} is not valid")
         handle_event(ledger, event, 0.0)
         deadlines[_uid(raw)] = integer(mapping(raw.get("spec")).get("activeDeadlineSeconds"))
+        if raw["kind"] in ("Node", "Pod"):
+            if _subject(raw) in present:
+                raise BadInput(f"{file}: has two objects: {_subject(raw)}")
+            present.add(_subject(raw))
     nodes: list[NodeSpec] = []
     added_applications: list[ApplicationAdded] = []
     asks: dict[ApplicationId, list[AskSpec]] = defaultdict(list)
@@ -99,7 +117,7 @@ def read_manifests(written: str, file: str, run_s: int | None, known: Iterable[R
             found = max(deadlines.get(one.key, 0) for one in pods) or run_s
             pod_sets = tuple(PodSet(1, one) for one in pods)
             jobs.append(Job(spec, pod_sets, START_NS, None if found is None else found * SECOND))
-    return Manifests(nodes, jobs, shared)
+    return Manifests(nodes, jobs, shared, count)
 
 
 class _Trusted(SigningKeys):
@@ -179,38 +197,73 @@ _Loader.yaml_implicit_resolvers = {
 _LOADER: Final = _Loader
 
 
-def _pods(raw: Raw, file: str) -> Iterator[Raw]:
-    """The object itself, or the pods of a controller."""
-    kind = text(raw.get("kind"))
-    if kind in _PLURALS:
-        yield _identified(raw, text(mapping(raw.get("metadata")).get("name")))
-        return
-    if kind not in _CONTROLLERS:
+def _named(raw: Raw, number: int, file: str) -> Raw:
+    """The object of a simulated kind with a name. `generateName` is completed with the number of the object."""
+    kind, metadata = text(raw.get("kind")), mapping(raw.get("metadata"))
+    if kind not in _PLURALS and kind not in _CONTROLLERS:
         known = ", ".join((*_PLURALS, *_CONTROLLERS))
         raise BadInput(f"{file}: kind {kind[:80]!r} is not simulated; write objects of kind {known}")
-    spec, metadata = mapping(raw.get("spec")), mapping(raw.get("metadata"))
+    generated = text(metadata.get("generateName"))
+    name = text(metadata.get("name")) or (f"{generated}{number}" if generated else "")
+    if not name:
+        raise BadInput(f"{file}: a {kind} has no name")
+    return {**raw, "metadata": {**metadata, "name": name}}
+
+
+def _subject(raw: Raw) -> str:
+    """Kind and name for messages."""
+    metadata = mapping(raw.get("metadata"))
+    namespace = text(metadata.get("namespace"))
+    return f"{raw['kind']} {(f'{namespace}/' if namespace else '') + text(metadata.get('name'))!r}"
+
+
+def _number(raw: Raw, field: str, least: int, file: str, default: int | None = None) -> int | None:
+    """A field of the spec. Raises BadInput if it is no integer, or smaller than `least`."""
+    written = mapping(raw.get("spec")).get(field)
+    if written is None:
+        return default
+    if integer(written, least - 1) < least:
+        raise BadInput(f"{file}: {_subject(raw)}: {field} is {written!r:.80}; write {least} or more")
+    return integer(written)
+
+
+def _count(raw: Raw, file: str) -> int:
+    """The number of pods of a controller that exist at once."""
+    count = _number(raw, _CONTROLLERS[raw["kind"]], 0, file, 1) or 0
+    completions = _number(raw, "completions", 0, file) if raw["kind"] == "Job" else None
+    return count if completions is None else min(count, completions)
+
+
+def _pods(raw: Raw, file: str) -> Iterator[Raw]:
+    """The object itself, or the pods of a controller. Controllers of two kinds with one name have distinct pods."""
+    kind, spec, metadata = raw["kind"], mapping(raw.get("spec")), raw["metadata"]
+    if kind in _PLURALS:
+        yield raw
+        return
     template = mapping(spec.get("template"))
-    count = integer(spec.get(_CONTROLLERS[kind]), 1)
-    if not 0 <= count <= _MOST_PODS:
-        raise BadInput(
-            f"{file}: {kind} {text(metadata.get('name'))!r} has {count} pods, at most {_MOST_PODS} are allowed"
-        )
-    name, inherited = text(metadata.get("name")), {"namespace": text(metadata.get("namespace")) or "default"}
     pod_spec = mapping(template.get("spec"))
-    if (deadline := spec.get("activeDeadlineSeconds")) is not None:
+    if (deadline := _number(raw, "activeDeadlineSeconds", 1, file)) is not None:
         pod_spec = {"activeDeadlineSeconds": deadline, **pod_spec}
-    for number in range(count):
-        pod = {"kind": "Pod", "metadata": {**mapping(template.get("metadata")), **inherited}, "spec": pod_spec}
-        yield _identified(pod, f"{name}-{number}")
+    shared = {**mapping(template.get("metadata")), "namespace": text(metadata.get("namespace")) or "default"}
+    prefix = metadata["name"] if kind == "StatefulSet" else f"{metadata['name']}-{kind.lower()}"
+    for number in range(_count(raw, file)):
+        yield {"kind": "Pod", "metadata": {**shared, "name": f"{prefix}-{number}"}, "spec": pod_spec}
 
 
-def _identified(raw: Raw, name: str) -> Raw:
+def _admitted(raw: Raw, priorities: Priorities, file: str) -> Raw:
     """The object with the fields that the API server and the webhook set."""
-    if text(raw.get("kind")) != "Pod":
-        return {**raw, "metadata": {"uid": name, **mapping(raw.get("metadata")), "name": name}}
-    metadata = {"namespace": "default", **mapping(raw.get("metadata")), "name": name}
-    metadata.setdefault("uid", f"{metadata['namespace']}.{name}")
-    return {**raw, "metadata": metadata, "spec": {"schedulerName": names.MUSTER, **mapping(raw.get("spec"))}}
+    metadata = raw["metadata"]
+    if raw["kind"] != "Pod":
+        return {**raw, "metadata": {"uid": metadata["name"], **metadata}}
+    metadata = {"namespace": "default", **metadata}
+    metadata.setdefault("uid", f"{metadata['namespace']}.{metadata['name']}")
+    spec = {"schedulerName": names.MUSTER, **with_requests(mapping(raw.get("spec")))}
+    pod = {**raw, "metadata": metadata, "spec": spec}
+    _number(pod, "activeDeadlineSeconds", 1, file)
+    try:
+        return {**pod, "spec": {**spec, **priorities.of(spec)}}
+    except BadInput as error:
+        raise BadInput(f"{file}: {_subject(pod)}: {error}") from error
 
 
 def _uid(raw: Raw) -> str:

@@ -12,7 +12,7 @@ import io
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Final
@@ -159,13 +159,14 @@ def _configuration(file: str) -> Configuration:
         raise BadUsage(f"{file}: {error}") from error
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Reader:
-    """Reads nodes and jobs. `run_s`, `shared`: see `manifests`; later files can refer to objects of earlier ones."""
+    """Reads nodes and jobs. `run_s`, `shared`, `pods`: see `manifests`; later files see objects of earlier ones."""
 
     options: TraceOptions
     run_s: int | None
-    shared: list[Raw] = field(default_factory=list)
+    shared: Sequence[Raw] = ()
+    pods: int = 0
 
     def nodes(self, file: str) -> Sequence[NodeSpec]:
         """Raises BadUsage, BadInput."""
@@ -178,8 +179,8 @@ class Reader:
         return workload.read_trace(_lines(file), file, self.options)
 
     def _manifests(self, file: str) -> Manifests:
-        read = read_manifests(read_file(file), file, self.run_s, self.shared)
-        self.shared[:] = read.shared
+        read = read_manifests(read_file(file), file, self.run_s, self.shared, self.pods)
+        self.shared, self.pods = read.shared, read.pods
         return read
 
 

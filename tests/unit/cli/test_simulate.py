@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 
 from muster.main import app
 from muster.simulate import Reader
-from muster_core.foresight.workload import TraceOptions
+from muster_core.foresight.workload import BadInput, Job, TraceOptions
 
 NODES = "name,cpu_milli,memory_mib,count\nnode,4000,1024,2\n"
 TRACE = (
@@ -135,13 +135,141 @@ def test_a_workload_can_use_the_priority_classes_of_the_file_with_the_nodes(tmp_
     assert not job.pod_sets[0].request.allow_preempt_self
 
 
+CLASSES = """
+kind: PriorityClass
+metadata: {name: high}
+value: 1000
+preemptionPolicy: Never
+---
+kind: PriorityClass
+metadata: {name: usual}
+value: 7
+globalDefault: true
+"""
+CPU = 'containers: [{resources: {requests: {cpu: "1"}}}]'
+
+
+def read(folder: Path, written: str) -> list[Job]:
+    (folder / "read.yaml").write_text(written)
+    return list(Reader(TraceOptions(), 60).jobs(str(folder / "read.yaml")))
+
+
+def pod_of(app: str, spec: str) -> str:
+    return f"---\nkind: Pod\nmetadata: {{name: {app}, labels: {{applicationId: {app}}}}}\nspec: {{{spec}}}\n"
+
+
+def test_pods_of_manifests_get_the_priority_of_their_class_as_from_the_api_server(tmp_path: Path) -> None:
+    """Wherever in the input the class is. Objects of a cluster have their priority already."""
+    pods = (
+        pod_of("by-class", f"priorityClassName: high, {CPU}")
+        + pod_of("by-default", CPU)
+        + pod_of("present", f"priorityClassName: deleted, priority: 5, {CPU}")
+        + pod_of("critical", f"priorityClassName: system-node-critical, {CPU}")
+    )
+    requests = {job.id: job.pod_sets[0].request for job in read(tmp_path, f"{pods}---{CLASSES}")}
+    assert {name: one.priority for name, one in requests.items()} == {
+        "default/by-class": 1000,
+        "default/by-default": 7,
+        "default/present": 5,
+        "default/critical": 2_000_001_000,
+    }
+    preempting = {name for name, one in requests.items() if one.allow_preempt_other}
+    assert preempting == requests.keys() - {"default/by-class"}
+
+
+def test_requests_of_manifests_default_to_limits_as_in_the_api_server(tmp_path: Path) -> None:
+    """Per resource and container; requests of the pod default to its limits if no container requests the resource."""
+    limits = 'resources: {requests: {cpu: "1"}, limits: {cpu: "2", "nvidia.com/gpu": "1"}}'
+    init = 'initContainers: [{resources: {limits: {cpu: "3"}}}]'
+    pods = pod_of("a", f"containers: [{{{limits}}}], {init}")
+    pods += pod_of("b", 'containers: [{}], resources: {limits: {cpu: "2"}}')
+    amounts = {job.id: dict(job.pod_sets[0].request.resources.items()) for job in read(tmp_path, pods)}
+    assert amounts == {
+        "default/a": {"pods": 1, "vcore": 3000, "nvidia.com/gpu": 1},
+        "default/b": {"pods": 1, "vcore": 2000},
+    }
+
+
+def test_a_workload_without_cpu_requests_is_simulated(tmp_path: Path) -> None:
+    (tmp_path / "nodes.yaml").write_text(ONE_NODE)
+    (tmp_path / "pod.yaml").write_text(pod_of("a", "containers: [{resources: {requests: {memory: 1Gi}}}]"))
+    files = ("--nodes", str(tmp_path / "nodes.yaml"), "-w", str(tmp_path / "pod.yaml"))
+    report = tmp_path / "report.html"
+    result = CliRunner().invoke(app, ["simulate", *files, "--run-time", "60", "--report", str(report)])
+    assert (result.exit_code, report.is_file()) == (0, True), result.output
+
+
+def controller(kind: str, metadata: str, app: str, counts: str) -> str:
+    template = f"{{metadata: {{labels: {{applicationId: {app}}}}}, spec: {{{CPU}}}}}"
+    return f"---\nkind: {kind}\nmetadata: {{{metadata}}}\nspec: {{{counts}, template: {template}}}\n"
+
+
+def test_no_controller_replaces_the_pods_of_another_one(tmp_path: Path) -> None:
+    """Names are generated as by the API server, and differ between kinds."""
+    written = (
+        controller("Job", "generateName: train-", "one", "parallelism: 2")
+        + controller("Job", "generateName: train-", "two", "parallelism: 2")
+        + controller("Job", "name: same", "three", "parallelism: 3")
+        + controller("Deployment", "name: same", "four", "replicas: 4")
+        + controller("StatefulSet", "name: same", "five", "replicas: 5")
+        + f"---\nkind: Pod\nmetadata: {{generateName: train-, labels: {{applicationId: six}}}}\nspec: {{{CPU}}}\n"
+    )
+    counts = {job.id.rpartition("/")[2]: job.pods for job in read(tmp_path, written)}
+    assert counts == {"one": 2, "two": 2, "three": 3, "four": 4, "five": 5, "six": 1}
+
+
+@pytest.mark.parametrize("counts, pods", [("completions: 2, parallelism: 8", 2), ("completions: 8", 1)])
+def test_a_job_has_no_more_pods_than_completions(tmp_path: Path, counts: str, pods: int) -> None:
+    [job] = read(tmp_path, controller("Job", "name: a", "a", counts))
+    assert job.pods == pods
+
+
+def test_the_limit_of_pods_is_on_all_files_together(tmp_path: Path) -> None:
+    reader = Reader(TraceOptions(), 60)
+    for name in ("a", "b"):
+        (tmp_path / name).with_suffix(".yaml").write_text(controller("Job", f"name: {name}", name, "parallelism: 2"))
+    reader.pods = 99_997
+    assert len(reader.jobs(str(tmp_path / "a.yaml"))) == 1
+    with pytest.raises(BadInput, match="the controllers have 100001 pods, at most 100000 are allowed"):
+        reader.jobs(str(tmp_path / "b.yaml"))
+
+
 @pytest.mark.parametrize(
     "text, message",
     [
         ("kind: CronJob", "kind 'CronJob' is not simulated; write objects of kind Node, Pod,"),
         ("[", "is not a manifest: "),
         ("just text", "is neither a CSV file nor a manifest"),
-        ("kind: Job\nspec: {parallelism: 1000000}", "Job '' has 1000000 pods, at most 100000 are allowed"),
+        ("--- {kind: Job, metadata: {name: a}, spec: {parallelism: 1000000}}", "the controllers have 1000000 pods"),
+        (
+            "".join(f"--- {{kind: Job, metadata: {{name: {name}}}, spec: {{parallelism: 60000}}}}\n" for name in "ab"),
+            "the controllers have 120000 pods, at most 100000 are allowed",
+        ),
+        (
+            "--- {kind: Job, metadata: {name: a}, spec: {parallelism: -1}}",
+            "Job 'a': parallelism is -1; write",
+        ),
+        (
+            "--- {kind: Deployment, metadata: {name: a}, spec: {replicas: x}}",
+            "Deployment 'a': replicas is 'x'",
+        ),
+        (
+            "--- {kind: Job, metadata: {name: a}, spec: {activeDeadlineSeconds: 0}}",
+            "Job 'a': activeDeadlineSeconds is 0; write 1 or more",
+        ),
+        (
+            "--- {kind: Pod, metadata: {name: a}, spec: {activeDeadlineSeconds: -5}}",
+            "Pod 'default/a': activeDeadlineSeconds is -5; write 1 or more",
+        ),
+        ("--- {kind: Job, spec: {parallelism: 1}}", "a Job has no name"),
+        (
+            "--- {kind: Pod, metadata: {name: a}}\n---\n{kind: Pod, metadata: {name: a}}",
+            "has two objects: Pod",
+        ),
+        (
+            "--- {kind: Pod, metadata: {name: a}, spec: {priorityClassName: typo}}",
+            "Pod 'default/a': priorityClassName is 'typo'; add the PriorityClass",
+        ),
     ],
 )
 def test_an_unusable_manifest_is_one_line_and_exit_code_2(tmp_path: Path, text: str, message: str) -> None:
