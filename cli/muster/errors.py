@@ -4,6 +4,7 @@
       NotThere      1   no such queue, application, node, pod
       BadUsage      2   invalid options or arguments, or an unusable file
       Unreachable   3   core or cluster do not respond, or deny access
+        Forbidden       the API server requires a right that the user has not
 
 0 = success. `status`, `doctor` and `validate` also exit with 1 if they find a problem.
 """
@@ -41,3 +42,7 @@ class Unreachable(CommandError):
     def __init__(self, where: str, why: object) -> None:
         super().__init__(f"request to {where} failed: {' '.join(str(why).split()) or type(why).__name__}")
         self.where = where
+
+
+class Forbidden(Unreachable):
+    """The API server knows the user, and its authorization denies the request (403)."""

@@ -15,7 +15,7 @@ from rich.table import Table
 
 from muster.checks import application_of
 from muster.clients.kubernetes import Cluster
-from muster.errors import NotThere, Unreachable
+from muster.errors import BadUsage, NotThere, Unreachable
 
 Json = dict[str, Any]
 
@@ -27,28 +27,53 @@ _SHOWN: Final = 3
 def explain(cluster: Cluster, subject: str, namespace: str, unreachable: str) -> Json:
     """The pods of an application, or one pod, in a namespace; `unreachable`: why the core is not asked.
 
-    Raises NotThere, Unreachable.
+    Raises NotThere, Unreachable, and BadUsage if several namespaces have the ID or the pod.
     """
     kind, _, name = subject.partition("/") if subject.startswith(("app/", "pod/")) else ("", "", subject)
-    prefix, _, name = name.rpartition("/")
-    space = prefix or namespace
-    path = f"/api/v1/namespaces/{space}/pods" if space else "/api/v1/pods"
-    pods = [pod for pod in cluster.list(path) if kind != "pod" and application_of(pod) == name]
+    pods = _of_application(cluster, name, namespace) if kind != "pod" else []
     if not pods and kind != "app":
-        pods = list(cluster.list(path, fieldSelector=f"metadata.name={name}"))
+        pods = _of_name(cluster, name, namespace)
     if not pods:
-        where = f" in namespace {space} (-n or -A selects others)" if space else ""
+        where = f" in namespace {namespace} (-n or -A selects others)" if namespace else ""
         raise NotThere(f"no application or pod {name} found{where}")
     found = [_pod(pod) for pod in pods]
     waiting = [pod for pod in found if not pod["node"] and pod["phase"] not in _ENDED]
     return {
         "application": application_of(pods[0]),
         "core": unreachable,
-        "bound": sum(1 for pod in found if pod["node"]),
+        "bound": sum(1 for pod in found if pod["node"] and pod["phase"] not in _ENDED),
         "pending": len(waiting),
         "pods": found,
         "events": [event for pod in waiting[:_SHOWN] for event in _events(cluster, pod)],
     }
+
+
+def _of_application(cluster: Cluster, name: str, namespace: str) -> list[Json]:
+    """The pods of the application `[NAMESPACE/]ID`; an ID may contain a slash."""
+    prefix, _, plain = name.partition("/")
+    for app_id, space in ((name, namespace), (plain, prefix)):
+        pods = [pod for pod in _listed(cluster, space) if application_of(pod) == app_id] if app_id else []
+        spaces = sorted({pod["metadata"]["namespace"] for pod in pods})
+        if len(spaces) > 1:
+            raise BadUsage(f"application {app_id} exists in namespaces {', '.join(spaces)}; write NAMESPACE/ID")
+        if pods:
+            return pods
+    return []
+
+
+def _of_name(cluster: Cluster, name: str, namespace: str) -> list[Json]:
+    """The pod `[NAMESPACE/]POD`."""
+    prefix, _, pod = name.rpartition("/")
+    pods = list(_listed(cluster, prefix or namespace, fieldSelector=f"metadata.name={pod}"))
+    if len(pods) > 1:
+        names = ", ".join(sorted(f"{one['metadata']['namespace']}/{pod}" for one in pods))
+        raise BadUsage(f"several pods have the name {pod}: {names}; name one of them")
+    return pods
+
+
+def _listed(cluster: Cluster, namespace: str, **query: str) -> Iterator[Json]:
+    path = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods" if namespace else "/api/v1/pods"
+    return cluster.list(path, **query)
 
 
 def _pod(pod: Json) -> Json:
@@ -80,7 +105,8 @@ def view(found: Json) -> RenderableType:
     facts.add_row("application", found["application"])
     facts.add_row("bound", str(found["bound"]))
     facts.add_row("pending", str(found["pending"]))
-    facts.add_row("source", "conditions and events of the pods, because the core cannot be reached")
+    facts.add_row("source", "conditions and events of the pods")
+    facts.add_row("core", f"not asked: {found['core']}")
     by_message: defaultdict[str, list[str]] = defaultdict(list)
     for pod in found["pods"]:
         if not pod["node"] and pod["phase"] not in _ENDED:

@@ -13,7 +13,7 @@ from rich.console import RenderableType
 from muster import from_pods, pending, printers
 from muster.checks import application_of
 from muster.clients.rest import Rest
-from muster.errors import PROBLEM, BadUsage, CommandError, NotThere, Unreachable
+from muster.errors import PROBLEM, BadUsage, CommandError, Forbidden, NotThere, Unreachable
 from muster.main import DISTRIBUTION
 from muster.options import AllNamespaces, Namespace, Target, connected
 from muster.output import Format, Output, Watch, as_data, show
@@ -252,6 +252,8 @@ def explain(  # noqa: PLR0913 # long: the command line is its options
 
     Without the right to open a port-forward, shows the conditions and events of the pods.
     """
+    if changes and watch:
+        raise BadUsage("--changes cannot be used with --watch, because each search lists all nodes and pods")
     wanted = target.namespace(namespace, all_namespaces=all_namespaces)
 
     def read() -> Json:
@@ -268,8 +270,8 @@ def _read_explanation(target: Target, subject: str, namespace: str, *, with_chan
     """Raises NotThere, BadUsage if several pods have the name, and CommandError if changes cannot be found."""
     try:
         rest = target.rest
-    except Unreachable as error:
-        if target.server or with_changes:
+    except Forbidden as error:
+        if with_changes:
             raise
         try:
             return from_pods.explain(target.cluster, subject, namespace, str(error))

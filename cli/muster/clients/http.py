@@ -15,11 +15,15 @@ from urllib.parse import unquote, urlsplit
 
 import orjson
 
-from muster.errors import BadUsage, Unreachable
+from muster.errors import BadUsage, Forbidden, Unreachable
 
 #: Seconds without a byte after which a request fails.
 TIMEOUT_S: Final = 20.0
 Connect = Callable[[], HTTPConnection]
+
+
+class PortForwardForbidden(OSError):
+    """The API server denies the port-forward (403)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +57,7 @@ class Http:
 
         Raises:
             Unreachable: there was no response.
+            Forbidden: the connection needs a right that is missing.
         """
         try:
             is_new = self._connection is None
@@ -66,7 +71,8 @@ class Http:
         except (OSError, HTTPException) as error:
             self.close()
             reason = error.reason if isinstance(error, ssl.SSLError) else getattr(error, "strerror", None)
-            raise Unreachable(self.where, reason or error) from error
+            failure = Forbidden if isinstance(error, PortForwardForbidden) else Unreachable
+            raise failure(self.where, reason or error) from error
 
     def _send(self, method: str, path: str, body: object, accept: str) -> Reply:
         if self._connection is None:

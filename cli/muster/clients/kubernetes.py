@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 
 from muster.clients import kubeconfig as kubeconfig_files
 from muster.clients.http import Http, Reply, client
-from muster.errors import NotThere, Unreachable
+from muster.errors import Forbidden, NotThere, Unreachable
 from muster_si.kubeconfig import Access
 
 Json = dict[str, Any]
@@ -90,7 +90,8 @@ class Cluster:
         message = found.get("message", "") if isinstance(found, dict) else ""
         if reply.status == 404:
             raise NotThere(message or f"{path} not found")
-        raise Unreachable(self.http.where, f"{reply.status} {message or path}")
+        error = Forbidden if reply.status == 403 else Unreachable
+        raise error(self.http.where, f"{reply.status} {message or path}")
 
 
 def connect(kubeconfig: str, context: str) -> Cluster:

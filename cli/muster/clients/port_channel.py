@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 import orjson
 import websocket
 
-from muster.clients.http import Http
+from muster.clients.http import Http, PortForwardForbidden
 
 T = TypeVar("T")
 
@@ -86,7 +86,8 @@ class PortChannel(_Channel):
             )
         except websocket.WebSocketException as error:
             self._connection.close()
-            raise OSError(f"port-forward failed: {_reason(error)}") from error
+            failure = PortForwardForbidden if getattr(error, "status_code", 0) == 403 else OSError
+            raise failure(f"port-forward failed: {_reason(error)}") from error
 
     def readinto(self, buffer: Any) -> int:
         """Read data; 0 = the pod closed the connection. Raises OSError."""

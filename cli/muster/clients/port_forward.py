@@ -17,7 +17,7 @@ from muster.clients.http import TIMEOUT_S, Http
 from muster.clients.kubernetes import Cluster, Json
 from muster.clients.port_channel import PortChannel, TlsChannel
 from muster.clients.rest import Rest
-from muster.errors import Unreachable
+from muster.errors import Forbidden, Unreachable
 
 #: Labels of pods with a core, in the chart and in deploy/.
 SELECTOR: Final = "app=muster,component in (scheduler, core)"
@@ -43,6 +43,7 @@ def core(cluster: Cluster, namespace: str, headers: dict[str, str]) -> Rest:
 
     Raises:
         BadUsage: there are several installations.
+        Forbidden: the user may not list Muster's pods, or open a port-forward to any of them.
         Unreachable: Muster has no running pod, or none answers; or a token is to be sent, and neither the option nor
             the Leases name the namespace, because the Leases cannot be listed.
     """
@@ -56,19 +57,20 @@ def core(cluster: Cluster, namespace: str, headers: dict[str, str]) -> Rest:
             f"no running pod of Muster in namespace {home} ({SELECTOR}); set --muster-namespace or --server",
         )
     responding: list[Rest] = []
-    reasons: list[str] = []
+    failures: list[Unreachable] = []
     for rest in (Rest(http(cluster, pod, headers)) for pod in candidates):
         try:
             is_leader = bool(rest.clusters())
         except Unreachable as error:
-            reasons.append(str(error))
+            failures.append(error)
             continue
         if is_leader:
             return rest
         rest.close()
         responding.append(rest)
     if not responding:
-        raise Unreachable("the core", "; ".join(reasons))
+        failure = Forbidden if all(isinstance(error, Forbidden) for error in failures) else Unreachable
+        raise failure("the core", "; ".join(map(str, failures)))
     return responding[0]
 
 

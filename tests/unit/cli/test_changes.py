@@ -110,3 +110,11 @@ def test_names_of_other_applications_are_printed_without_control_characters(serv
     assert "end ns/busy" in result.stdout
     assert "[bold]x" in result.stdout
     assert "\x1b" not in result.stdout
+
+
+def test_changes_cannot_be_watched(served: Served, cluster: ApiServer) -> None:
+    """Each search takes up to 30 s and lists the cluster."""
+    result = served.run("explain", "waits", "-n", "ns", "--changes", "--watch")
+    assert result.exit_code == 2
+    assert "--changes cannot be used with --watch" in result.stderr
+    assert cluster.requests == []

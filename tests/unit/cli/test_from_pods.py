@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import orjson
+import pytest
 
 from tests.unit.cli.api_server import Json, api_server
 from tests.unit.cli.conftest import run
@@ -29,8 +30,10 @@ EVENT = {
 }
 
 
-def explained(folder: Path, *arguments: str, failing: dict[str, int]) -> tuple[int, str, str]:
-    with api_server(*MEMBERS, EVENT) as api:
+def explained(
+    folder: Path, *arguments: str, failing: dict[str, int], objects: tuple[Json, ...] = MEMBERS
+) -> tuple[int, str, str]:
+    with api_server(*objects, EVENT) as api:
         api.failing |= failing
         result = run("explain", *arguments, "--kubeconfig", api.kubeconfig(folder))
     return result.exit_code, result.stdout, " ".join(result.stderr.split())
@@ -67,3 +70,68 @@ def test_without_permission_to_read_the_pods_the_first_error_is_shown(tmp_path: 
         1,
         "muster: no application or pod other found in namespace team-a (-n or -A selects others)",
     )
+
+
+def of(application: str, namespace: str, member: Json) -> Json:
+    """The member with its application ID in an annotation, which may contain a slash."""
+    metadata = {"namespace": namespace, "name": member["metadata"]["name"]}
+    return {**member, "metadata": {**metadata, "annotations": {"yunikorn.apache.org/app-id": application}}}
+
+
+@pytest.mark.parametrize(
+    "options, failing, message",
+    [
+        (("--muster-namespace", "typo"), {}, "no running pod of Muster in namespace typo"),
+        ((), {"/api/v1/namespaces/muster/pods": 401}, "401 refused by the test"),
+        ((), {"/api/v1/namespaces/muster/pods": 500}, "500 refused by the test"),
+    ],
+)
+def test_only_a_missing_right_leads_to_the_pods(
+    tmp_path: Path, options: tuple[str, ...], failing: dict[str, int], message: str
+) -> None:
+    code, text, error = explained(tmp_path, "train", *options, failing=failing)
+    assert (code, text) == (3, "")
+    assert message in error
+
+
+def test_the_reason_not_to_ask_the_core_is_a_line(tmp_path: Path) -> None:
+    _, text, _ = explained(tmp_path, "train", failing=CLOSED)
+    assert "403 refused by the test" in " ".join(text.split())
+
+
+def test_a_forbidden_port_forward_leads_to_the_pods(tmp_path: Path) -> None:
+    core = {
+        "kind": "Pod",
+        "metadata": {"namespace": "muster", "name": "core", "labels": {}},
+        "spec": {"containers": [{"ports": [{"name": "rest", "containerPort": 9080}]}]},
+        "status": {"phase": "Running"},
+    }
+    forward = "/api/v1/namespaces/muster/pods/core/portforward"
+    code, text, _ = explained(tmp_path, "train", failing={forward: 403}, objects=(*MEMBERS, core))
+    assert (code, "port-forward failed: refused by the test" in " ".join(text.split())) == (0, True)
+    code, _, error = explained(tmp_path, "train", failing={forward: 500}, objects=(*MEMBERS, core))
+    assert (code, "port-forward failed: refused by the test" in error) == (3, True)
+
+
+def test_applications_of_several_namespaces_are_not_merged(tmp_path: Path) -> None:
+    objects = tuple(of("train", space, a_member("m-0", WAITING)) for space in ("team-b", "team-a"))
+    code, _, error = explained(tmp_path, "train", "-A", failing=CLOSED, objects=objects)
+    assert (code, "namespaces team-a, team-b; write NAMESPACE/ID" in error) == (2, True)
+    code, _, error = explained(tmp_path, "pod/m-0", "-A", failing=CLOSED, objects=objects)
+    assert (code, "several pods have the name m-0: team-a/m-0, team-b/m-0; name one of them" in error) == (2, True)
+    code, text, _ = explained(tmp_path, "team-b/train", "-A", "-o", "json", failing=CLOSED, objects=objects)
+    assert (code, [pod["namespace"] for pod in orjson.loads(text)["pods"]]) == (0, ["team-b"])
+
+
+@pytest.mark.parametrize("subject", ["app/my/app", "my/app", "team-a/my/app", "app/team-a/my/app"])
+def test_the_id_of_an_application_may_contain_a_slash(tmp_path: Path, subject: str) -> None:
+    objects = (of("my/app", "team-a", a_member("m-0", WAITING)),)
+    code, text, error = explained(tmp_path, subject, "-o", "json", failing=CLOSED, objects=objects)
+    assert code == 0, error
+    assert orjson.loads(text)["application"] == "my/app"
+
+
+def test_ended_pods_are_not_bound(tmp_path: Path) -> None:
+    ended = [a_member(phase, node="n-1") | {"status": {"phase": phase}} for phase in ("Succeeded", "Failed")]
+    _, text, _ = explained(tmp_path, "train", "-o", "json", failing=CLOSED, objects=(*MEMBERS, *ended))
+    assert orjson.loads(text)["bound"] == 1
