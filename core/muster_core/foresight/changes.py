@@ -224,7 +224,9 @@ def _another(change: AddNode) -> NodeSpec:
 
 
 def _with_maximum(scheduler_state: SchedulerState, partition: Partition, change: RaiseMaximum) -> list[Event]:
-    queue = partition.queues.by_path[change.queue]
+    queue = partition.queues.by_path.get(change.queue)
+    if queue is None:
+        return []  # a dynamic queue ended with its last application, which was rejected when it was submitted again
     if queue.managed:
         return [
             _edited(
@@ -235,8 +237,11 @@ def _with_maximum(scheduler_state: SchedulerState, partition: Partition, change:
             )
         ]
     quota = NamespaceQuota(max=change.max, guaranteed=queue.guaranteed, max_applications=change.max_applications)
-    app = partition.applications[next(iter(queue.applications))]
-    return [ApplicationAdded(replace(app.spec, is_renewal=True, quota=quota, given_up="", members_missing=None))]
+    apps = (partition.applications[name] for name in list(queue.applications)[:1])  # none if it was rejected
+    return [
+        ApplicationAdded(replace(app.spec, is_renewal=True, quota=quota, given_up="", members_missing=None))
+        for app in apps
+    ]
 
 
 def _with_limits(queue: QueueConfig, change: RaiseUserLimits) -> QueueConfig:

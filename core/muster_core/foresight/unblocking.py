@@ -7,6 +7,7 @@ within `HORIZON_NS` of virtual time, in competition with all others. Nothing is 
 from __future__ import annotations
 
 import os
+import traceback
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -27,6 +28,9 @@ HORIZON_NS: Final = 60 * 1_000_000_000
 #: All subsets of at most this many changes are tried, and at most this many smaller sets of other changes.
 _ALL_SUBSETS: Final = 6
 _MOST_SETS: Final = 100
+
+#: Characters of a failed child process's report. They fit into a pipe that nobody reads yet.
+_LONGEST_REPORT: Final = 8_000
 
 #: Numbers of nodes up to this one are tried one by one.
 _ONE_BY_ONE: Final = 8
@@ -51,16 +55,23 @@ def forked(core: VirtualCore) -> OnCopy:
     """A copy is a child process: a few milliseconds even for large clusters. Other threads do not exist in it."""
 
     def run(function: Callable[[VirtualCore], bool]) -> bool:
+        reader, writer = os.pipe()
         child = os.fork()
         if child == 0:
             code = 2
             try:
                 code = 0 if function(core) else 1
+            except BaseException:
+                os.write(writer, traceback.format_exc()[-_LONGEST_REPORT:].encode(errors="replace"))
+                raise
             finally:
                 os._exit(code)
+        os.close(writer)
+        with os.fdopen(reader, "rb") as pipe:
+            report = pipe.read().decode(errors="replace")
         _, status = os.waitpid(child, 0)
         if (code := os.waitstatus_to_exitcode(status)) not in (0, 1):
-            raise RuntimeError(f"an attempt ended with status {code}")
+            raise RuntimeError(f"an attempt ended with status {code}: {report.strip() or 'no report'}")
         return code == 0
 
     return run

@@ -8,11 +8,15 @@ from itertools import combinations
 
 import pytest
 
-from muster_core.foresight.changes import ClusterChange
+from muster_core.foresight.changes import ClusterChange, RaiseMaximum, events
 from muster_core.foresight.unblocking import Advice, forked, replayed, unblock
 from muster_core.foresight.virtual_core import VirtualCore
+from muster_core.model.config import QueueConfig
+from muster_core.model.events import ManagerRegistered
+from muster_core.model.ids import QueuePath
+from muster_core.model.resources import Limit
 from tests.amounts import amount
-from tests.unit.builders import PARTITION
+from tests.unit.builders import PARTITION, RM, a_configuration
 from tests.unit.core.foresight.small_clusters import NOW_NS, TARGET, Cluster, Live
 
 #: Clusters per case of the first test: 120 in all, or 14,000 in `make soak`. The application waits in three of four.
@@ -70,7 +74,7 @@ def test_a_failure_in_a_child_process_is_not_a_result() -> None:
     def fail(_: VirtualCore) -> bool:
         raise RuntimeError("a defect")
 
-    with pytest.raises(RuntimeError, match="an attempt ended with status 2"):
+    with pytest.raises(RuntimeError, match=r"(?s)an attempt ended with status 2: .*RuntimeError: a defect"):
         forked(VirtualCore(NOW_NS))(fail)
 
 
@@ -83,3 +87,15 @@ def test_the_search_ends_when_its_time_is_over() -> None:
     )
     assert not found.is_complete
     assert len(found.remedies) <= 1
+
+
+@pytest.mark.parametrize("queue", ["root.team", "root.team.lonely", "root.team.gone"])
+def test_a_dynamic_queue_without_applications_has_no_maximum_to_raise(queue: str) -> None:
+    """An application that drops a constraint is submitted again, and may be rejected."""
+    core = VirtualCore(NOW_NS)
+    core.send([ManagerRegistered(RM, a_configuration())])
+    state = core.scheduler_state
+    partition = state.partitions[PARTITION]
+    team = partition.queues.add(partition.queues.root, QueueConfig("team", parent=True), managed=False)
+    partition.queues.add(team, QueueConfig("lonely"), managed=False)
+    assert events(state, partition, RaiseMaximum(QueuePath(queue), Limit({}), 1)) == []
