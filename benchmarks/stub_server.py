@@ -240,13 +240,13 @@ class StubConnections(Connections):
     """The operator's connections, without a network."""
 
     def __init__(self, server: StubServer) -> None:
-        super().__init__(Credentials(lambda: STUB))
+        super().__init__()
         self._stub: Any = StubSession(server)
         self.pool = StubPool(server)
 
-    def session(self) -> aiohttp.ClientSession:
-        """Return the stub session with the headers of the current credentials."""
-        self._access = self._credentials.current()
+    def session(self, access: Access) -> aiohttp.ClientSession:
+        """Return the stub session with the headers of these credentials."""
+        self._access = access
         stub: aiohttp.ClientSession = self._stub
         return stub
 
@@ -263,7 +263,7 @@ class StubKubeSession(KubeSession):
 
     def separate(self, access: Access) -> aiohttp.ClientSession:
         """Return the stub session for kopf."""
-        return self._connections.session()
+        return self._connections.session(access)
 
 
 def pod_event(bodies: Sequence[Mapping[str, Any]], which: Callable[[str], int]) -> PodEvent:

@@ -15,6 +15,7 @@ import os
 import ssl
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -23,7 +24,7 @@ from ipaddress import ip_address, ip_network
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
-from urllib.parse import quote, urlsplit
+from urllib.parse import SplitResult, quote, urlsplit
 
 import yaml
 
@@ -33,10 +34,20 @@ Json = dict[str, Any]
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 #: Seconds between checks of the files. A service account token is valid for an hour and renewed at 80 percent of that.
 CHECK_INTERVAL_S: Final = 10.0
+#: Seconds between two readings because of rejections. Requests that are rejected in the meantime keep their result.
+REJECTION_INTERVAL_S: Final = 10.0
+#: Seconds that a credential plugin can take, and with a terminal, at which it may wait for a login.
+PLUGIN_S: Final = 30.0
+LOGIN_S: Final = 300.0
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 #: Entries of clusters and users that are paths, relative to their kubeconfig.
 _PATHS: Final = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
+#: Other entries of clusters and users that are text.
+_TEXTS: Final = (
+    *("server", "certificate-authority-data", "tls-server-name", "proxy-url", "client-certificate-data"),
+    *("client-key-data", "token", "username", "password", "as", "as-uid"),
+)
 
 
 class NoAccess(Exception):
@@ -87,8 +98,12 @@ class Tls:
     def _context(self) -> ssl.SSLContext:
         context = _NamedServer(ssl.PROTOCOL_TLS_CLIENT)
         context.server_name = self.server_name
+        context.verify_flags |= (
+            ssl.VERIFY_X509_PARTIAL_CHAIN
+        )  # the authority can be an intermediate one, as for kubectl
         if isinstance(self.authority, bytes):
-            context.load_verify_locations(cadata=self.authority.decode("ascii"))
+            # Text around the certificates can have any encoding.
+            context.load_verify_locations(cadata=self.authority.decode("ascii", "backslashreplace"))
         elif self.authority:
             context.load_verify_locations(self.authority)
         else:
@@ -128,6 +143,10 @@ class Access:
     context: str = ""
     files: tuple[str, ...] = ()
 
+    def tls_context(self) -> ssl.SSLContext | None:
+        """A new TLS context; None = the server uses plain HTTP. Raises OSError if a PEM cannot be loaded."""
+        return self.tls.context() if self.server.startswith("https:") else None
+
 
 @dataclass(frozen=True, slots=True)
 class KubeContext:
@@ -146,7 +165,7 @@ class KubeContext:
             raise KubeconfigError(f"{self.paths[0]} has no current context; set --context")
         if user.get("auth-provider"):
             raise KubeconfigError(f'context "{self.name}" has auth-provider, which is not supported; use exec instead')
-        server, token = str(cluster.get("server") or ""), _token(user)
+        server, token = _server(cluster.get("server") or "", f'server of context "{self.name}"'), _token(user)
         certificate, key = _pem(user, "client-certificate"), _pem(user, "client-key")
         if user.get("exec"):
             of_plugin = _run_plugin(user["exec"], cluster)
@@ -158,18 +177,18 @@ class KubeContext:
             pair = f"{user['username']}:{user.get('password') or ''}"
             headers = [("Authorization", f"Basic {base64.b64encode(pair.encode()).decode()}")]
         headers += _impersonation(user, self.name)
-        for name, value in headers:
-            if not (value.isascii() and value.isprintable()):
-                what = "token" if name == "Authorization" else name
-                raise KubeconfigError(f'the {what} of context "{self.name}" has a character that HTTP does not allow')
+        _check_headers(headers, f'context "{self.name}"')
+        server_name = cluster.get("tls-server-name") or ""
+        if server_name and not _is_host(server_name):
+            raise KubeconfigError(f'tls-server-name of context "{self.name}" is not a host name')
         tls = Tls(
             _pem(cluster, "certificate-authority"),
             certificate,
             key,
             not cluster.get("insecure-skip-tls-verify"),
-            str(cluster.get("tls-server-name") or ""),
+            server_name,
         )
-        proxy = _http_proxy(str(cluster.get("proxy-url") or ""), f'proxy-url of context "{self.name}"')
+        proxy = _http_proxy(cluster.get("proxy-url") or "", f'proxy-url of context "{self.name}"')
         files = (*map(str, self.paths), *tls.files, *([str(user["tokenFile"])] if user.get("tokenFile") else []))
         return Access(server, tls, tuple(headers), proxy or proxy_of(server), self.name, files)
 
@@ -182,10 +201,10 @@ def read(kubeconfig: str = "", context: str = "") -> KubeContext | None:
     paths = tuple(_paths(kubeconfig))
     if not paths:
         if context:
-            raise KubeconfigError(f'context "{context}" does not exist: no kubeconfig found')
+            raise KubeconfigError(f'context "{context}" does not exist: no kubeconfig found{missing(kubeconfig)}')
         return None
     found = [(path, _parsed(path)) for path in paths]
-    shown = os.pathsep.join(map(str, paths))
+    shown = os.pathsep.join(map(str, paths)) + missing(kubeconfig)
     name = context or next((str(config["current-context"]) for _, config in found if config.get("current-context")), "")
     if not name:
         return KubeContext("", "", {}, {}, paths)
@@ -202,6 +221,12 @@ def read(kubeconfig: str = "", context: str = "") -> KubeContext | None:
     return KubeContext(name, str(chosen.get("namespace") or ""), parts["cluster"], parts["user"], paths)
 
 
+def missing(kubeconfig: str = "") -> str:
+    """The files of KUBECONFIG that do not exist, in parentheses for an error; empty = none, or it is not used."""
+    names = [] if kubeconfig else [name for name in _listed() if _is_missing(Path(name))]
+    return f" (KUBECONFIG names missing files: {', '.join(names)})" if names else ""
+
+
 def in_cluster() -> Access | None:
     """Access with the pod's service account; None = this process runs in no pod. Raises NoAccess."""
     token, authority = SERVICE_ACCOUNT / "token", str(SERVICE_ACCOUNT / "ca.crt")
@@ -211,6 +236,7 @@ def in_cluster() -> Access | None:
     # The address instead of a name, so that a failure of cluster DNS has no effect.
     server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
     headers = (("Authorization", f"Bearer {_text(token).strip()}"),)
+    _check_headers(headers, "the pod's service account")
     return Access(server, Tls(authority), headers, proxy_of(server), files=(str(token), authority))
 
 
@@ -220,7 +246,7 @@ def of_process() -> Access:
     if found is None and (context := read()) is not None:
         found = context.access()
     if found is None:
-        raise NoAccess("no service account and no kubeconfig; set KUBECONFIG")
+        raise NoAccess(f"no service account and no kubeconfig{missing()}; set KUBECONFIG")
     return found
 
 
@@ -244,7 +270,8 @@ def fingerprint(paths: Iterable[str]) -> Fingerprint:
 class Credentials:
     """The present access of a process. It is read again if its files change or the API server rejects it.
 
-    `warn` is called with `reason=` if it cannot be read again; the old one then stays in use.
+    `warn` is called with `reason=` if it cannot be read again; the old one then stays in use. Threads can share it, but
+    only one event loop uses `now` and `renewed`, which read in a thread: a credential plugin can take a while.
     """
 
     def __init__(
@@ -252,31 +279,70 @@ class Credentials:
     ) -> None:
         self._read, self._warn = read_access, warn
         self._access: Access | None = None
-        self._checked_at = float("-inf")
+        self._checked_at = self._renewed_at = float("-inf")
         self._seen: Fingerprint = ()
+        self._lock = threading.Lock()  # one reading at a time
+        self._reading: Any = None  # asyncio.Future of the thread that reads
 
-    def current(self) -> Access:
-        """The access to use now. Raises NoAccess if there was none yet."""
-        if self._access is None:
-            return self.reread()
+    def ready(self) -> Access | None:
+        """The access to use now, if there is one and its files have not changed. It takes no time."""
         now = time.monotonic()
-        if now - self._checked_at > CHECK_INTERVAL_S:
+        if self._access is not None and now - self._checked_at > CHECK_INTERVAL_S:
             self._checked_at = now
             if fingerprint(self._access.files) != self._seen:
-                return self.reread()
+                return None
         return self._access
 
-    def reread(self) -> Access:
-        """Reads the files again. Raises NoAccess if there was no access yet."""
-        try:
-            self._access = self._read()
-        except NoAccess as error:
-            if self._access is None:
-                raise
-            self._warn(reason=str(error))
-        self._checked_at = time.monotonic()
-        self._seen = fingerprint(self._access.files)
-        return self._access
+    def current(self) -> Access:
+        """The access to use now; reads it if necessary. Raises NoAccess if there was none yet."""
+        return self.ready() or self.reread()
+
+    def reread(self, rejected: Access | None = None) -> Access:
+        """Reads the files again, unless `rejected` was replaced in the meantime. Raises NoAccess if there was none."""
+        with self._lock:
+            if self._access is not None and rejected is not None and self._may_not_renew(rejected):
+                return self._access
+            try:
+                access = self._read()
+            except NoAccess as error:
+                if self._access is None:
+                    raise
+                self._warn(reason=str(error))
+                access = self._access
+            self._seen = fingerprint(access.files)
+            self._access = access
+            self._checked_at = time.monotonic()
+            if rejected is not None:
+                self._renewed_at = self._checked_at
+            return access
+
+    async def now(self) -> Access:
+        """Like `current`, without blocking the event loop."""
+        return self.ready() or await self._in_thread(self.current)
+
+    async def renewed(self, rejected: Access) -> Access:
+        """The access to use after the API server rejected this one; the same one = there is no other yet."""
+        if self._access is not None and self._may_not_renew(rejected):
+            return self._access
+        return await self._in_thread(lambda: self.reread(rejected))
+
+    def _may_not_renew(self, rejected: Access) -> bool:
+        is_replaced = rejected != self._access
+        return is_replaced or time.monotonic() - self._renewed_at < REJECTION_INTERVAL_S
+
+    async def _in_thread(self, read: Callable[[], Access]) -> Access:
+        import asyncio  # noqa: PLC0415 - commands do not need it
+
+        if self._reading is None:
+            self._reading = asyncio.get_running_loop().run_in_executor(None, read)
+            self._reading.add_done_callback(self._end_reading)
+        access: Access = await asyncio.shield(self._reading)
+        return access
+
+    def _end_reading(self, reading: Any) -> None:
+        self._reading = None
+        if not reading.cancelled():
+            reading.exception()  # there may be no caller left that retrieves it
 
 
 def proxy_of(url: str) -> str:
@@ -295,13 +361,17 @@ def proxy_of(url: str) -> str:
         return ""
     if _matches(host, port, os.environ.get("NO_PROXY") or os.environ.get("no_proxy") or ""):
         return ""
-    return _http_proxy(proxy if "://" in proxy else f"http://{proxy}", name.upper())
+    hint = f"; to connect without it, set NO_PROXY={host}"
+    return _http_proxy(proxy if "://" in proxy else f"http://{proxy}", name.upper(), hint)
 
 
 def _matches(host: str, port: int, listed: str) -> bool:
     """Whether an entry of NO_PROXY selects the host: `*`, an address, a network, or a domain; with or without port."""
     for item in filter(None, listed.lower().replace(" ", "").split(",")):
-        entry, _, number = item.partition(":") if item.count(":") == 1 else (item.strip("[]"), "", "")
+        if item.startswith("["):
+            entry, _, number = item[1:].replace("]:", "]").partition("]")
+        else:
+            entry, _, number = item.partition(":") if item.count(":") == 1 else (item, "", "")
         if item == "*":
             return True
         if number and number != str(port):
@@ -316,21 +386,52 @@ def _matches(host: str, port: int, listed: str) -> bool:
     return False
 
 
-def _http_proxy(url: str, what: str) -> str:
+def _http_proxy(url: str, what: str, hint: str = "") -> str:
     """The URL, if it is empty or that of an HTTP proxy. Raises KubeconfigError."""
-    scheme, _, rest = url.partition("://")
-    if url and (scheme != "http" or not rest):
-        raise KubeconfigError(f"{what} is not http://HOST:PORT, the only kind of proxy that is supported")
-    return url
+    parts = _url(url)
+    if url and (parts is None or parts.scheme != "http"):
+        raise KubeconfigError(f"{what} is not http://HOST:PORT, the only kind of proxy that is supported{hint}")
+    return f"http://{parts.netloc}" if parts is not None else ""
+
+
+def _server(url: str, what: str) -> str:
+    """The URL with its scheme in lower case, and without a slash at its end. Raises KubeconfigError."""
+    parts = _url(url)
+    if parts is None or parts.scheme not in ("http", "https") or "@" in parts.netloc:
+        raise KubeconfigError(f"{what} is {url!r}, which is not a URL of a server; use https://HOST:PORT")
+    return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
+
+
+def _url(url: str) -> SplitResult | None:
+    """The parts of a URL; None = host or port are invalid."""
+    try:
+        parts = urlsplit(url)
+        _ = parts.port  # raises ValueError
+    except ValueError:
+        return None
+    return parts if _is_host(parts.hostname or "") and parts.netloc.isascii() else None
+
+
+def _is_host(name: str) -> bool:
+    """Whether TLS and HTTP accept the name or address of a host."""
+    is_text = name.isascii() and name.isprintable() and " " not in name
+    return is_text and all(0 < len(label) < 64 for label in name.removesuffix(".").split("."))
+
+
+def _check_headers(headers: Iterable[tuple[str, str]], of: str) -> None:
+    for name, value in headers:
+        if not (value.isascii() and value.isprintable()):
+            what = "token" if name == "Authorization" else name
+            raise KubeconfigError(f"the {what} of {of} has a character that HTTP does not allow")
 
 
 def _impersonation(user: Json, context: str) -> list[tuple[str, str]]:
     """Headers of the user, groups and extra fields that requests act as."""
-    headers = [("Impersonate-User", str(user["as"]))] if user.get("as") else []
-    headers += [("Impersonate-Uid", str(user["as-uid"]))] if user.get("as-uid") else []
-    headers += [("Impersonate-Group", str(group)) for group in user.get("as-groups") or []]
+    headers = [("Impersonate-User", user["as"])] if user.get("as") else []
+    headers += [("Impersonate-Uid", user["as-uid"])] if user.get("as-uid") else []
+    headers += [("Impersonate-Group", group) for group in user.get("as-groups") or []]
     for key, values in (user.get("as-user-extra") or {}).items():
-        headers += [(f"Impersonate-Extra-{quote(str(key).lower(), safe='')}", str(value)) for value in values]
+        headers += [(f"Impersonate-Extra-{quote(key.lower(), safe='')}", value) for value in values]
     if headers and not user.get("as"):
         raise KubeconfigError(f'context "{context}" has groups, UID or extra fields to act as, but no user (as)')
     return headers
@@ -346,8 +447,8 @@ def _paths(kubeconfig: str) -> Iterator[Path]:
         if _is_missing(path):
             raise KubeconfigError(f"--kubeconfig {kubeconfig} does not exist")
         yield path
-    elif listed := os.environ.get("KUBECONFIG"):
-        yield from (path for name in listed.split(os.pathsep) if name and not _is_missing(path := Path(name)))
+    elif os.environ.get("KUBECONFIG"):
+        yield from (path for name in _listed() if not _is_missing(path := Path(name)))
     else:
         try:
             path = Path("~/.kube/config").expanduser()
@@ -356,6 +457,10 @@ def _paths(kubeconfig: str) -> Iterator[Path]:
             return
         if is_there:
             yield path
+
+
+def _listed() -> list[str]:
+    return [name for name in os.environ.get("KUBECONFIG", "").split(os.pathsep) if name]
 
 
 def _is_missing(path: Path) -> bool:
@@ -391,14 +496,31 @@ def _entry(found: Sequence[tuple[Path, Json]], section: str, key: str, name: str
             value, wrong = entry.get(key) or {}, f"{path} is not a kubeconfig: {section} {name}: "
             if not isinstance(value, dict):
                 raise KubeconfigError(f"{wrong}{key} is not a mapping")
-            for item, kind, noun in (("as-groups", list, "list"), ("as-user-extra", dict, "mapping")):
-                if not isinstance(value.get(item) or kind(), kind):
-                    raise KubeconfigError(f"{wrong}{item} is not a {noun}")
-            absolute: Json = {item: str(path.parent / str(value[item])) for item in _PATHS if value.get(item)}
+            for item in value:
+                if value[item] is not None and (rule := _broken_rule(item, value[item])):
+                    raise KubeconfigError(f"{wrong}{item} is not {rule}")
+            folder = path.absolute().parent
+            absolute: Json = {item: str(folder / value[item]) for item in _PATHS if value.get(item)}
             if value.get("exec"):
                 absolute["exec"] = _plugin(value["exec"], path, name)
             return value | absolute
     return None
+
+
+def _broken_rule(item: str, value: object) -> str:
+    """What the value of an entry has to be and is not, as kubectl requires; empty = it is valid."""
+    if item == "insecure-skip-tls-verify":
+        return "" if isinstance(value, bool) else "true or false"
+    if item == "as-groups":
+        return "" if _are_texts(value) else "a list of strings"
+    if item == "as-user-extra":
+        is_valid = isinstance(value, dict) and _are_texts(list(value)) and all(map(_are_texts, value.values()))
+        return "" if is_valid else "a mapping of lists of strings"
+    return "a string" if item in (*_PATHS, *_TEXTS) and not isinstance(value, str) else ""
+
+
+def _are_texts(values: object) -> bool:
+    return isinstance(values, list) and all(isinstance(value, str) for value in values)
 
 
 def _plugin(plugin: Any, path: Path, user: str) -> Json:
@@ -413,7 +535,7 @@ def _plugin(plugin: Any, path: Path, user: str) -> Json:
         raise KubeconfigError(f"{wrong}: args is not a list")
     if not isinstance(variables, list) or not all(isinstance(item, dict) and item.get("name") for item in variables):
         raise KubeconfigError(f"{wrong}: env is not a list of names and values")
-    return plugin | {"command": str(path.parent / command) if os.sep in command else command}
+    return plugin | {"command": str(path.absolute().parent / command) if os.sep in command else command}
 
 
 def _token(user: Json) -> str:
@@ -449,7 +571,9 @@ def _text(path: Path) -> str:
 
 def _run_plugin(plugin: Json, cluster: Json) -> tuple[str, str, str]:
     """Token, certificate and key from a credential plugin (`exec` in a kubeconfig). Raises NoAccess."""
-    spec: Json = {"interactive": sys.stdin.isatty()}
+    is_interactive = sys.stdin.isatty()
+    within_s = LOGIN_S if is_interactive else PLUGIN_S
+    spec: Json = {"interactive": is_interactive}
     if plugin.get("provideClusterInfo"):
         spec["cluster"] = cluster
     info = {"apiVersion": plugin.get("apiVersion"), "kind": "ExecCredential", "spec": spec}
@@ -461,7 +585,10 @@ def _run_plugin(plugin: Json, cluster: Json) -> tuple[str, str, str]:
             env={**os.environ, **environment, "KUBERNETES_EXEC_INFO": json.dumps(info, default=str)},
             stdout=subprocess.PIPE,
             check=False,
+            timeout=within_s,
         )
+    except subprocess.TimeoutExpired as error:
+        raise NoAccess(f"{name} did not end in {within_s:g} s") from error
     except (OSError, ValueError, TypeError) as error:  # the last two: values that an environment or JSON cannot have
         hint = f": {plugin['installHint']}" if plugin.get("installHint") else ""
         reason = getattr(error, "strerror", None) or error

@@ -37,8 +37,8 @@ def access(kubeconfig: str = "", context: str = "") -> Access:
     found = files.read(kubeconfig, context)
     access = found.access() if found is not None else files.in_cluster()
     if access is None:
-        missing = "no kubeconfig found; set --kubeconfig, or --server to connect to a core without a cluster"
-        raise Unreachable(_CLUSTER, missing)
+        fix = "set --kubeconfig, or --server to connect to a core without a cluster"
+        raise Unreachable(_CLUSTER, f"no kubeconfig found{files.missing(kubeconfig)}; {fix}")
     return access
 
 

@@ -223,22 +223,28 @@ class Reviewer:
 
     async def _create(self, path: str, version: str, kind: str, spec: Mapping[str, object]) -> dict[str, Any]:
         body = {"apiVersion": version, "kind": kind, "metadata": {}, "spec": spec}
-        http_status, found = await self._post(path, kind, body)
-        if http_status == 401:
-            await asyncio.to_thread(self._credentials.reread)  # it can run a credential plugin
-            http_status, found = await self._post(path, kind, body)
+        access = await self._present(kind)
+        http_status, found = await self._post(access, path, kind, body)
+        if http_status == 401 and (other := await self._present(kind, access)) is not access:
+            http_status, found = await self._post(other, path, kind, body)
         status = found.get("status") if isinstance(found, dict) else None
         if http_status not in _ACCEPTED or not isinstance(status, dict):
             raise Unreachable(f"{kind}: the API server returned an error")
         return status
 
-    async def _post(self, path: str, kind: str, body: Mapping[str, object]) -> tuple[int, object]:
+    async def _present(self, kind: str, rejected: Access | None = None) -> Access:
+        try:
+            async with asyncio.timeout(_DEADLINE_S):  # it can run a credential plugin
+                return await (self._credentials.now() if rejected is None else self._credentials.renewed(rejected))
+        except (TimeoutError, NoAccess) as error:
+            raise Unreachable(f"{kind}: {error!r}") from error
+
+    async def _post(self, access: Access, path: str, kind: str, body: Mapping[str, object]) -> tuple[int, object]:
         if self._session is None:
             self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=_DEADLINE_S))
         try:
-            access = self._credentials.current()
             if access is not self._access:
-                self._tls = access.tls.context() if access.server.startswith("https") else True
+                self._tls = access.tls_context() or True
                 self._access = access
             request = self._session.post(
                 access.server + path,
@@ -249,7 +255,7 @@ class Reviewer:
             )
             async with request as answer:
                 return answer.status, orjson.loads(await answer.read())
-        except (aiohttp.ClientError, TimeoutError, OSError, orjson.JSONDecodeError, NoAccess) as error:
+        except (aiohttp.ClientError, TimeoutError, OSError, orjson.JSONDecodeError) as error:
             raise Unreachable(f"{kind}: {error!r}") from error
 
 

@@ -316,7 +316,7 @@ async def _failures_as_json(request: web.Request, handler: Handler) -> web.Strea
 def _reviewer(settings: RestSettings) -> Reviewer | None:
     if not settings.access.kubernetes:
         return None
-    credentials = Credentials()
+    credentials = Credentials(warn=partial(_log.warning, "credentials could not be read again, using the old ones"))
     try:
         credentials.current()
     except NoAccess as error:

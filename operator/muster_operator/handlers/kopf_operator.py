@@ -67,7 +67,7 @@ async def log_in(memo: HandlerMemo, **_: Any) -> kopf.AiohttpSession:
 
     The session of rejected credentials is returned again: kopf recognizes it and ends, instead of requesting another.
     """
-    access = memo.session.reread()
+    access = await memo.session.access(rejected=next(reversed(memo.logins), None))
     if access not in memo.logins:
         session = memo.session.separate(access)
         memo.logins[access] = kopf.AiohttpSession(server=access.server, aiohttp_session=session)

@@ -55,13 +55,12 @@ Headers = tuple[tuple[str, str], ...]
 
 
 class Connections:
-    """Connections with the present credentials, opened again if their TLS part changes.
+    """Connections with the credentials of the last request, opened again if their TLS part changes.
 
     `instance` identifies this operator in the user agent.
     """
 
-    def __init__(self, credentials: Credentials, instance: str = "") -> None:
-        self._credentials = credentials
+    def __init__(self, instance: str = "") -> None:
         self._agent = f"{USER_AGENT} ({instance})" if instance else USER_AGENT
         self._session: aiohttp.ClientSession | None = None
         self._access: Access | None = None
@@ -72,15 +71,14 @@ class Connections:
         """Connections for writes, of the present session. None = there is a proxy, and writes use the session."""
         self._retiring: set[asyncio.Task[None]] = set()
 
-    def session(self) -> aiohttp.ClientSession:
-        """The aiohttp session for requests of the operator. Raises NoAccess if there are no credentials."""
-        access = self._credentials.current()
+    def session(self, access: Access) -> aiohttp.ClientSession:
+        """The aiohttp session for requests with this access. Raises OSError if a certificate cannot be loaded."""
         if self._session is not None and access is self._access:
             return self._session
         tls = (access.server, access.proxy, access.tls, fingerprint(access.tls.files))  # everything except the token
         if self._session is None or tls != self._tls:
+            context = access.tls_context()
             self._retire(self._session)
-            context = access.tls.context() if access.server.startswith("https") else None
             self.pool = (
                 None if access.proxy else HttpConnectionPool(access.server, context, KEEPALIVE_S, _enable_keepalive)
             )
@@ -95,7 +93,7 @@ class Connections:
 
     def url(self, path: str) -> str:
         """The URL of a path, for the session that was requested last."""
-        return (self._access.server.rstrip("/") if self._access is not None else "") + path
+        return (self._access.server if self._access is not None else "") + path
 
     def headers(self, content_type: str) -> Headers:
         """The headers of a request with this content type."""
@@ -387,7 +385,7 @@ class KubeSession:
         self._request_s = request_s
         self.clock = ServerClock()
         self._timeouts: dict[float | None, aiohttp.ClientTimeout] = {}
-        self._connections = Connections(credentials, instance)
+        self._connections = Connections(instance)
 
     def send(self, request: Request) -> Coroutine[Any, Any, Reply]:
         """Sends one request and reads the response, unless it is a stream.
@@ -406,14 +404,21 @@ class KubeSession:
         within_s = self._request_s if request.within_s is None else min(self._request_s, request.within_s)
         began, status = time.perf_counter(), 0
         try:
-            session = self._connections.session()  # loads changed certificates, which can be incomplete files
+            access = self._credentials.ready()
+            if access is None:
+                async with asyncio.timeout(within_s):
+                    access = await self._credentials.now()
+            session = self._connections.session(access)  # loads changed certificates, which can be incomplete files
             if self._guard is None or not request.needs_leadership or request.method == "GET":
                 async with asyncio.timeout(within_s):
                     reply = await self._exchange(session, request, within_s)
             else:
                 with GuardedWrite(self._guard, request, within_s):
                     reply = await self._exchange(session, request, within_s)
-            status = reply.status
+            status, other = reply.status, access
+            if status == 401 and not is_retry:
+                async with asyncio.timeout(within_s):
+                    other = await self._credentials.renewed(access)
         except TimeoutError as error:
             raise Unreachable(request.name, f"no answer in {within_s:g} s") from error
         except (aiohttp.ClientError, OSError) as error:
@@ -424,10 +429,7 @@ class KubeSession:
             resource = request.resource
             verb, resource = (request.method, resource) if resource else named(request.method, request.path)
             self._measure(verb, resource, status, time.perf_counter() - began)
-        if status == 401 and not is_retry:
-            self._credentials.reread()
-            return await self._send(request, is_retry=True)
-        return reply
+        return reply if other is access else await self._send(request, is_retry=True)
 
     async def get(self, path: str) -> dict[str, Any]:
         """Reads one object or list.
@@ -445,14 +447,13 @@ class KubeSession:
         """Closes all connections."""
         await self._connections.close()
 
-    def reread(self) -> Access:
-        """Reads the credentials again, after a rejection. Raises NoAccess if there are none."""
-        return self._credentials.reread()
+    async def access(self, rejected: Access | None = None) -> Access:
+        """The present credentials, read again if these were rejected. Raises NoAccess if there are none."""
+        return await (self._credentials.now() if rejected is None else self._credentials.renewed(rejected))
 
     def separate(self, access: Access) -> aiohttp.ClientSession:
         """A session with connections of its own, which the caller closes."""
-        tls = access.tls.context() if access.server.startswith("https") else True
-        connector = aiohttp.TCPConnector(ssl=tls, socket_factory=_socket)
+        connector = aiohttp.TCPConnector(ssl=access.tls_context() or True, socket_factory=_socket)
         return aiohttp.ClientSession(connector=connector, headers=access.headers, proxy=access.proxy or None)
 
     def _exchange(

@@ -78,5 +78,5 @@ def test_a_file_that_is_not_a_config_map_ends_with_exit_code_2(tmp_path: Path) -
 def test_a_missing_cluster_gives_one_line_and_exit_code_3(tmp_path: Path) -> None:
     result = show(KUBECONFIG=str(tmp_path / "none"), HOME=str(tmp_path))
     assert result.exit_code == 3
-    assert result.stderr.startswith("muster: request to the cluster failed: no kubeconfig found; ")
+    assert result.stderr.startswith("muster: request to the cluster failed: no kubeconfig found (KUBECONFIG names ")
     assert len(result.stderr.splitlines()) == 1

@@ -3,11 +3,13 @@
 import base64
 import json
 import os
+import ssl
 from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
 import yaml
 
 from muster.clients import kubeconfig
@@ -127,6 +129,29 @@ def test_a_relative_plugin_path_is_resolved_from_the_file_of_its_user(
     first = a_file(tmp_path / "first/config", a_config() | {"users": []})
     monkeypatch.setenv("KUBECONFIG", f"{first}:{a_file(second / 'config', a_config(user))}")
     assert dict(kubeconfig.access().headers) == {"Authorization": "Bearer t"}
+
+
+def test_relative_paths_of_a_relative_kubeconfig_are_resolved_from_its_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "programs").mkdir()
+    a_plugin(tmp_path / "programs", """echo '{"status": {"token": "of PATH"}}'""")
+    own = a_plugin(tmp_path, """echo '{"status": {"token": "own"}}'""")
+    monkeypatch.setenv("PATH", f"{tmp_path}/programs:{os.environ['PATH']}")
+    a_file(tmp_path / "a", a_config({"exec": own, "client-certificate": "c.pem", "client-key": "k.pem"}))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("KUBECONFIG", "a")
+    access = kubeconfig.access()
+    assert dict(access.headers) == {"Authorization": "Bearer own"}
+    assert (access.tls.certificate, access.tls.key) == (f"{tmp_path}/c.pem", f"{tmp_path}/k.pem")
+
+
+def test_a_credential_plugin_that_does_not_end_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "PLUGIN_S", 0.1)
+    os.mkfifo(tmp_path / "pipe")
+    path = a_file(tmp_path / "a", a_config({"exec": a_plugin(tmp_path, f"exec cat {tmp_path}/pipe")}))
+    with pytest.raises(Unreachable, match=r"plugin did not end in 0\.1 s"):
+        kubeconfig.access(path)
 
 
 def test_credentials_of_the_file_have_precedence_over_those_of_the_plugin(tmp_path: Path) -> None:
@@ -252,6 +277,9 @@ def test_the_proxy_of_the_kubeconfig_has_precedence_over_that_of_the_environment
         ("https://localhost:6443", "", False),
         ("https://127.0.0.1:6443", "", False),
         ("https://[::1]:6443", "", False),
+        ("https://[fd00::1]:6443", "[fd00::1]:6443", False),
+        ("https://[fd00::1]:6443", "[fd00::1]:443", True),
+        ("https://[fd00::1]:6443", "[fd00::1]", False),
         ("http://api.example", "", False),
     ],
 )
@@ -273,11 +301,134 @@ def test_the_proxy_of_the_environment_is_used_as_by_kubectl(
         ({"auth-provider": {"name": "oidc"}}, {}, 'context "one" has auth-provider, which is not supported; use exec'),
         ({}, {"proxy-url": "socks5://proxy"}, 'proxy-url of context "one" is not http://HOST:PORT'),
         ({}, {"proxy-url": "https://proxy"}, 'proxy-url of context "one" is not http://HOST:PORT'),
+        ({}, {"proxy-url": "http://proxy:x"}, 'proxy-url of context "one" is not http://HOST:PORT'),
+        ({}, {"proxy-url": "http://:3128"}, 'proxy-url of context "one" is not http://HOST:PORT'),
+        (
+            {},
+            {"server": "https://127.0.0.1:x"},
+            "server of context \"one\" is 'https://127.0.0.1:x', which is not a URL",
+        ),
+        ({}, {"server": "api:6443"}, "which is not a URL of a server; use https://HOST:PORT"),
+        ({}, {"server": ""}, "which is not a URL of a server"),
+        ({}, {"server": "https://a..b"}, "which is not a URL of a server"),
+        ({}, {"server": "https://ann:secret@api"}, "which is not a URL of a server"),
+        ({}, {"tls-server-name": ".api"}, 'tls-server-name of context "one" is not a host name'),
+        (
+            {},
+            {"insecure-skip-tls-verify": "false"},
+            "/a is not .*: clusters one: insecure-skip-tls-verify is not true or",
+        ),
+        ({}, {"server": 5}, "clusters one: server is not a string"),
+        ({"token": 5}, {}, "users one: token is not a string"),
+        ({"as": ["ann"]}, {}, "users one: as is not a string"),
+        ({"as": "ann", "as-groups": [None]}, {}, "users one: as-groups is not a list of strings"),
+        (
+            {"as": "ann", "as-user-extra": {"k": None}},
+            {},
+            "users one: as-user-extra is not a mapping of lists of strings",
+        ),
+        ({"as": "ann", "as-user-extra": {"k": 5}}, {}, "users one: as-user-extra is not a mapping of lists of strings"),
+        ({"as": "ann", "as-user-extra": {"k": "abc"}}, {}, "as-user-extra is not a mapping of lists of strings"),
     ],
 )
 def test_entries_that_cannot_be_honored_are_rejected(user: Json, cluster: Json, message: str, tmp_path: Path) -> None:
     with pytest.raises(BadUsage, match=message):
         kubeconfig.access(a_file(tmp_path / "a", a_config(user, cluster)))
+
+
+@pytest.mark.parametrize(
+    "server, expected",
+    [
+        ("HTTPS://api.example:6443", "https://api.example:6443"),
+        ("https://api.example:6443/", "https://api.example:6443"),
+        ("https://api.example/k8s/c-1//", "https://api.example/k8s/c-1"),
+        ("https://[fd00::1]:6443/?q#f", "https://[fd00::1]:6443"),
+    ],
+)
+def test_a_server_url_is_normalized(server: str, expected: str, tmp_path: Path) -> None:
+    access = kubeconfig.access(a_file(tmp_path / "a", a_config(cluster={"server": server})))
+    assert access.server == expected
+    assert access.tls_context() is not None
+
+
+def test_the_server_is_verified_unless_the_kubeconfig_says_otherwise(tmp_path: Path) -> None:
+    for value, is_verified in ((None, True), (False, True), (True, False)):
+        cluster = {"insecure-skip-tls-verify": value}
+        assert kubeconfig.access(a_file(tmp_path / "a", a_config(cluster=cluster))).tls.is_verified is is_verified
+
+
+@pytest.mark.parametrize("proxy", ["http://proxy:x", "https://proxy:3128", "socks5://proxy"])
+def test_an_unsupported_proxy_of_the_environment_is_reported_with_the_fix(
+    proxy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", proxy)
+    with pytest.raises(files.KubeconfigError, match=r"HTTPS_PROXY is not http://.*; .* set NO_PROXY=10\.96\.0\.1$"):
+        files.proxy_of("https://10.96.0.1:443")
+    monkeypatch.setenv("NO_PROXY", "10.96.0.1")
+    assert files.proxy_of("https://10.96.0.1:443") == ""
+
+
+def test_the_scheme_of_a_proxy_may_be_in_upper_case(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "HTTP://proxy:3128")
+    assert files.proxy_of("https://api.example") == "http://proxy:3128"
+
+
+def test_a_service_account_token_with_a_line_break_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "token").write_text("two\nlines")
+    monkeypatch.setattr(files, "SERVICE_ACCOUNT", tmp_path)
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    with pytest.raises(BadUsage, match="the token of the pod's service account has a character that HTTP does not"):
+        kubeconfig.access()
+
+
+def test_missing_files_of_kubeconfig_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    missing = rf"\(KUBECONFIG names missing files: {tmp_path}/x, {tmp_path}/y\)"
+    monkeypatch.setenv("KUBECONFIG", f"{tmp_path}/x:{tmp_path}/y")
+    with pytest.raises(CommandError, match=f"no kubeconfig found {missing}; set --kubeconfig"):
+        kubeconfig.access()
+    with pytest.raises(files.NoAccess, match=f"no service account and no kubeconfig {missing}; set KUBECONFIG"):
+        files.of_process()
+    with pytest.raises(BadUsage, match=f'context "two" does not exist: no kubeconfig found {missing}'):
+        kubeconfig.access(context="two")
+    path = a_file(tmp_path / "a", a_config())
+    monkeypatch.setenv("KUBECONFIG", f"{tmp_path}/x:{path}:{tmp_path}/y")
+    with pytest.raises(BadUsage, match=f'context "two" does not exist in {path} {missing}'):
+        kubeconfig.access(context="two")
+
+
+def served_by(certificate: trustme.LeafCert, tls: Tls) -> bool:
+    """Whether a client completes a handshake with a server that has this certificate."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    certificate.configure_cert(context)
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    server = context.wrap_bio(to_server, to_client, server_side=True)
+    client = tls.context().wrap_bio(to_client, to_server, server_hostname="api.example")
+    for _ in range(3):
+        for side in (client, server):
+            try:
+                side.do_handshake()
+            except ssl.SSLWantReadError:
+                continue
+            except ssl.SSLCertVerificationError:
+                return False
+    return client.cipher() is not None
+
+
+def test_an_intermediate_authority_may_be_trusted_without_its_root() -> None:
+    root, other = trustme.CA(), trustme.CA()
+    intermediate = root.create_child_ca()
+    certificate = intermediate.issue_cert("api.example")
+    assert served_by(certificate, Tls(intermediate.cert_pem.bytes()))
+    assert served_by(certificate, Tls(root.cert_pem.bytes()))
+    assert not served_by(certificate, Tls(other.cert_pem.bytes()))
+
+
+def test_a_certificate_authority_may_have_comments_in_any_language(tmp_path: Path) -> None:
+    authority = trustme.CA()
+    pem = "# Főtanúsítvány\n".encode() + authority.cert_pem.bytes()
+    cluster = {"certificate-authority-data": base64.b64encode(pem).decode()}
+    access = kubeconfig.access(a_file(tmp_path / "a", a_config(cluster=cluster)))
+    assert served_by(authority.issue_cert("api.example"), access.tls)
 
 
 def with_user(user: Json) -> Json:

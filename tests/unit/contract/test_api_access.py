@@ -171,7 +171,7 @@ async def serving(folder: Path) -> AsyncIterator[Home]:
     address = f"127.0.0.1:{runner.addresses[0][1]}"
     proxy.url = f"http://me:secret@127.0.0.1:{listening.sockets[0].getsockname()[1]}"
     cluster = {
-        "server": f"https://{address}{PREFIX}",
+        "server": f"HTTPS://{address}{PREFIX}/",  # all parts use the same normalized URL
         "certificate-authority": "ca.pem",
         "tls-server-name": "api.example",
         "proxy-url": proxy.url,
@@ -231,7 +231,10 @@ async def test_reviews_of_tokens_by_the_core(home: Home) -> None:
     reviewer = Reviewer(Credentials())
     assert await reviewer.review("t", "/ws/v1/fullstatedump", "get") is Ruling.ALLOWED
     await reviewer.close()
-    assert len(home.api_server.seen) == 2
+    assert [path for path, _ in home.api_server.seen] == [
+        "/apis/authentication.k8s.io/v1/tokenreviews",
+        "/apis/authorization.k8s.io/v1/subjectaccessreviews",
+    ]
 
 
 async def test_requests_and_port_forwards_of_commands(home: Home) -> None:

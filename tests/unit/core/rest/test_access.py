@@ -1,12 +1,15 @@
 """Who may ask what: probes are open, reads unless closed, dumps and changes want a token; every doubt is a no."""
 
 import asyncio
+import json
+from itertools import count
 from pathlib import Path
 
 import aiohttp
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer, make_mocked_request
+from structlog.testing import capture_logs
 
 from muster_core.rest.auth import (
     KEPT_S,
@@ -22,7 +25,7 @@ from muster_core.rest.auth import (
 )
 from muster_core.rest.http import RestFailure
 from muster_core.rest.routes import ROUTES
-from muster_core.rest.server import RestServer, RestSettings, StartFailure
+from muster_core.rest.server import RestServer, RestSettings, StartFailure, _reviewer
 from muster_si.kubeconfig import Access, Credentials
 from tests.unit.core.conftest import Bench
 from tests.unit.core.rest.conftest import Serve
@@ -293,6 +296,41 @@ async def test_a_review_reads_rejected_credentials_again() -> None:
         assert await reviewer.review("t", DUMP, "get") is Ruling.UNKNOWN
         await reviewer.close()
     assert sent == ["expired", "new"]
+
+
+async def test_many_rejected_reviews_read_credentials_once() -> None:
+    async def handle(request: web.Request) -> web.StreamResponse:
+        return web.json_response({"kind": "Status"}, status=401)
+
+    app, reads = web.Application(), count()
+    app.router.add_post("/{tail:.*}", handle)
+    async with TestServer(app) as server:
+        url = str(server.make_url("")).rstrip("/")
+        reviewer = Reviewer(Credentials(lambda: Access(url, context=str(next(reads)))))
+        reviews = [reviewer.review(f"t{number}", DUMP, "get") for number in range(20)]
+        results = await asyncio.gather(*reviews, return_exceptions=True)
+        assert {type(result) for result in results} == {Unreachable}
+        await reviewer.close()
+    assert next(reads) == 2  # at the start, and after the first rejection
+
+
+async def test_a_failed_reading_of_credentials_is_logged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("KUBERNETES_SERVICE_HOST", "HTTPS_PROXY", "https_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    config = {
+        "current-context": "c",
+        "contexts": [{"name": "c", "context": {"cluster": "c"}}],
+        "clusters": [{"name": "c", "cluster": {"server": "https://api.example"}}],
+    }
+    path = tmp_path / "config"
+    path.write_text(json.dumps(config))
+    monkeypatch.setenv("KUBECONFIG", str(path))
+    reviewer = _reviewer(RestSettings(access=AccessSettings(kubernetes=True)))
+    assert reviewer is not None
+    path.write_text("{")
+    with capture_logs() as logs:
+        reviewer._credentials.reread()
+    assert [line["event"] for line in logs] == ["credentials could not be read again, using the old ones"]
 
 
 async def test_a_review_is_cached_for_some_seconds_per_token_path_and_verb() -> None:
