@@ -116,7 +116,7 @@ def _update_class(partition: Partition, kind: AskClass, why: UnschedulableReason
     cached = partition.unschedulable_classes.get(kind)
     if cached is not None and cached.room:
         partition.unschedulable_classes.drop(kind)
-        for entry in list(partition.blocking_reasons.by_kind.get(kind, {}).values()):
+        for entry in list(partition.blocking_reasons.about(kind).values()):
             partition.scheduling.open(entry)
     elif cached is not None:
         cached.why = why

@@ -26,7 +26,13 @@ from muster_core.state.nodes import ANY_CLAIM, NodeTable
 from muster_core.state.queues import Queue
 from muster_core.state.request_classes import AskClass, label_mark
 from muster_core.state.scheduler_state import Partition
-from muster_core.state.scheduling_queue import BlockingReason, MaxApplicationsReached, NoNodeFits, QueuedBehindGang
+from muster_core.state.scheduling_queue import (
+    BlockingReason,
+    MaxApplicationsReached,
+    NodeNotReserved,
+    NoNodeFits,
+    QueuedBehindGang,
+)
 from muster_core.state.snapshot import Snapshot, shape_of, wanted
 from muster_core.state.users import Account, LimitSubject, LimitSubjectKind
 
@@ -199,7 +205,7 @@ def absorb(partition: Partition) -> None:
     anywhere = _most_available(nodes, slice(None))
     if gained is None:
         known.independent.wake(anywhere)
-        gained = list(reasons.by_node)
+        gained = list(dict.fromkeys(one.node for one in reasons.entries if isinstance(one, NodeNotReserved)))
         inter_pod = True
     elif gained:
         _wake_classes(partition, [node for node in gained if node in nodes])
@@ -209,8 +215,8 @@ def absorb(partition: Partition) -> None:
         if _is_concerned(kind, claims):
             known.set_woken(kind, value=True)
     for node in gained:
-        for app, entry in reasons.by_node.get(node, {}).items():
-            if _may_use_reservation(partition, app, node):
+        for reason, entry in reasons.about(node).items():
+            if isinstance(reason, NodeNotReserved) and _may_use_reservation(partition, reason.app, node):
                 partition.scheduling.open(entry, is_certain=True)
     reasons.wake_gangs()
 
@@ -220,9 +226,8 @@ def _wake_amounts(partition: Partition) -> None:
     reasons = partition.blocking_reasons
     grown, partition.grown = partition.grown, {}
     for holder, (limit, taken) in grown.items():
-        if holder in reasons.by_holder:
-            reasons.by_holder[holder].wake(limit.room(taken.allocated).get)
-            reasons.woken_holders[holder] = None
+        if reasons.about(holder):
+            reasons.wake_amounts(holder, limit.room(taken.allocated))
 
 
 def _wake_classes(partition: Partition, gained: list[NodeId]) -> None:
@@ -262,7 +267,7 @@ def open_some(partition: Partition) -> list[Application]:
     kinds = known.take(looks)
     found = [app for kind in kinds for app in _evaluate(partition, kind)]
     scheduling.backoff.looked(sum(kind not in known.grown for kind in kinds))
-    scheduling.has_woken = bool(reasons.woken_gangs or reasons.woken_holders or known.is_any_woken)
+    scheduling.has_woken = bool(reasons.woken_gangs) or reasons.amounts.is_any_woken or known.is_any_woken
     return found
 
 
@@ -272,8 +277,8 @@ def _evaluate(partition: Partition, kind: AskClass) -> list[Application]:
     Other pods and node reservations may restrict it further. Returns as `open_some`.
     """
     known, nodes = partition.unschedulable_classes, partition.nodes
-    cached, entries = known.get(kind), partition.blocking_reasons.by_kind.get(kind)
-    if cached is None or entries is None:  # no application waits for it, so the entry is not needed
+    cached, entries = known.get(kind), partition.blocking_reasons.about(kind)
+    if cached is None or not entries:  # no application waits for it, so the entry is not needed
         known.drop(kind)
         return []
     room = _count(nodes, kind, unreserved=_respects_reservations(kind))
@@ -283,8 +288,8 @@ def _evaluate(partition: Partition, kind: AskClass) -> list[Application]:
     elif not kind.depends_on_others:
         cached.room = room
         known.grown[kind] = None
-    for count, entry in list(entries.items()):
-        if count <= room:
+    for reason, entry in list(entries.items()):
+        if isinstance(reason, NoNodeFits) and reason.count <= room:
             partition.scheduling.open(entry)
         else:
             partition.scheduling.close(entry)
@@ -319,7 +324,7 @@ def _count(nodes: NodeTable, kind: AskClass, *, unreserved: bool) -> int:
 def room_grew(partition: Partition, holder: LimitSubject, limit: Limit, taken: Queue | Account) -> None:
     """Records that usage below a limit decreased. `absorb` wakes up the applications whose request may fit now."""
     partition.node_demand.grew((holder,))
-    if holder in partition.blocking_reasons.by_holder:
+    if partition.blocking_reasons.about(holder):
         partition.grown[holder] = (limit, taken)
 
 
@@ -329,7 +334,7 @@ def path_grew(partition: Partition, app: Application) -> None:
     Its queues, its user and its group have more available quota.
     """
     partition.contention.wake_ups += 1
-    if not partition.blocking_reasons.by_holder and not partition.node_demand.refusing:
+    if not len(partition.blocking_reasons.amounts) and not partition.node_demand.refusing:
         return
     for queue in app.queue.path_up:
         room_grew(partition, LimitSubject(LimitSubjectKind.QUEUE, "", queue.path), queue.max, queue)

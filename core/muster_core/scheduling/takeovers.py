@@ -23,6 +23,7 @@ from muster_core.scheduling import commit, failures, gangs, ledger, lifecycle, r
 from muster_core.state.applications import Allocation, Application, lacking
 from muster_core.state.reservations import Basis, OpenTakeOver, Planning, RunningPreemption
 from muster_core.state.scheduler_state import Partition
+from muster_core.state.scheduling_queue import MembersDoNotFit
 
 _SECOND: Final = 1_000_000_000
 
@@ -126,7 +127,7 @@ def _continue_later(partition: Partition, app: Application, planning: Planning) 
 
 def on_takeover_timer(partition: Partition, app: Application, timer: Timer) -> None:
     """Tries a failed takeover again after its backoff. Without any growth since then, it waits for the next one."""
-    waits = partition.blocking_reasons.together.get(app.id)
+    waits = partition.blocking_reasons.entries.get(MembersDoNotFit(app.id))
     if timer.generation == app.gang.takeover_failures and waits is not None:
         partition.scheduling.open(waits)
     elif timer.generation == app.gang.takeover_failures:

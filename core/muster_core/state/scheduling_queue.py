@@ -7,7 +7,7 @@ become active, and `backoff` bounds how many of them are tried at once. Some wai
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
@@ -15,14 +15,14 @@ from typing import Final
 from muster_core.model.config import ApplicationOrder
 from muster_core.model.ids import ApplicationId, NodeId, QueuePath
 from muster_core.model.limits import LOOKS_PER_ATTEMPT
-from muster_core.model.resources import Resources
+from muster_core.model.resources import Limit, Resources
 from muster_core.state.applications import Application
 from muster_core.state.backoff import Backoff, delay_ns
 from muster_core.state.columns import AmountIndex
 from muster_core.state.ordered_sets import LeafQueue, QueueChange, SchedulingContext
 from muster_core.state.queues import Queue
 from muster_core.state.repairs import Repairs
-from muster_core.state.request_classes import AskClass
+from muster_core.state.request_classes import AskClass, label_mark
 from muster_core.state.users import LimitSubject
 
 
@@ -91,115 +91,90 @@ _AT_ONCE: Final = 64
 _NO_PARENT: Final = QueuePath("")
 
 
+def topic_of(blocking_reason: BlockingReason) -> Hashable:
+    """Returns what a change must be about to remove the reason: a class, a maximum, a node, or anything for gangs."""
+    match blocking_reason:
+        case NoNodeFits(kind):
+            return kind
+        case QuotaExceeded(holder):
+            return holder
+        case NodeNotReserved(_, node):
+            return node
+        case MembersDoNotFit():
+            return MembersDoNotFit
+        case _:
+            return blocking_reason
+
+
 @dataclass(slots=True, eq=False)
 class UnschedulableApplications:
-    """Unschedulable applications of a partition by blocking reason."""
+    """Unschedulable applications of a partition by blocking reason.
+
+    A reason is woken if a change may have removed it, until it is evaluated or applies again.
+    """
 
     cluster: SchedulingContext
     entries: dict[BlockingReason, LeafQueue] = field(default_factory=dict)
-    #: Those without a feasible node, by class and count.
-    by_kind: dict[AskClass, dict[int, LeafQueue]] = field(default_factory=dict)
-    #: Those over a quota, by its subject.
-    by_holder: dict[LimitSubject, AmountIndex[QuotaExceeded]] = field(default_factory=dict)
-    together: dict[ApplicationId, LeafQueue] = field(default_factory=dict)
-    #: Those with a node reservation, by node.
-    by_node: dict[NodeId, dict[ApplicationId, LeafQueue]] = field(default_factory=dict)
+    by_topic: dict[Hashable, dict[BlockingReason, LeafQueue]] = field(default_factory=dict)
     #: The blocking reasons of each application.
     blocked: dict[ApplicationId, dict[BlockingReason, LeafQueue]] = field(default_factory=dict)
-    #: Of `together` and of the holders, those that a change may have unblocked and that were not opened since.
-    woken_gangs: dict[ApplicationId, LeafQueue] = field(default_factory=dict)
-    woken_holders: dict[LimitSubject, None] = field(default_factory=dict)
+    #: Those about a quota by amount, marked with the maximum.
+    amounts: AmountIndex[QuotaExceeded] = field(default_factory=AmountIndex)
+    woken_gangs: dict[BlockingReason, None] = field(default_factory=dict)
 
     def is_first(self, app: ApplicationId) -> bool:
         """Whether the application is active because one of its blocking reasons may no longer apply."""
         return any(app in entry.heads for entry in self.blocked.get(app, {}).values())
 
+    def about(self, topic: Hashable) -> dict[BlockingReason, LeafQueue]:
+        """Returns the reasons with this `topic_of`, and their sets."""
+        return self.by_topic.get(topic, {})
+
     def wake_gangs(self) -> None:
         """Wakes the gangs that any change of a node may unblock. Those that were tried last come last."""
-        self.woken_gangs = dict(self.together)
+        self.woken_gangs = dict.fromkeys(self.about(MembersDoNotFit))
+
+    def wake_amounts(self, holder: LimitSubject, left: Limit) -> None:
+        """Wakes the amounts that what is left of a maximum may suffice for."""
+        self.amounts.wake(left.get, [_mark(holder)])
 
     def take_woken(self, count: int) -> list[LeafQueue]:
-        """Returns the sets of up to `count` gangs, and of as many amounts of each holder, that were woken."""
-        found: list[LeafQueue] = []
-        for app in list(islice(self.woken_gangs, count)):
-            del self.woken_gangs[app]
-            self.together[app] = self.together.pop(app)
-            found.append(self.together[app])
-        for holder in list(self.woken_holders) if count else ():
-            index = self.by_holder.get(holder)
-            if index is not None:
-                found += [self.entries[reason] for reason in index.take(count)]
-            if index is None or not index.is_any_woken:
-                del self.woken_holders[holder]
-        return found
+        """Returns the sets of up to `count` gangs and as many amounts that were woken."""
+        gangs, taken = self.about(MembersDoNotFit), list(islice(self.woken_gangs, count))
+        for reason in taken:
+            del self.woken_gangs[reason]
+            gangs[reason] = gangs.pop(reason)
+        return [self.entries[reason] for reason in (*taken, *self.amounts.take(count))]
 
     def sleep(self, blocking_reason: BlockingReason) -> None:
-        """Records that the reason applies now."""
-        match blocking_reason:
-            case QuotaExceeded(holder):
-                self.by_holder[holder].set_woken(blocking_reason, value=False)
-            case MembersDoNotFit(app):
-                self.woken_gangs.pop(app, None)
-            case _:
-                pass  # the cache of its class says it
-
-    def is_woken(self, app: ApplicationId) -> bool:
-        """Whether a change may have removed a reason of the application that was not evaluated since."""
-        return app in self.woken_gangs or any(map(self._is_woken, self.blocked.get(app, ())))
-
-    def _is_woken(self, blocking_reason: BlockingReason) -> bool:
-        match blocking_reason:
-            case NoNodeFits(kind):
-                return self.cluster.unschedulable_classes.is_woken(kind)
-            case QuotaExceeded(holder):
-                return self.by_holder[holder].is_woken(blocking_reason)
-            case _:
-                return False
+        """Records that the reason applies now. That of a class is in the cache of classes."""
+        self.woken_gangs.pop(blocking_reason, None)
+        if isinstance(blocking_reason, QuotaExceeded):
+            self.amounts.set_woken(blocking_reason, value=False)
 
     def entry(self, blocking_reason: BlockingReason) -> LeafQueue:
         """Returns the set of a blocking reason. Creates it if needed."""
         entry = self.entries.get(blocking_reason)
-        if entry is not None:
-            return entry
-        entry = self.entries[blocking_reason] = LeafQueue(self.cluster)
-        match blocking_reason:
-            case NoNodeFits(kind, count):
-                self.by_kind.setdefault(kind, {})[count] = entry
-            case QuotaExceeded():
-                index = self.by_holder.setdefault(blocking_reason.holder, AmountIndex())
-                index.put(blocking_reason, blocking_reason.amount)
-            case MembersDoNotFit(app):
-                self.together[app] = entry
-            case NodeNotReserved(app, node):
-                self.by_node.setdefault(node, {})[app] = entry
-            case _:
-                pass
+        if entry is None:
+            entry = self.entries[blocking_reason] = LeafQueue(self.cluster)
+            self.by_topic.setdefault(topic_of(blocking_reason), {})[blocking_reason] = entry
+            if isinstance(blocking_reason, QuotaExceeded):
+                self.amounts.put(blocking_reason, blocking_reason.amount, _mark(blocking_reason.holder))
         return entry
 
     def forget(self, blocking_reason: BlockingReason) -> None:
         """Removes the set of a blocking reason after its last application has left."""
-        del self.entries[blocking_reason]
-        match blocking_reason:
-            case NoNodeFits(kind, count):
-                entries = self.by_kind[kind]
-                del entries[count]
-                if not entries:
-                    del self.by_kind[kind]
-            case QuotaExceeded():
-                index = self.by_holder[blocking_reason.holder]
-                index.drop(blocking_reason)
-                if not len(index):
-                    del self.by_holder[blocking_reason.holder]
-            case MembersDoNotFit(app):
-                del self.together[app]
-                self.woken_gangs.pop(app, None)
-            case NodeNotReserved(app, node):
-                held = self.by_node[node]
-                del held[app]
-                if not held:
-                    del self.by_node[node]
-            case _:
-                pass
+        topic = topic_of(blocking_reason)
+        del self.entries[blocking_reason], self.by_topic[topic][blocking_reason]
+        if not self.by_topic[topic]:
+            del self.by_topic[topic]
+        self.woken_gangs.pop(blocking_reason, None)
+        if isinstance(blocking_reason, QuotaExceeded):
+            self.amounts.drop(blocking_reason)
+
+
+def _mark(holder: LimitSubject) -> int:
+    return label_mark(f"{holder.kind} {holder.name}", holder.path)
 
 
 def _is_exact(blocking_reason: BlockingReason) -> bool:
@@ -325,7 +300,7 @@ class SchedulingQueue:  # long: every way in which the order changes
 
     def class_left(self, app: Application, kind: AskClass) -> None:
         """Forgets that a class does not fit if the application has no request of it and no application waits for it."""
-        if kind not in app.waiting and kind not in self.blocking_reasons.by_kind:
+        if kind not in app.waiting and kind not in self.blocking_reasons.by_topic:
             self._cluster.unschedulable_classes.leave(kind)
 
     def open(self, entry: LeafQueue | None, *, is_certain: bool = False) -> None:

@@ -17,6 +17,7 @@ from muster_core.state import ordering
 from muster_core.state.applications import Application
 from muster_core.state.request_classes import UnschedulableClasses
 from muster_core.state.scheduler_state import Partition, SchedulerState
+from muster_core.state.scheduling_queue import BlockingReason, NoNodeFits, QuotaExceeded
 from muster_core.state.snapshot import AllocationPlan, Snapshot, shape_of
 from tests.unit.core.scheduling.random_events.configurations import EXPIRY_NS
 
@@ -73,9 +74,22 @@ def is_held(partition: Partition, app: Application) -> bool:
 
 def is_in_back_off(partition: Partition, app: Application) -> bool:
     """Whether the application was woken and waits until further failed attempts are allowed."""
-    reasons = partition.blocking_reasons
-    entries = reasons.blocked.get(app.id, {}).values()
-    return reasons.is_woken(app.id) or any(entry in partition.scheduling.backoff for entry in entries)
+    reasons, backoff, classes = (
+        partition.blocking_reasons,
+        partition.scheduling.backoff,
+        partition.unschedulable_classes,
+    )
+
+    def is_woken(reason: BlockingReason) -> bool:
+        match reason:
+            case NoNodeFits(kind):
+                return classes.is_woken(kind)
+            case QuotaExceeded():
+                return reasons.amounts.is_woken(reason)
+            case _:
+                return reason in reasons.woken_gangs
+
+    return any(entry in backoff or is_woken(reason) for reason, entry in reasons.blocked.get(app.id, {}).items())
 
 
 def replanned(partition: Partition, app: Application, now_ns: int) -> list[AllocationPlan]:
