@@ -146,7 +146,7 @@ def quotas(partition: Partition, target: Application, *, is_generous: bool) -> l
         if is_generous:
             needed, more = queue.pending, len(partition.applications)
         if queue.max or queue.max_applications:
-            used = queue.allocated + queue.reserved_quota + queue.node_reserved
+            used = queue.allocated + queue.reserved_quota.value + queue.node_reserved
             count = max(queue.max_applications, queue.running + more) if queue.max_applications else 0
             found.append(RaiseMaximum(queue.path, raised(queue.max, used + needed), count))
         if any(_applies(limit, user, group) for limit in queue.limits):
@@ -158,8 +158,8 @@ def quotas(partition: Partition, target: Application, *, is_generous: bool) -> l
                 )
                 if account is not None
             ]
-            names = {name for account in accounts for name in account.allocated + account.reserved_quota}
-            most = {name: max((one.allocated + one.reserved_quota)[name] for one in accounts) for name in names}
+            names = {name for account in accounts for name in account.allocated + account.reserved_quota.value}
+            most = {name: max((one.allocated + one.reserved_quota.value)[name] for one in accounts) for name in names}
             running = max((one.running for one in accounts), default=0)
             found.append(RaiseUserLimits(queue.path, user, group, Resources(most) + needed, running + more))
     return found

@@ -89,7 +89,9 @@ class _GuaranteeSearch:
         """Whether the request exceeds the maximum of the queue. Victims must then be inside the queue."""
         if not queue.max:
             return False
-        reserved_quota = queue.reserved_quota - app.gang.quota_reservation if app.gang.granted else queue.reserved_quota
+        reserved_quota = queue.reserved_quota.limited(queue.max)
+        if app.gang.granted:
+            reserved_quota -= app.gang.quota_reservation
         excess = queue.max.excess(used + reserved_quota + self.amount)
         is_bound = False
         for name, over in excess.items():

@@ -121,7 +121,7 @@ def left_of(bound: QuotaBound, app: Application, back: Resources) -> Limit:
     """
     holder = bound.taken
     taken = holder.allocated
-    others = holder.reserved_quota
+    others = holder.reserved_quota.limited(bound.max)
     if app.gang.granted:
         others -= app.gang.quota_reservation
     if isinstance(holder, Queue) and holder.node_reserved:
@@ -132,7 +132,7 @@ def left_of(bound: QuotaBound, app: Application, back: Resources) -> Limit:
     if others:
         taken += others
     if not app.gang.granted and holder.requested_quota and not app.gang.quota_reservation:
-        taken += holder.requested_quota
+        taken += holder.requested_quota.limited(bound.max)
     return bound.max.room(taken)
 
 

@@ -127,7 +127,7 @@ def _held_by_queues(partitions: Iterable[Partition]) -> _Entries:
                 held: dict[str, Json] = {
                     "allocated": amounts(queue.allocated),
                     "pending": amounts(pending),
-                    "reserved_quota": amounts(queue.reserved_quota + queue.requested_quota),
+                    "reserved_quota": amounts(partition.shown_reserved(queue)),
                 }
                 yield queue.path, held
             elif number % _STEPS == 0:

@@ -331,7 +331,7 @@ def queue(item: Queue, partition: Partition) -> schemas.QueueInfo:
         preemptionPausedUntil=partition.preemptions.paused_until_ns(item.path) or None,
         unschedAskBackoff=policies.backoff_after,
         askBackoffDelay=span(policies.backoff_delay_ns),
-        reservedQuota=amounts(item.reserved_quota + item.requested_quota),
+        reservedQuota=amounts(partition.shown_reserved(item)),
         children=[],
     )
 

@@ -432,8 +432,8 @@ def _queue_sums(partition: Partition) -> Iterator[str]:
         for name, kept, counted in (
             ("allocated", queue.allocated, allocated.get(path, NOTHING)),
             ("pending", queue.pending, pending.get(path, NOTHING)),
-            ("reserved_quota", queue.reserved_quota, reserved_quota.get(path, NOTHING)),
-            ("requested_quota", queue.requested_quota, requested_quota.get(path, NOTHING)),
+            ("reserved_quota", queue.reserved_quota.value, reserved_quota.get(path, NOTHING)),
+            ("requested_quota", queue.requested_quota.value, requested_quota.get(path, NOTHING)),
         ):
             if kept != counted:
                 yield f"queue {path}: {name} is recorded as {kept}, counted as {counted}"
@@ -465,10 +465,7 @@ def _users(partition: Partition) -> Iterator[str]:
         for holder in _holders(app):
             account = counted.setdefault(holder, Account())
             account.allocated += sum((a.spec.resources for a in app.allocations.values()), NOTHING)
-            if app.gang.granted:
-                account.reserved_quota += app.gang.quota_reservation
-            else:
-                account.requested_quota += app.gang.quota_reservation
+            (account.reserved_quota if app.gang.granted else account.requested_quota).add(app.gang.quota_reservation, 1)
             account.preempting += sum((a.spec.resources for a in app.allocations.values() if a.preemption), NOTHING)
             account.running += app.counted
     ledgers = ((LimitSubjectKind.USER, partition.users.users), (LimitSubjectKind.GROUP, partition.users.groups))
@@ -481,8 +478,9 @@ def _users(partition: Partition) -> Iterator[str]:
     for holder in sorted(counted.keys() | kept.keys()):
         one, other = kept.get(holder, Account()), counted.get(holder, Account())
         for name in ("allocated", "reserved_quota", "requested_quota", "preempting", "running"):
-            if getattr(one, name) != getattr(other, name):
-                yield f"{holder}: {name} is kept as {getattr(one, name)}, counted as {getattr(other, name)}"
+            stored, found = (getattr(part, "value", part) for part in (getattr(one, name), getattr(other, name)))
+            if stored != found:
+                yield f"{holder}: {name} is kept as {stored}, counted as {found}"
         if holder in kept and one.is_idle:
             yield f"{holder} has an empty account"
 

@@ -636,10 +636,7 @@ def _holders(partition: Partition, app: Application) -> list[Queue | Account]:
 
 
 def _promise(holder: Queue | Account, amount: Resources, times: int, *, granted: bool) -> None:
-    if granted:
-        holder.reserved_quota = holder.reserved_quota.plus(amount, times)
-    else:
-        holder.requested_quota = holder.requested_quota.plus(amount, times)
+    (holder.reserved_quota if granted else holder.requested_quota).add(amount, times)
 
 
 def reserve_target(partition: Partition, app: Application, ask: Ask, node: NodeId) -> None:

@@ -58,6 +58,11 @@ class LazySum:
         others = islice((name for name in amounts if name not in found), most)
         return Resources(found | {name: amounts[name] for name in others})
 
+    def limited(self, limit: Limit) -> Resources:
+        """Returns the part of the sum that a limit is about."""
+        amounts = self._fold()
+        return Resources({name: amounts[name] for name, _ in limit.items() if name in amounts})
+
     def left_of(self, limit: Limit) -> Limit:
         """Returns what is left of a limit after this sum."""
         amounts = self._fold()
@@ -196,10 +201,10 @@ class Queue:
     #: Number of the running quota preemption; 0 = none.
     quota_running: int = 0
     #: Quota reserved for gangs in the subtree and not allocated yet (docs/internals/semantics.md, rule 11).
-    reserved_quota: Resources = NOTHING
+    reserved_quota: LazySum = field(default_factory=LazySum)
     #: Quota that starving gangs requested and that is not free yet. It is withheld from applications without a quota
     #: reservation, but neither from other starving gangs nor from `reserved_quota`.
-    requested_quota: Resources = NOTHING
+    requested_quota: LazySum = field(default_factory=LazySum)
     #: Priorities of the waiting applications of a leaf, else of the child queues.
     priorities: PriorityCounts = field(default_factory=PriorityCounts)
     #: Priority that the parent sees; None = nothing waits in the subtree.

@@ -30,7 +30,7 @@ from muster_core.state.applications import Allocation, Application
 from muster_core.state.node_demand import NodeDemand
 from muster_core.state.nodes import NodeTable
 from muster_core.state.ordered_sets import LeafQueue
-from muster_core.state.queues import Queue, QueueTree, new_tree
+from muster_core.state.queues import LazySum, Queue, QueueTree, new_tree
 from muster_core.state.reported_texts import ReportedTexts
 from muster_core.state.request_classes import UnschedulableClasses
 from muster_core.state.reservations import Contention, PendingCallbacks, Preemptions, Reservations
@@ -243,7 +243,14 @@ class Partition:
 
         Users invent names of resources.
         """
-        return queue.settled.some((*self.nodes.capacity_total, *dict(queue.max.items())), RESOURCE_NAMES)
+        return self._shown(queue, queue.settled)
+
+    def shown_reserved(self, queue: Queue) -> Resources:
+        """Returns the quota that gangs reserve or request in a queue, like `shown_pending`."""
+        return self._shown(queue, queue.reserved_quota) + self._shown(queue, queue.requested_quota)
+
+    def _shown(self, queue: Queue, total: LazySum) -> Resources:
+        return total.some((*self.nodes.capacity_total, *dict(queue.max.items())), RESOURCE_NAMES)
 
     @property
     def is_closing(self) -> bool:

@@ -11,7 +11,7 @@ from muster_core.model.config import QuotaLimit
 from muster_core.model.ids import QueuePath
 from muster_core.model.resources import NOTHING, Resources
 from muster_core.state.applications import Application
-from muster_core.state.queues import Queue
+from muster_core.state.queues import LazySum, Queue
 
 ANYONE = "*"
 
@@ -37,8 +37,8 @@ class Account:
     """Usage of one user or group in one queue. The fields have the same meaning as in Queue."""
 
     allocated: Resources = NOTHING
-    reserved_quota: Resources = NOTHING
-    requested_quota: Resources = NOTHING
+    reserved_quota: LazySum = field(default_factory=LazySum)
+    requested_quota: LazySum = field(default_factory=LazySum)
     preempting: Resources = NOTHING
     running: int = 0
 
@@ -125,9 +125,9 @@ class UserLedger:
                 account.allocated = account.allocated.plus(used, times)
                 account.preempting = account.preempting.plus(preempting, times)
                 if app.gang.granted:
-                    account.reserved_quota = account.reserved_quota.plus(quota_reservation, times)
+                    account.reserved_quota.add(quota_reservation, times)
                 else:
-                    account.requested_quota = account.requested_quota.plus(quota_reservation, times)
+                    account.requested_quota.add(quota_reservation, times)
                 account.running += times if app.counted else 0
         self.close(app)
         app.group = before

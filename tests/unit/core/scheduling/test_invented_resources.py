@@ -21,7 +21,7 @@ from muster_core.model.events import (
     NodeAdded,
     NodeUpdated,
 )
-from muster_core.model.ids import AllocationKey, ApplicationId, Termination
+from muster_core.model.ids import AllocationKey, ApplicationId, TaskGroup, Termination
 from muster_core.model.resources import Resources
 from muster_core.model.specs import AskSpec
 from muster_core.scheduling.scheduler import cycle, step
@@ -67,6 +67,16 @@ def submitted(numbers: Iterable[int], vcore: int = 1000) -> list[Event]:
     return found
 
 
+def submitted_gangs(count: int) -> list[Event]:
+    """Return gangs that reserve quota."""
+    found: list[Event] = []
+    for number in range(count):
+        ask = replace(inventing(number), group=TaskGroup("workers"), placeholder=True)
+        found.append(ApplicationAdded(an_application(f"a{number}", queue="root.a", gang=1, each=ask.resources)))
+        found.append(AskAdded(ask))
+    return found
+
+
 def configuration(most: int | None) -> Configuration:
     return a_configuration(a_queue("a", vcore=most), a_queue("b"))
 
@@ -98,6 +108,17 @@ def test_an_event_copies_nothing_of_what_other_users_invented(most: int | None) 
         scenario.bytes_of(AskAdded(an_ask("p", app="x")))
         needed.append(scenario.bytes_of(AskAdded(an_ask("q", app="x")), ended)[1])
     assert needed[1] < needed[0] + 16 * _KIB
+
+
+def test_a_gang_copies_nothing_of_the_quota_that_others_reserve() -> None:
+    needed: list[int] = []
+    for count in (_FEW, _MANY):
+        scenario = Measured(configuration(None), nodes=2)
+        scenario.bytes_of(*submitted_gangs(count))
+        assert scenario.partition.queues.root.reserved_quota
+        gang = ApplicationAdded(an_application("x", queue="root.b", gang=1))
+        needed.append(scenario.bytes_of(gang, AskAdded(an_ask("p", app="x", group="workers", placeholder=True)))[1])
+    assert needed[1] < needed[0] + 64 * _KIB
 
 
 def test_a_request_for_a_resource_is_placed_when_the_first_node_offers_it() -> None:
