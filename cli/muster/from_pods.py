@@ -64,7 +64,8 @@ def _of_application(cluster: Cluster, name: str, namespace: str) -> list[Json]:
 def _of_name(cluster: Cluster, name: str, namespace: str) -> list[Json]:
     """The pod `[NAMESPACE/]POD`."""
     prefix, _, pod = name.rpartition("/")
-    pods = list(_listed(cluster, prefix or namespace, fieldSelector=f"metadata.name={pod}"))
+    listed = _listed(cluster, prefix or namespace, fieldSelector=f"metadata.name={pod}")
+    pods = [one for one in listed if one["metadata"]["name"] == pod]
     if len(pods) > 1:
         names = ", ".join(sorted(f"{one['metadata']['namespace']}/{pod}" for one in pods))
         raise BadUsage(f"several pods have the name {pod}: {names}; name one of them")

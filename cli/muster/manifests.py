@@ -83,18 +83,14 @@ def read_manifests(
         raise BadInput(f"{file}: the controllers have {count} pods, at most {_MOST_PODS} are allowed in all files")
     shared = [*known, *(raw for raw in documents if _PLURALS.get(raw["kind"]) in _SHARED)]
     priorities = Priorities(raw for raw in shared if raw["kind"] == "PriorityClass")
-    ledger, deadlines, present = Ledger(Settings()), dict[str, int](), set[str]()
+    ledger, deadlines = Ledger(Settings()), dict[str, int]()
     expanded = chain.from_iterable(_pods(raw, file) for raw in documents)
-    for raw in (_admitted(one, priorities, file) for one in chain(known, expanded)):
+    for raw in _unique((_admitted(one, priorities, file) for one in chain(known, expanded)), file):
         event = read_object(_PLURALS[raw["kind"]], raw, ledger.settings)
         if event is None:
             raise BadInput(f"{file}: {_subject(raw)} is not valid")
         handle_event(ledger, event, 0.0)
         deadlines[_uid(raw)] = integer(mapping(raw.get("spec")).get("activeDeadlineSeconds"))
-        if raw["kind"] in ("Node", "Pod"):
-            if _subject(raw) in present:
-                raise BadInput(f"{file}: has two objects: {_subject(raw)}")
-            present.add(_subject(raw))
     nodes: list[NodeSpec] = []
     added_applications: list[ApplicationAdded] = []
     asks: dict[ApplicationId, list[AskSpec]] = defaultdict(list)
@@ -245,6 +241,7 @@ def _pods(raw: Raw, file: str) -> Iterator[Raw]:
     if (deadline := _number(raw, "activeDeadlineSeconds", 1, file)) is not None:
         pod_spec = {"activeDeadlineSeconds": deadline, **pod_spec}
     shared = {**mapping(template.get("metadata")), "namespace": text(metadata.get("namespace")) or "default"}
+    shared.pop("uid", None)
     prefix = metadata["name"] if kind == "StatefulSet" else f"{metadata['name']}-{kind.lower()}"
     for number in range(_count(raw, file)):
         yield {"kind": "Pod", "metadata": {**shared, "name": f"{prefix}-{number}"}, "spec": pod_spec}
@@ -264,6 +261,18 @@ def _admitted(raw: Raw, priorities: Priorities, file: str) -> Raw:
         return {**pod, "spec": {**spec, **priorities.of(spec)}}
     except BadInput as error:
         raise BadInput(f"{file}: {_subject(pod)}: {error}") from error
+
+
+def _unique(found: Iterable[Raw], file: str) -> Iterator[Raw]:
+    """The objects. Raises BadInput if a node or pod would replace another one."""
+    present = set[str]()
+    for raw in found:
+        if raw["kind"] in ("Node", "Pod"):
+            for identity in (_subject(raw), f"{raw['kind']} with uid {_uid(raw)!r}"):
+                if identity in present:
+                    raise BadInput(f"{file}: has two objects: {identity}")
+                present.add(identity)
+        yield raw
 
 
 def _uid(raw: Raw) -> str:

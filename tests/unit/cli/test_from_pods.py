@@ -135,3 +135,9 @@ def test_ended_pods_are_not_bound(tmp_path: Path) -> None:
     ended = [a_member(phase, node="n-1") | {"status": {"phase": phase}} for phase in ("Succeeded", "Failed")]
     _, text, _ = explained(tmp_path, "train", "-o", "json", failing=CLOSED, objects=(*MEMBERS, *ended))
     assert orjson.loads(text)["bound"] == 1
+
+
+def test_only_the_pod_of_the_name_is_explained(tmp_path: Path) -> None:
+    """Whatever the server selects."""
+    code, text, _ = explained(tmp_path, "pod/m-1", "-o", "json", failing=CLOSED)
+    assert (code, [pod["name"] for pod in orjson.loads(text)["pods"]]) == (0, ["m-1"])

@@ -267,6 +267,10 @@ def test_the_limit_of_pods_is_on_all_files_together(tmp_path: Path) -> None:
             "has two objects: Pod",
         ),
         (
+            "--- {kind: Pod, metadata: {name: a, uid: x}}\n--- {kind: Pod, metadata: {name: b, uid: x}}",
+            "has two objects: Pod with uid 'x'",
+        ),
+        (
             "--- {kind: Pod, metadata: {name: a}, spec: {priorityClassName: typo}}",
             "Pod 'default/a': priorityClassName is 'typo'; add the PriorityClass",
         ),
