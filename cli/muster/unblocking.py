@@ -142,23 +142,10 @@ def _entry(change: ClusterChange) -> Json:
             }
         case AddNode():
             return {"change": "addNodes", "like": change.like.id, "resources": dict(change.like.capacity.items())}
-        case RaiseMaximum():
-            bounds = dict(change.max.items())
-            return {
-                "change": "raiseMaximum",
-                "queue": change.queue,
-                "max": bounds,
-                "maxApplications": change.max_applications,
-            }
-        case RaiseUserLimits():
-            bounds = dict(change.max.items())
-            return {
-                "change": "raiseLimits",
-                "queue": change.queue,
-                "user": change.user,
-                "group": change.group,
-                "max": bounds,
-                "maxApplications": change.max_applications,
-            }
+        case RaiseMaximum() | RaiseUserLimits():
+            found = {"queue": change.queue, "max": dict(change.max.items()), "maxApplications": change.max_applications}
+            if isinstance(change, RaiseMaximum):
+                return {"change": "raiseMaximum", **found}
+            return {"change": "raiseLimits", "user": change.user, "group": change.group, **found}
         case DropConstraint():
             return {"change": "dropConstraint", "constraint": change.constraint.value}

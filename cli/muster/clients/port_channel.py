@@ -100,6 +100,8 @@ class PortChannel(_Channel):
                 raise OSError(f"port-forward failed: {error}") from error
             if code == websocket.ABNF.OPCODE_CLOSE:
                 return 0
+            if not message:
+                continue
             channel, content = message[0], bytes(message[1:])
             if channel not in self._opened:
                 self._opened.add(channel)

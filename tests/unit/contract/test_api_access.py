@@ -106,7 +106,7 @@ class ApiServer:
         return web.json_response({"status": status, "groups": [], **body})
 
     async def forward(self, request: web.Request) -> web.StreamResponse:
-        """Connects to the port, as a kubelet does, with a ping before each message."""
+        """Connects to the port, as a kubelet does, with a ping and an empty message before each other one."""
         self.forwards += 1
         socket = web.WebSocketResponse(protocols=["v4.channel.k8s.io"])
         await socket.prepare(request)
@@ -117,6 +117,7 @@ class ApiServer:
         async def answer() -> None:
             while data := await reader.read(1000):
                 await socket.ping(b"?")
+                await socket.send_bytes(b"")
                 await socket.send_bytes(b"\0" + data)
             await socket.close()
 
