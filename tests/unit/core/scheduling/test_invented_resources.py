@@ -21,7 +21,8 @@ from muster_core.model.events import (
     NodeAdded,
     NodeUpdated,
 )
-from muster_core.model.ids import AllocationKey, ApplicationId, TaskGroup, Termination
+from muster_core.model.ids import AllocationKey, ApplicationId, QueuePath, TaskGroup, Termination
+from muster_core.model.limits import RESOURCE_NAMES
 from muster_core.model.resources import Resources
 from muster_core.model.specs import AskSpec
 from muster_core.scheduling.scheduler import cycle, step
@@ -158,3 +159,14 @@ def test_amounts_of_bound_pods_count_when_their_node_offers_the_resource_later()
     for amount, found in ((1, {}), (2, {"k": "n0"})):
         offering = replace(node, capacity=node.capacity + Resources({name: amount}))
         assert placed(scenario.send(NodeUpdated(offering))) == found
+
+
+def test_the_shown_pending_amount_has_all_offered_names_and_a_bounded_number_of_invented_ones() -> None:
+    scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
+    for number in range(_FEW):
+        scenario.send(ApplicationAdded(an_application(f"a{number}")), AskAdded(inventing(number)))
+    partition = scenario.partition
+    shown = dict(partition.shown_pending(partition.queues.by_path[QueuePath("root.a")]).items())
+    offered = shown.keys() & {*partition.nodes.capacity_total}
+    assert shown["vcore"] == _FEW * 1000
+    assert len(shown.keys() - offered) == RESOURCE_NAMES < _FEW * _NAMES
