@@ -7,7 +7,8 @@
 
 A history is a journal of the core (`--journal`) without what the core decided: the events and when cycles ran. It is
 replayed on a virtual clock with the timers of the present code, and cycles run until nothing is left to do. What
-happened outside stays as recorded: a pod that another commit places later ends when it ended in the recording.
+happened outside stays as recorded: a pod that another commit places later ends when it ended in the recording. Reasons
+of waiting requests, node reservations and events are not compared.
 """
 
 from __future__ import annotations
@@ -161,7 +162,8 @@ def stored() -> dict[str, dict[str, Any]]:
 
 def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
     """Returns the entries of two summaries that differ, in words."""
-    found = [f"{key} {before.get(key, 'none')}, now {after[key]}" for key in after if before.get(key) != after[key]]
+    keys = [key for key in {**before, **after} if before.get(key) != after.get(key)]
+    found = [f"{key} {before.get(key, 'none')}, now {after.get(key, 'none')}" for key in keys]
     return "; ".join(found) or "the same"
 
 

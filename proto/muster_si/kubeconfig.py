@@ -98,9 +98,8 @@ class Tls:
     def _context(self) -> ssl.SSLContext:
         context = _NamedServer(ssl.PROTOCOL_TLS_CLIENT)
         context.server_name = self.server_name
-        context.verify_flags |= (
-            ssl.VERIFY_X509_PARTIAL_CHAIN
-        )  # the authority can be an intermediate one, as for kubectl
+        # The authority can be an intermediate one, as for kubectl.
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
         if isinstance(self.authority, bytes):
             # Text around the certificates can have any encoding.
             context.load_verify_locations(cadata=self.authority.decode("ascii", "backslashreplace"))

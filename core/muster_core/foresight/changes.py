@@ -166,7 +166,7 @@ def quotas(partition: Partition, target: Application, *, is_generous: bool) -> l
 
 
 def droppable(partition: Partition, target: Application) -> list[ClusterChange]:
-    """The constraints that its pods have. A gang that holds resources keeps them, because it would start anew."""
+    """The constraints that its pods have. None for a gang that holds resources: submitted again, it would lose them."""
     if target.spec.is_gang and target.allocations:
         return []
     templates: list[AskSpec | Member] = [*(ask.spec for ask in target.asks.values()), *target.spec.members]
