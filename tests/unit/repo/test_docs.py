@@ -18,6 +18,7 @@ LABEL = re.compile(r"\[([^]]*)\]\([^)]*\)")
 FENCED = re.compile(r"^ *```.*?^ *```", re.MULTILINE | re.DOTALL)
 PAGE_WORDS = 2_500
 GUIDE_WORDS = 35_000
+INTERNALS_WORDS = 15_000
 CITATION = re.compile(r"\bsemantics (\d+)")
 RULE = re.compile(r"^(\d+)\. \*\*", re.MULTILINE)
 ADR = re.compile(r"(\d{4})-[a-z0-9-]+\.md")
@@ -118,6 +119,15 @@ def test_the_guides_do_not_exceed_their_word_limit() -> None:
     pages = [path for path in files(".md") if name(path).startswith(folders)]
     assert len(pages) > 30
     assert sum(len(path.read_text().split()) for path in pages) <= GUIDE_WORDS
+
+
+def test_the_internals_do_not_exceed_their_word_limit() -> None:
+    """Without generated pages. A part of a table that has no letter or digit is not a word."""
+    generated = ("docs/internals/differences.md", "docs/internals/states/")
+    pages = [path for path in files(".md") if name(path).startswith("docs/internals/")]
+    texts = [path.read_text() for path in pages if not name(path).startswith(generated)]
+    assert len(texts) > 30
+    assert sum(any(map(str.isalnum, word)) for text in texts for word in text.split()) <= INTERNALS_WORDS
 
 
 def test_every_cited_rule_exists() -> None:
