@@ -13,6 +13,7 @@ from urllib.parse import quote
 from rich.console import Group, RenderableType
 from rich.table import Table
 
+from muster import printers
 from muster.checks import application_of
 from muster.clients.kubernetes import Cluster
 from muster.errors import BadUsage, NotThere, Unreachable
@@ -24,7 +25,7 @@ _ENDED: Final = ("Succeeded", "Failed")
 _SHOWN: Final = 3
 
 
-def explain(cluster: Cluster, subject: str, namespace: str, unreachable: str) -> Json:
+def explain(cluster: Cluster, subject: str, namespace: str, unreachable: str, *, with_history: bool = False) -> Json:
     """The pods of an application, or one pod, in a namespace; `unreachable`: why the core is not asked.
 
     Raises NotThere, Unreachable, and BadUsage if several namespaces have the ID or the pod.
@@ -38,7 +39,7 @@ def explain(cluster: Cluster, subject: str, namespace: str, unreachable: str) ->
         raise NotThere(f"no application or pod {name} found{where}")
     found = [_pod(pod) for pod in pods]
     waiting = [pod for pod in found if not pod["node"] and pod["phase"] not in _ENDED]
-    return {
+    explained: Json = {
         "application": application_of(pods[0]),
         "core": unreachable,
         "bound": sum(1 for pod in found if pod["node"] and pod["phase"] not in _ENDED),
@@ -46,6 +47,11 @@ def explain(cluster: Cluster, subject: str, namespace: str, unreachable: str) ->
         "pods": found,
         "events": [event for pod in waiting[:_SHOWN] for event in _events(cluster, pod)],
     }
+    if with_history:
+        from muster.history import of_pods  # noqa: PLC0415  # it imports protobuf
+
+        explained["history"] = of_pods(cluster, pods)
+    return explained
 
 
 def _of_application(cluster: Cluster, name: str, namespace: str) -> list[Json]:
@@ -121,4 +127,6 @@ def view(found: Json) -> RenderableType:
     if found["events"]:
         events = {(event["reason"], event["message"]): None for event in found["events"]}
         parts += ["", "Events:", *(f"  {reason}: {message}" for reason, message in events)]
+    if "history" in found:
+        parts += ["", *printers.history(found["history"])]
     return Group(*parts)

@@ -31,6 +31,7 @@ EXAMPLES: Final = {
         "muster explain worker-0 -n team-a",
         "muster explain pod/worker-0 -o json",
         "muster explain my-gang --changes",
+        "muster explain my-gang --history",
     ),
     "version": ("muster version --client", "muster version -o json"),
 }
@@ -243,6 +244,10 @@ def explain(  # noqa: PLR0913 # long: the command line is its options
         bool,
         typer.Option("--changes", help="Also find the smallest changes that would start it. Lists all nodes and pods."),
     ] = False,
+    with_history: Annotated[
+        bool,
+        typer.Option("--history", help="Also show what happened to it: states, events of the core and of its pods."),
+    ] = False,
     namespace: Namespace = "",
     all_namespaces: AllNamespaces = False,
     output: Format = Output.TABLE,
@@ -252,12 +257,13 @@ def explain(  # noqa: PLR0913 # long: the command line is its options
 
     Without the right to open a port-forward, shows the conditions and events of the pods.
     """
-    if changes and watch:
-        raise BadUsage("--changes cannot be used with --watch, because each search lists all nodes and pods")
+    if (changes or with_history) and watch:
+        option = "--changes" if changes else "--history"
+        raise BadUsage(f"{option} cannot be used with --watch, because it lists many objects")
     wanted = target.namespace(namespace, all_namespaces=all_namespaces)
 
     def read() -> Json:
-        return _read_explanation(target, subject, wanted, with_changes=changes)
+        return _read_explanation(target, subject, wanted, with_changes=changes, with_history=with_history)
 
     show(read, _explanation, output, watch=watch)
 
@@ -266,7 +272,7 @@ def _explanation(found: Json, wide: bool, now_ns: int) -> RenderableType:  # noq
     return from_pods.view(found) if "core" in found else printers.explanation(found, wide, now_ns)
 
 
-def _read_explanation(target: Target, subject: str, namespace: str, *, with_changes: bool) -> Json:
+def _read_explanation(target: Target, subject: str, namespace: str, *, with_changes: bool, with_history: bool) -> Json:
     """Raises NotThere, BadUsage if several pods have the name, and CommandError if changes cannot be found."""
     try:
         rest = target.rest
@@ -274,7 +280,7 @@ def _read_explanation(target: Target, subject: str, namespace: str, *, with_chan
         if with_changes:
             raise
         try:
-            return from_pods.explain(target.cluster, subject, namespace, str(error))
+            return from_pods.explain(target.cluster, subject, namespace, str(error), with_history=with_history)
         except Unreachable:
             raise error from None
     app, pod = _find(target, subject, namespace)
@@ -288,6 +294,10 @@ def _read_explanation(target: Target, subject: str, namespace: str, *, with_chan
         from muster.unblocking import changes  # noqa: PLC0415  # other commands do not wait for the core
 
         found["changes"] = changes(rest, target.cluster, app)
+    if with_history:
+        from muster.history import history  # noqa: PLC0415  # other commands do not wait for protobuf
+
+        found["history"] = history(app, pod, rest, lambda: target.cluster)
     return found
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from rich.console import Group, RenderableType
@@ -359,7 +360,27 @@ def explanation(found: Json, wide: bool, now_ns: int) -> RenderableType:  # noqa
         parts += ["", *_ahead(found, now_ns, wide=wide)]
     if "changes" in found:
         parts += ["", *_changes(found["changes"])]
+    if "history" in found:
+        parts += ["", *history(found["history"])]
     return Group(*parts)
+
+
+def history(found: Json) -> Iterator[RenderableType]:
+    """What happened, oldest first, with the time since the first entry."""
+    entries = found["entries"]
+    made = table("TIME", "AFTER", "FROM", "WHAT", "PODS", optional=("AFTER", "FROM"), sentences=("WHAT", "PODS"))
+    for entry in entries:
+        at = datetime.fromtimestamp(entry["time"] / _SECOND, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        more = entry["count"] - len(entry["names"])
+        pods = ", ".join(entry["names"]) + (f" and {more} more" if more > 0 and entry["names"] else "")
+        what = ": ".join(filter(None, (entry["what"], entry["message"])))
+        if entry["count"] > 1:
+            lasted = (entry["until"] - entry["time"]) // _SECOND
+            what += f" ({entry['count']} times{f' in {span(lasted)}' if lasted else ''})"
+        made.add_row(at, age(entries[0]["time"], entry["time"]), entry["source"], what, pods)
+    yield "History:"
+    yield made
+    yield from found["notes"]
 
 
 def _changes(found: Json) -> list[str]:

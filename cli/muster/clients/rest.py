@@ -101,6 +101,10 @@ class Rest:  # long: a request each
         found: Json = self.get(f"{PARTITION}/application/{name(app_id)}{query}", f"application {app_id}")
         return found
 
+    def story(self, app_id: str, namespace: str) -> list[Json]:
+        """The newest events of an application and its requests, oldest first."""
+        return self._all(f"{PARTITION}/application/{name(app_id)}/events?namespace={name(namespace)}")
+
     def nodes(self) -> list[Json]:
         """Nodes with their allocations."""
         return self._all(f"{PARTITION}/nodes")

@@ -148,6 +148,15 @@ def count_of(noted: Recorded) -> int:
     return 1
 
 
+def application_of(noted: Recorded) -> str:
+    """Returns the ID of the application that the record is about, or the owner of its request; empty = neither."""
+    if isinstance(noted, AskRecorded):
+        return noted.ask.application
+    if isinstance(noted, AllocationsRecorded):
+        return noted.application
+    return {Notice.APPLICATION: noted.subject, Notice.REQUEST: noted.reference}.get(noted.about, "")
+
+
 def records_of(noted: Recorded) -> Iterator[EventRecorded]:
     """Yields the event records that it is converted to, in order."""
     match noted:

@@ -7,7 +7,8 @@ task. Endpoints other than `set_log_level` change nothing.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 import orjson
@@ -326,13 +327,28 @@ _WRITE_S: Final = 5.0
 
 def event_batch(context: RequestContext) -> Pieces:
     """Returns events by number."""
-    core = context.rest_context.core
+    return _pieces(context.rest_context.core.events.batch(context.number("start", 0), _event_count(context)))
+
+
+def application_events(context: RequestContext) -> Pieces:
+    """Returns the newest events of an application and its requests, oldest first. Not in YuniKorn."""
+    newest: deque[Record] = deque(maxlen=_event_count(context))
+    app = context.application()
+    for record in context.rest_context.core.events.story(app.id):
+        yield b""
+        if record is not None:
+            newest.append(record)
+    yield from _array(newest)
+
+
+def _event_count(context: RequestContext) -> int:
+    """Returns the maximum number of events in the response."""
     _require_tracking(context.rest_context)
-    most = core.dispatcher.settings.response_size
+    most = context.rest_context.core.dispatcher.settings.response_size
     count = context.number("count", most)
     if not count:
         raise bad_request('0 is not a valid value for "count"')
-    return _pieces(core.events.batch(context.number("start", 0), min(count, most)))
+    return min(count, most)
 
 
 async def event_stream(rest_context: RestContext, request: web.Request) -> web.StreamResponse:
@@ -375,11 +391,16 @@ def _pieces(found: Batch) -> Pieces:
     if found.records is None:
         yield b"null}"
         return
+    yield from _array(found.records)
+    yield b"}"
+
+
+def _array(records: Iterable[Record]) -> Pieces:
     before = b"["
-    for record in found.records:
+    for record in records:
         yield before + orjson.dumps(as_json(record))
         before = b","
-    yield b"[]}" if before == b"[" else b"]}"
+    yield b"[]" if before == b"[" else b"]"
 
 
 class LogLevelRequest(BaseModel):

@@ -146,6 +146,15 @@ _READING: Final = (
         _NAMESPACE,
     ),
     _view(
+        f"{_P}/application/{{application}}/events",
+        0,
+        "What happened to an application and its requests, oldest first. Muster extension.",
+        list[schemas.EventRecord],
+        endpoints.application_events,
+        *(_NAMESPACE, _COUNT),
+        failures=(500,),
+    ),
+    _view(
         f"{_P}/queue/{{queue}}/application/{{application}}",
         13,
         "One application of a leaf.",

@@ -536,7 +536,12 @@ class Loop:  # long: one method for each part of an iteration
         """Logs and counts the exceptions of applications and partitions that backed off."""
         for failure in self.scheduler_state.outbox.take_failures():
             self._metrics.failures.inc()
-            _log.error("scheduling attempt failed, retrying later", subject=failure.subject, exc_info=failure.error)
+            _log.error(
+                "scheduling attempt failed, retrying later",
+                subject=failure.subject,
+                story=self._dispatcher.events.last(failure.application),
+                exc_info=failure.error,
+            )
 
     def _check_invariants(self) -> None:
         """Checks the invariants after a failure, or always if `checks` is set. Starts a recovery if one is broken.
@@ -555,7 +560,8 @@ class Loop:  # long: one method for each part of an iteration
             changes_state=False,
         )
         if broken:
-            _log.error("inconsistent scheduler state, starting a recovery", broken=broken[:20])
+            story = self._dispatcher.events.last()
+            _log.error("inconsistent scheduler state, starting a recovery", broken=broken[:20], story=story)
             self._start_recovery(f"the scheduler state is inconsistent: {broken[0]}")
 
     def _start_recovery(self, reason: str) -> None:

@@ -27,7 +27,7 @@ _SECOND_NS: Final = 1_000_000_000
 
 def application_failed(partition: Partition, app: Application, error: Exception, now_ns: int) -> None:
     """Lets the application back off. Raises InconsistentState."""
-    partition.outbox.failures.append(Failure(f"application {app.id}", error))
+    partition.outbox.failures.append(Failure(f"application {app.id}", error, app.id))
     if isinstance(error, CommitFailed):
         _check(partition)
     if partition.applications.get(app.id) is not app:

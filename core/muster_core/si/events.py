@@ -14,8 +14,17 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Final
 
-from muster_core.model.ids import RmId
-from muster_core.model.records import Change, Detail, EventRecorded, Notice, Recorded, count_of, records_of
+from muster_core.model.ids import ApplicationId, RmId
+from muster_core.model.records import (
+    Change,
+    Detail,
+    EventRecorded,
+    Notice,
+    Recorded,
+    application_of,
+    count_of,
+    records_of,
+)
 from muster_core.si.allocations import resource
 from muster_si import si_pb2
 
@@ -78,6 +87,27 @@ class Ring:
             return []
         return list(islice(self._from(first_id), at_most))
 
+    def story(self, app: ApplicationId) -> Iterator[Record | None]:
+        """Yields the records of an application and its requests, oldest first, and None for others."""
+        for first, at_ns, noted in tuple(self._entries):
+            if application_of(noted) != app:
+                yield None
+                continue
+            for number, record in enumerate(records_of(noted), start=first):
+                if record.about in _STORY:
+                    yield Record(number, at_ns, record)
+
+    def last(self, app: str) -> list[Record]:
+        """Returns a few of the newest records of an application, of everything if `app` is empty; oldest first."""
+        found: deque[Record] = deque()
+        for first, at_ns, noted in islice(reversed(self._entries), _VISITED):
+            if not app or application_of(noted) == app:
+                records = [Record(number, at_ns, one) for number, one in enumerate(records_of(noted), start=first)]
+                found.extendleft(reversed([one for one in records if one.noted.about in _STORY or not app][-_LAST:]))
+            if len(found) >= _LAST:
+                break
+        return list(found)[-_LAST:]
+
     def _from(self, first_id: int) -> Iterator[Record]:
         start = bisect_right(self._entries, first_id, key=_first_id) - 1
         for first, at_ns, noted in islice(self._entries, start, None):
@@ -91,6 +121,14 @@ class Ring:
         entries = self._entries
         while len(entries) > 1 and entries[1][0] <= keep:
             entries.popleft()
+
+
+#: Entries that a search for the last records of an application visits.
+_VISITED: Final = 2_000
+_LAST: Final = 20
+
+#: An allocation is also recorded on its node, queue and user.
+_STORY: Final = (Notice.APPLICATION, Notice.REQUEST)
 
 
 def _first_id(entry: _Entry) -> int:
@@ -121,6 +159,14 @@ def event_record(noted: EventRecorded, now_ns: int) -> si_pb2.EventRecord:
         eventChangeDetail=DETAILS[noted.detail],
         resource=resource(noted.resource) if noted.resource else None,
     )
+
+
+def as_text(record: Record) -> str:
+    """Returns one record as a line of a log: seconds since the epoch, object, change and message."""
+    noted = record.noted
+    change = noted.change if noted.detail is Detail.NONE else noted.detail
+    words = (noted.about, noted.subject, "" if noted.is_for_people else change, noted.reference, noted.message)
+    return text(" ".join([f"{record.at_ns / 1e9:.3f}", *filter(None, words)]))
 
 
 def as_json(record: Record) -> dict[str, object]:
@@ -258,6 +304,14 @@ class EventStore:
         lowest, after = self._ring.lowest_id, self._ring.next_id
         records = self._ring.since(start, count) if lowest <= start < after else None
         return Batch(self.instance, lowest, after - 1, records)
+
+    def story(self, app: ApplicationId) -> Iterator[Record | None]:
+        """Yields what happened to an application and its requests, oldest first. None lets other work run."""
+        return self._ring.story(app)
+
+    def last(self, app: str = "") -> list[str]:
+        """Returns the last records of an application as text for logs, oldest first. Empty = of everything."""
+        return [as_text(record) for record in self._ring.last(app)]
 
     def subscribe(self, host: str, count: int = 0, now_ns: int = 0) -> Stream:
         """Opens a stream that starts `count` records ago. The reader closes it. Raises TooManyStreams."""

@@ -59,10 +59,11 @@ class ResponseBuilder:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Failure:
-    """An exception in one application or partition. The others continue."""
+    """An exception in one application or partition. The others continue. `application`: its ID, empty = a partition."""
 
     subject: str
     error: Exception
+    application: str = ""
 
 
 @dataclass(slots=True, eq=False)

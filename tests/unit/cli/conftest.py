@@ -15,6 +15,7 @@ from muster_core.model.specs import ApplicationSpec
 from muster_core.rest.server import RestServer, RestSettings
 from muster_core.runtime.loop import LoopSettings
 from muster_core.runtime.service import Scheduler
+from muster_core.si.events import EventStore
 from tests.unit import builders
 from tests.unit.core.rest import conftest as rest
 from tests.unit.core.rest.conftest import TRUSTING
@@ -32,13 +33,19 @@ clusters: [{{name: test, cluster: {{server: "{NO_CLUSTER}"}}}}]
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """The state of a core, which a test may change between two commands, and the URL of its REST API."""
+    """The state of a core, which a test may change between two commands, and the URL of its REST API.
+
+    `events`: what `scenario` recorded is added before each command, with its time.
+    """
 
     scenario: Scenario
     url: str
+    events: EventStore
 
     def run(self, *arguments: str) -> Result:
         """Run a command against this core."""
+        for record in self.scenario.records[self.events.stored :]:
+            self.events.add([record], self.scenario.now_ns)
         return run(*arguments, "--server", self.url)
 
 
@@ -105,7 +112,7 @@ class core_thread:  # noqa: N801  # used like a statement
         self._thread.start()
         port = asyncio.run_coroutine_threadsafe(self._start(), self._loop).result(20)
         scheme = "https" if self._settings.tls else "http"
-        return Served(self._scenario or a_scenario(), f"{scheme}://127.0.0.1:{port}")
+        return Served(self._scenario or a_scenario(), f"{scheme}://127.0.0.1:{port}", self._core.events)
 
     def __exit__(self, *_: object) -> None:
         asyncio.run_coroutine_threadsafe(self._end(), self._loop).result(20)

@@ -57,6 +57,7 @@ def large() -> Unchecked:
 def context(path: Mapping[str, str], **query: str) -> RequestContext:
     core = Scheduler()
     core.loop.scheduler_state = large().scheduler_state
+    core.events.add(large().records, large().now_ns)
     return RequestContext(RestContext(core), {"partition": "default", **path}, query, large().now_ns)
 
 
@@ -71,6 +72,7 @@ VIEWS: dict[Callable[[RequestContext], Pieces], dict[str, str]] = {
     endpoints.applications_of_queue_by_state: {"queue": "root.a", "state": "active"},
     endpoints.waiting_in_queue: {"queue": "root.a"},
     endpoints.one_application: {"application": "app"},
+    endpoints.application_events: {"application": "app"},
     endpoints.application_of_queue: {"queue": "root.a", "application": "app"},
     endpoints.all_nodes: {},
     endpoints.one_node: {"node": "n1"},

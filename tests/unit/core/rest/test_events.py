@@ -8,6 +8,7 @@ from muster_core.model.records import Change, Detail, EventRecorded, Notice
 from muster_core.si.events import MOST_STREAMS_PER_HOST
 from tests.unit.builders import RM
 from tests.unit.core.conftest import Bench
+from tests.unit.core.scheduling.scenario import Scenario
 
 NOW = 1_700_000_000_000_000_000
 
@@ -67,10 +68,27 @@ async def test_an_invalid_start_or_count_is_rejected(http: aiohttp.ClientSession
 
 async def test_events_are_unavailable_when_tracking_is_disabled(http: aiohttp.ClientSession, bench: Bench) -> None:
     await bench.register(**{"event.trackingEnabled": "false"})
-    for path in ("batch", "stream"):
-        async with http.get(f"/ws/v1/events/{path}") as answer:
+    for path in ("events/batch", "events/stream", "partition/default/application/any/events"):
+        async with http.get(f"/ws/v1/{path}") as answer:
             assert answer.status == 500
             assert (await answer.json())["message"] == "Event tracking is disabled"
+
+
+async def test_the_events_of_an_application_are_its_own_and_the_newest(
+    http: aiohttp.ClientSession, bench: Bench, scenario: Scenario
+) -> None:
+    note(bench, "n0")
+    bench.core.events.add(scenario.records, NOW)
+    path = "/ws/v1/partition/default/application/gang/events"
+    async with http.get(path) as answer:
+        found = await answer.json()
+    assert {record["objectID"] for record in found if record["type"] == 2} == {"gang"}
+    assert [record["eventChangeDetail"] for record in found[:2]] == [203, 204], "new, accepted"
+    async with http.get(f"{path}?count=2") as answer:
+        assert await answer.json() == found[-2:]
+    for wrong, status in ((f"{path}?count=0", 400), (path.replace("gang", "nothing"), 404)):
+        async with http.get(wrong) as answer:
+            assert answer.status == status
 
 
 async def test_a_stream_starts_with_the_instance_id_and_ends_with_the_core(

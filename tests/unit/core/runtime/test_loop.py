@@ -5,6 +5,7 @@ from contextlib import suppress
 from typing import cast
 
 import pytest
+from structlog.testing import capture_logs
 
 from muster_core.model.effects import TimerSet
 from muster_core.model.events import Event, Timer, TimerKind
@@ -13,6 +14,7 @@ from muster_core.model.resources import Resources
 from muster_core.model.states import ManagerState
 from muster_core.runtime.loop import LoopSettings, QueuedMessage
 from muster_core.runtime.service import Scheduler
+from muster_core.scheduling import failures
 from muster_si import keys, muster_pb2, si_pb2
 from muster_si.errors import RefusalCode, Refused, SessionLost
 from tests.unit.core import messages
@@ -70,8 +72,11 @@ async def test_an_inconsistent_state_is_discarded_and_the_resource_manager_must_
     await bench.wait_until_idle()
     [partition] = bench.core.loop.scheduler_state.partitions.values()
     partition.queues.root.allocated = Resources({"vcore": 7})
-    await bench.core.loop.event_queue.put(QueuedMessage([NONSENSE]))
-    await bench.rm.until(lambda: bool(bench.rm.ends))
+    with capture_logs() as logged:
+        await bench.core.loop.event_queue.put(QueuedMessage([NONSENSE]))
+        await bench.rm.until(lambda: bool(bench.rm.ends))
+    [story] = [line["story"] for line in logged if line["event"].startswith("inconsistent scheduler state")]
+    assert any(line.split()[1:3] == ["NODE", "node-1"] for line in story), story
     last = bench.rm.received[-1]
     assert isinstance(last, muster_pb2.Callback)
     assert "inconsistent" in last.reregister.reason
@@ -82,6 +87,20 @@ async def test_an_inconsistent_state_is_discarded_and_the_resource_manager_must_
     await bench.register()
     await bench.wait_until_idle()
     assert len(bench.core.loop.scheduler_state.partitions) == 1
+
+
+async def test_the_log_of_a_failed_attempt_has_the_story_of_its_application(bench: Bench) -> None:
+    await bench.register()
+    await bench.core.update_application(messages.applications(messages.an_application()))
+    await bench.wait_until_idle()
+    [partition] = bench.core.loop.scheduler_state.partitions.values()
+    [app] = partition.applications.values()
+    with capture_logs() as logged:
+        failures.application_failed(partition, app, RuntimeError("bug"), bench.clock())
+        await bench.core.loop.event_queue.put(QueuedMessage([]))
+        await bench.wait_until_idle()
+    [line] = [line for line in logged if line["event"].startswith("scheduling attempt failed")]
+    assert [text.split()[1:] for text in line["story"]] == [["APP", app.id, "APP_NEW"]]
 
 
 async def test_a_failing_callback_ends_only_its_own_session(bench: Bench) -> None:

@@ -4,8 +4,19 @@ import asyncio
 
 import pytest
 
-from muster_core.model.records import EventRecorded, Notice
+from muster_core.model.ids import AllocationKey, ApplicationId, NodeId, QueuePath
+from muster_core.model.records import (
+    AllocationsRecorded,
+    AskRecorded,
+    Change,
+    Detail,
+    EventRecorded,
+    Notice,
+    Recorded,
+)
+from muster_core.model.resources import Resources
 from muster_core.si.events import EventStore, TooManyStreams
+from tests.unit.builders import an_ask
 from tests.unit.core.messages import RM
 
 
@@ -119,3 +130,41 @@ async def test_every_stream_ends_with_the_core() -> None:
     with pytest.raises(StopAsyncIteration):
         await waiting
     assert store.open_streams == 0
+
+
+def test_the_story_of_an_application_has_its_records_and_those_of_its_requests() -> None:
+    store, app = a_store(kept=100_000), ApplicationId("ns/job")
+    place = (AllocationKey("pod"), NodeId("n1"), Resources({"vcore": 1}))
+    allocated = AllocationsRecorded(
+        RM, app, "kim", "staff", QueuePath("root.a"), Change.ADD, Detail.APP_ALLOC, (place,), asked=True, app_name="job"
+    )
+    notes: list[Recorded] = [
+        EventRecorded(RM, Notice.APPLICATION, app, app_name="job", change=Change.ADD, detail=Detail.APP_NEW),
+        EventRecorded(RM, Notice.APPLICATION, "ns/other", app_name="job"),
+        AskRecorded(RM, an_ask("pod", app=app), Change.ADD, Detail.APP_REQUEST, "job"),
+        EventRecorded(RM, Notice.REQUEST, "pod", "no node fits", app, app_name="job"),
+        EventRecorded(RM, Notice.QUEUE, "root.a", "about the queue", app, app_name="job"),
+        allocated,
+    ]
+    store.add(notes, now_ns=1_500_000_000)
+    records = [record.noted for record in store.story(app) if record is not None]
+    assert [record.detail for record in records] == [
+        *(Detail.APP_NEW, Detail.APP_REQUEST, Detail.NONE, Detail.REQUEST_ALLOC, Detail.APP_ALLOC)
+    ]
+    assert store.last(app)[2] == "1.500 REQUEST pod ns/job no node fits"
+    assert [line.split(" ", 1)[1] for line in store.last(app)[:2]] == [
+        "APP ns/job APP_NEW",
+        "APP ns/job APP_REQUEST pod",
+    ]
+    assert len(store.last()) == 11, "of everything"
+
+
+def test_the_last_records_are_few_however_many_there_are() -> None:
+    store, app = a_store(kept=100_000), ApplicationId("ns/job")
+    places = tuple((AllocationKey(f"p{number}"), NodeId("n"), Resources({})) for number in range(500))
+    store.add(
+        [AllocationsRecorded(RM, app, "kim", "", QueuePath("root.a"), Change.ADD, Detail.APP_ALLOC, places)], now_ns=1
+    )
+    assert [line.split()[-1] for line in store.last(app)] == [f"p{number}" for number in range(480, 500)]
+    store.add(recorded_events(0, 5_000), now_ns=2)
+    assert store.last(app) == [], "a search visits a bounded number of entries"
