@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from benchmarks import chart, report, seconds
+from benchmarks import chart, report
 from benchmarks.families import FAMILIES
 from benchmarks.figures import NAMES, times
 
@@ -62,34 +62,41 @@ def _lines(document: Mapping[str, Any]) -> Iterator[str]:
     yield "![how many times better than each peer](results/chart.png)"
     yield ""
     machine, busy = document["machine"], document["machine"]["load_1_5_15"][0]
-    yield (
+    figures = sorted(document["figures"], key=lambda figure: not _is_comparison(figure))
+    earlier = sorted({figure["when"] for figure in figures} - {document["when"]})
+    marks = {when: f" ({number})" for number, when in enumerate(earlier, 1)}
+    sentences = [f"Figures marked{mark} are of an earlier session: {_minute(when)}." for when, mark in marks.items()]
+    sentences.insert(
+        0,
         f"{document['when'][:10]}: {machine['cores']} cores shared by all processes, {machine['memory_gib']:g} GiB, "
-        f"Python {machine['python']}; load average {machine['load_before']:.1f} before and {busy:.1f} after. The load "
-        "average does not apply to figures with their own date, which are from an earlier session."
+        f"Python {machine['python']}; load average {machine['load_before']:.1f} before and {busy:.1f} after.",
     )
-    for title, is_comparison in (("Compared with kube-scheduler in the same session", True), ("Other figures", False)):
-        some = [figure for figure in document["figures"] if _is_comparison(figure) is is_comparison]
-        if some:
-            yield from ("", f"### {title}", "")
-            yield from _table(some, document["when"])
-    used = list(seconds.lines(document["figures"], machine["cores"]))
-    if used:
-        yield from ("", "### CPU seconds by process", "", *used)
+    yield " ".join(sentences)
+    yield ""
+    yield from _table(figures, marks)
+
+
+def _minute(when: str) -> str:
+    return when.replace("T", " ")[:16]
 
 
 def _is_comparison(figure: Mapping[str, Any]) -> bool:
     return any(ratio["here"] for ratio in figure["ratios"].values())
 
 
-def _table(figures: Sequence[Mapping[str, Any]], when: str) -> Iterator[str]:
-    yield f"| figure | Muster | lowest to highest | runs | goal | {' | '.join(NAMES)} |"
-    yield "|---" * (5 + len(NAMES)) + "|"
+def _table(figures: Sequence[Mapping[str, Any]], marks: Mapping[str, str]) -> Iterator[str]:
+    """Yield a row per figure. A single run has no range."""
+    yield f"| figure | Muster | range of the runs | goal | {' | '.join(NAMES)} |"
+    yield "|---" * (4 + len(NAMES)) + "|"
     for figure in figures:
-        short = [report.short(value) for value in (min(figure["values"]), max(figure["values"]))]
+        runs = figure["values"]
+        spread = f"{report.short(min(runs))} to {report.short(max(runs))} ({len(runs)})" if len(runs) > 1 else ""
         peers = [_peer(figure["ratios"].get(name)) for name in NAMES]
-        day = "" if figure["when"] == when else f" ({figure['when'].replace('T', ' ')[:16]})"
-        cells = [f"`{figure['name']}`{day}", f"{report.short(figure['median'])} {figure['unit']}", " to ".join(short)]
-        yield f"| {' | '.join([*cells, str(len(figure['values'])), _goal(figure), *peers])} |"
+        cells = [
+            f"`{figure['name']}`{marks.get(figure['when'], '')}",
+            f"{report.short(figure['median'])} {figure['unit']}",
+        ]
+        yield f"| {' | '.join([*cells, spread, _goal(figure), *peers])} |"
 
 
 def _goal(figure: Mapping[str, Any]) -> str:

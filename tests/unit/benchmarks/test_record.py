@@ -29,13 +29,16 @@ def test_it_is_replaced_again_the_next_time() -> None:
 
 def test_a_peer_of_the_same_session_is_distinguished_from_a_fact() -> None:
     row = next(line for line in placed_in(PLACE, GANG).splitlines() if "gang-100" in line)
-    assert row == "| `cluster/gang-100` | 3 s | 2 to 4 | 2 | ≤ 5: met | 5 (**1.8x**, 1.5x to 2x) | 5.2 (1.7x) \\* |"
+    assert row == "| `cluster/gang-100` | 3 s | 2 to 4 (2) | ≤ 5: met | 5 (**1.8x**, 1.5x to 2x) | 5.2 (1.7x) \\* |"
 
 
 def test_what_a_peer_ran_at_the_same_time_comes_first() -> None:
     page = placed_in(PLACE, Figure("core/5000", "/CPU s", [4000.0]), GANG)
-    assert page.index("### Compared with kube-scheduler") < page.index("gang-100") < page.index("### Other figures")
-    assert page.index("### Other figures") < page.index("core/5000")
+    assert page.index("gang-100") < page.index("core/5000")
+
+
+def test_a_single_run_has_no_range() -> None:
+    assert "| `core/5000` | 4,000 /CPU s |  |" in placed_in(PLACE, Figure("core/5000", "/CPU s", [4000.0]))
 
 
 def test_a_missed_goal_is_reported() -> None:
@@ -60,25 +63,9 @@ def test_a_figure_of_an_earlier_session_reports_when_that_was() -> None:
     old = plain(document([GANG], Session(), quick=False))
     old["figures"][0]["when"] = "2026-11-20T10:30+00:00"
     page = placed(PLACE, merged(plain(document([], Session(), quick=False)), old))
-    assert "| `cluster/gang-100` (2026-11-20 10:30) |" in page
+    assert "| `cluster/gang-100` (1) |" in page
+    assert "marked (1) are of an earlier session: 2026-11-20 10:30." in page
 
 
 def test_the_page_has_one_section_for_the_table() -> None:
     assert PAGE.read_text().count(BEGIN) == PAGE.read_text().count(END) == 1
-
-
-def test_cpu_seconds_are_listed_by_process_and_the_peer_once() -> None:
-    """Both placements were measured with the same runs of the peer."""
-    theirs = {"kube-scheduler: kube-scheduler CPU, s": [3.0], "kube-scheduler: etcd CPU, s": [1.0]}
-    reserve = replace(GANG, additional={"core CPU, s": [1.0, 3.0], "etcd CPU, s": [2.0], "p50, s": [1.0], **theirs})
-    direct = replace(GANG, name="cluster/gang-100-direct", additional={"core CPU, s": [0.5], **theirs})
-    session = Session(load_before=0.5)
-    written = plain(document([reserve, direct], session, quick=False))
-    written["machine"]["cores"] = 2
-    rows = placed(PLACE, written).partition("### CPU seconds by process\n\n")[2].splitlines()
-    assert rows[0] == "| | core | kube-scheduler | etcd | total | minimum on 2 cores | time |"
-    assert rows[2:5] == [
-        "| `cluster/gang-100` | 2 |  | 2 | 4 | 2 | 3 |",
-        "| `cluster/gang-100-direct` | 0.5 |  |  | 0.5 | 0.25 | 3 |",
-        "| kube-scheduler, same session |  | 3 | 1 | 4 | 2 | 5 |",
-    ]
