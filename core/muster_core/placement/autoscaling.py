@@ -46,13 +46,8 @@ class Outstanding:
         return f"{amounts}@{self.instance}" if self.instance else amounts
 
 
-def outstanding(partition: Partition) -> list[Outstanding]:
-    """Returns the pending allocations per resources and instance type, sorted by ID."""
-    return next(found for found in outstanding_in_steps(partition) if found is not None)
-
-
 def outstanding_in_steps(partition: Partition) -> Iterator[list[Outstanding] | None]:
-    """Yields None after a number of classes of requests, and at last the result of `outstanding`.
+    """Yields None after a number of classes of requests, and at last the pending allocations, sorted by ID.
 
     The caller may process other events after each None, so the state may change in between.
     """

@@ -1,4 +1,4 @@
-"""Journal of events and cycles, and its replay.
+"""Journal of events and cycles.
 
 The scheduler task writes one JSON line per event and cycle. The same events and cycle budgets produce the same
 decisions, so a journal reproduces a run exactly.
@@ -6,10 +6,9 @@ decisions, so a journal reproduces a run exactly.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from enum import StrEnum
-from functools import partial
 from importlib import import_module
 from pkgutil import iter_modules
 from types import MappingProxyType, ModuleType
@@ -18,15 +17,12 @@ from typing import BinaryIO, Final, cast
 import orjson
 
 from muster_core import model
-from muster_core.metrics.counters import Metrics
 from muster_core.model.constraints import NO_INTER_POD_CONSTRAINTS
 from muster_core.model.effects import Effect
 from muster_core.model.events import Event
 from muster_core.model.resources import Limit, Resources
 from muster_core.model.specs import NO_PROPERTIES
-from muster_core.runtime.sessions import Supervisor
-from muster_core.scheduling.scheduler import CycleBudget, cycle, step_part
-from muster_core.state.scheduler_state import SchedulerState
+from muster_core.scheduling.scheduler import CycleBudget
 
 #: All modules of `muster_core.model`, so that new classes there need no change here.
 _MODULES: Final[tuple[ModuleType, ...]] = tuple(
@@ -117,43 +113,3 @@ class Journal:
 
     def _write(self, line: object) -> None:
         self._file.write(orjson.dumps(line) + b"\n")
-
-
-@dataclass(frozen=True, slots=True)
-class Deviation:
-    """A line of the journal (counted from 1) whose effects differ in the replay."""
-
-    line: int
-    written: object
-    now: object
-
-
-def replay(lines: Iterable[bytes]) -> Iterator[Deviation]:
-    """Repeats all events and cycles on an empty state. Yields nothing if all effects are equal."""
-    scheduler_state, supervisor = SchedulerState(), Supervisor(Metrics())
-    for number, text in enumerate(lines, start=1):
-        line = cast("dict[str, object]", orjson.loads(text))
-        if "restart" in line:
-            scheduler_state = SchedulerState()
-            continue
-        now_ns = cast("int", line["now"])
-        if "event" in line:
-            event = cast("Event", from_plain(line["event"]))
-            redo = partial(step_part, scheduler_state, event, now_ns)
-        else:
-            budget = _budget_for(cast("int", line["granted"]))
-            redo = partial(_cycled, scheduler_state, now_ns, budget)
-        taken = supervisor.attempt(redo, None, number)
-        effects = scheduler_state.outbox.drain() if taken is None else taken  # as the scheduler task does
-        plain = to_plain(effects)
-        if plain != line["effects"]:
-            yield Deviation(number, line["effects"], plain)
-
-
-def _cycled(scheduler_state: SchedulerState, now_ns: int, budget: Callable[[], bool]) -> list[Effect]:
-    return cycle(scheduler_state, now_ns, budget).effects
-
-
-def _budget_for(times: int) -> Callable[[], bool]:
-    left = iter(range(times))
-    return lambda: next(left, None) is not None

@@ -89,7 +89,7 @@ def enforce(partition: Partition, decision: QuotaPreemption, now_ns: int) -> Non
             )
         _lose(balance, owner, victim)
     number = partition.next_number()
-    running = RunningPreemption(number, queue.path, (), dict.fromkeys(decision.victims), now_ns, is_quota=True)
+    running = RunningPreemption(number, queue.path, (), dict.fromkeys(decision.victims), now_ns)
     queue.quota_running = number
     notify_victims(partition, running, victims, messages.preempted_over_maximum(queue.path), now_ns)
     release_allocations(partition, victims, now_ns)

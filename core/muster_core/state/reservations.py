@@ -102,7 +102,6 @@ class RunningPreemption:
     asks: tuple[AskId, ...]
     victims: dict[PlaceId, None]
     since_ns: int
-    is_quota: bool = False
     #: The gang that takes over the reservations of the victims; None = not a takeover.
     gang: ApplicationId | None = None
 

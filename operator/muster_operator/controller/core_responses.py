@@ -77,13 +77,6 @@ _CONFLICT: Final = 409
 _MAX_BINDS: Final = 3
 
 
-def was_answered(ledger: Ledger, result: Result, now: float) -> Outcome:
-    """Handles the result of a command. Without a session only a successful bind is recorded; watches show the rest."""
-    out = Outcome()
-    handle_command_result(ledger, out, result, now)
-    return out
-
-
 def handle_command_result(ledger: Ledger, out: Outcome, result: Result, now: float) -> None:
     """Handles the result of a command and adds the consequences to ``out``."""
     if isinstance(result.command, DeletePod) and (deletion := ledger.deletions.get(result.command.pod.uid)):

@@ -136,11 +136,6 @@ class ClusterView:
         if len(self._unknown) > MAX_UNKNOWN_NAMES:
             self._unknown.popitem(last=False)
 
-    @property
-    def unknown_names(self) -> int:
-        """Number of names that are remembered as missing."""
-        return len(self._unknown)
-
     def _take(self, plural: str, name: str, raw: Raw) -> None:
         if plural == NAMESPACES:
             written = strings(mapping(raw.get("metadata")).get("annotations"))

@@ -71,7 +71,6 @@ class OwnSource:
 
     def __init__(self, secret: AuthoritySecret, names: list[str]) -> None:
         self._secret, self._names = secret, names
-        self._pair: tuple[bytes, ...] = ()
         self._leaf: Leaf | None = None
 
     async def leaf(self, now: datetime) -> Leaf | None:

@@ -13,7 +13,7 @@ from muster_core.config.load import load
 from muster_core.model.constraints import NO_INTER_POD_CONSTRAINTS
 from muster_core.model.events import AskAdded, Event
 from muster_core.model.specs import NO_PROPERTIES, HostPort, PodProperties
-from muster_core.runtime.journal import Journal, from_plain, replay, to_plain
+from muster_core.runtime.journal import Journal, from_plain, to_plain
 from muster_core.runtime.loop import LoopSettings, QueuedMessage
 from muster_core.runtime.service import Scheduler
 from muster_core.scheduling.scheduler import CycleBudget
@@ -21,6 +21,7 @@ from muster_si import keys, si_pb2
 from tests.unit import builders
 from tests.unit.core import messages
 from tests.unit.core.conftest import Bench, FakeClock, Notebook
+from tests.unit.core.replay import replay
 
 
 async def gang_life_cycle(bench: Bench) -> None:

@@ -32,6 +32,7 @@ from muster_core.model.events import (
 from muster_core.model.ids import AllocationId, AllocationKey, ApplicationId, NodeId, Termination
 from muster_core.model.records import AllocationsRecorded, AskRecorded, EventRecorded, records_of
 from muster_core.model.specs import AllocationSpec, AskSpec, GangPlacement
+from muster_core.placement.autoscaling import Outstanding, outstanding_in_steps
 from muster_core.scheduling import invariants
 from muster_core.scheduling.scheduler import cycle, step
 from muster_core.state.applications import Application
@@ -209,3 +210,8 @@ def nominations(effects: list[Effect]) -> dict[str, NodeId | None]:
 
 def notices(effects: list[Effect]) -> list[str]:
     return [e.message for e in effects if isinstance(e, EventRecorded)]
+
+
+def outstanding(partition: Partition) -> list[Outstanding]:
+    """The pending allocations per resources and instance type, sorted by ID."""
+    return next(found for found in outstanding_in_steps(partition) if found is not None)

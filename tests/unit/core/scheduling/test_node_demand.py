@@ -17,14 +17,13 @@ from muster_core.model.events import (
 )
 from muster_core.model.ids import AllocationKey, ApplicationId, NodeId, Termination
 from muster_core.model.specs import GangPlacement
-from muster_core.placement.autoscaling import outstanding
 from muster_core.scheduling import reporting
 from muster_core.scheduling.scheduler import cycle, step
 from muster_core.state import node_demand
 from tests.unit.builders import PARTITION, RM, a_configuration, a_limit, a_queue, an_application, an_ask
 from tests.unit.core.scheduling.direct import a_gang as a_direct_gang
 from tests.unit.core.scheduling.direct import with_members
-from tests.unit.core.scheduling.scenario import Scenario, placed, waits
+from tests.unit.core.scheduling.scenario import Scenario, outstanding, placed, waits
 
 #: State of the gang that comes first, and of the second one.
 ENDS = (("FAILED", "one"), ("SKIPPED", "two"))

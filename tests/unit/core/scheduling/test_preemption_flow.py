@@ -19,7 +19,6 @@ from muster_core.model.events import (
 )
 from muster_core.model.ids import AllocationId, AllocationKey, ApplicationId, NodeId, QueuePath, Termination
 from muster_core.model.records import Detail
-from muster_core.placement.autoscaling import outstanding
 from muster_core.scheduling.commit import commit
 from tests.unit.builders import PARTITION, RM, SECOND, a_configuration, a_queue, an_application, an_ask
 from tests.unit.core.scheduling.preemption_scenario import (
@@ -32,7 +31,7 @@ from tests.unit.core.scheduling.preemption_scenario import (
     victims,
     with_preemption,
 )
-from tests.unit.core.scheduling.scenario import Scenario, nominations, notices, placed, releases, waits
+from tests.unit.core.scheduling.scenario import Scenario, nominations, notices, outstanding, placed, releases, waits
 
 _A, _B = ApplicationId("a"), ApplicationId("b")
 

@@ -9,7 +9,7 @@ from muster_core.model.effects import Effect, NodeRecommended
 from muster_core.model.events import ApplicationAdded, AskAdded, NodeAdded, NodeUpdated, UtilizationReported
 from muster_core.model.ids import AllocationId, ApplicationId, NodeId
 from muster_core.model.resources import Resources
-from muster_core.placement.autoscaling import Outstanding, outstanding
+from muster_core.placement.autoscaling import Outstanding
 from tests.unit.builders import (
     PARTITION,
     a_configuration,
@@ -20,7 +20,7 @@ from tests.unit.builders import (
     an_ask,
     resources,
 )
-from tests.unit.core.scheduling.scenario import Scenario, placed, waits
+from tests.unit.core.scheduling.scenario import Scenario, outstanding, placed, waits
 
 
 def by_utilization() -> Configuration:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from muster_operator.controller import recovery
 from muster_operator.controller.cluster_events import handle_event
-from muster_operator.controller.core_responses import handle_core_response, was_answered
+from muster_operator.controller.core_responses import handle_command_result, handle_core_response
 from muster_operator.controller.state import Ledger, next_due
 from muster_operator.controller.timers import on_timers
 from muster_operator.model.cluster_events import ClusterEvent, PodGone
@@ -55,6 +55,13 @@ def sound(out: Outcome) -> Outcome:
     return out
 
 
+def answered(ledger: Ledger, result: Result, now: float) -> Outcome:
+    """Handle the result of a command."""
+    out = Outcome()
+    handle_command_result(ledger, out, result, now)
+    return out
+
+
 @dataclass
 class Driver:
     """A ledger with a fake clock. The test advances ``now``."""
@@ -86,7 +93,7 @@ class Driver:
 
     def result(self, result: Result) -> Outcome:
         """Receive the result of a command."""
-        return sound(was_answered(self.ledger, result, self.now))
+        return sound(answered(self.ledger, result, self.now))
 
     def wait(self, seconds: float) -> Outcome:
         """Advance the time."""

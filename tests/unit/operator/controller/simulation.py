@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from muster_operator.controller import recovery
 from muster_operator.controller.cluster_events import handle_event
-from muster_operator.controller.core_responses import handle_core_response, was_answered
+from muster_operator.controller.core_responses import handle_core_response
 from muster_operator.controller.reconciliation import Difference, compare
 from muster_operator.controller.state import Ledger, Phase, next_due
 from muster_operator.controller.timers import on_timers
@@ -31,7 +31,7 @@ from muster_operator.model.core_messages import (
 )
 from muster_operator.model.settings import Settings
 from tests.unit.operator.controller.core import Core
-from tests.unit.operator.controller.driver import sound, whole
+from tests.unit.operator.controller.driver import answered, sound, whole
 from tests.unit.operator.controller.index_checks import assert_counted
 from tests.unit.operator.controller.kubernetes import SETTINGS, Kubernetes
 from tests.unit.operator.controller.state_comparison import Asking
@@ -107,7 +107,7 @@ class Simulation:  # long: every move is a method on the same queues
         while self.commands:
             self.results.append(self.kubernetes.apply(self.commands.popleft()))
         while self.results:
-            was_answered(self.ledger, self.results.popleft(), self.now)
+            answered(self.ledger, self.results.popleft(), self.now)
         while self.kubernetes.watch:
             handle_event(self.ledger, self.kubernetes.watch.popleft(), self.now)
         self._begin()
@@ -180,7 +180,7 @@ class Simulation:  # long: every move is a method on the same queues
         self.results.append(self.kubernetes.apply(self.commands.popleft()))
 
     def _answer(self) -> None:
-        self._take(was_answered(self.ledger, self.results.popleft(), self.now))
+        self._take(answered(self.ledger, self.results.popleft(), self.now))
 
     def _obey_application(self) -> None:
         self._receive(self.core.applications.popleft(), of_allocations=False)

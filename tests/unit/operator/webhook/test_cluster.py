@@ -94,4 +94,4 @@ async def test_names_that_were_not_found_are_remembered_up_to_a_bound() -> None:
         view = ClusterView(session, "muster", NAMES, clock=lambda: 0.0)
         for number in range(3 * MAX_UNKNOWN_NAMES):
             view.not_found("namespaces", f"n{number}")
-        assert view.unknown_names <= MAX_UNKNOWN_NAMES
+        assert len(view._unknown) == MAX_UNKNOWN_NAMES

@@ -31,7 +31,7 @@ def _check_victim(partition: Partition, release: Release) -> None:
     victim = owner.allocations[release.id]
     running = partition.preemptions.running[victim.preemption]
     assert not victim.spec.required_node, "a DaemonSet's pod is nobody's victim"
-    if running.is_quota:
+    if not running.asks and running.gang is None:  # the maximum of a queue
         assert partition.config.quota_preemption
         _keeps_guarantee(owner.queue, {above.path for above in partition.queues.by_path[running.queue].path_up}, victim)
         assert running.queue in {queue.path for queue in owner.queue.path_up}, "a victim outside the queue"

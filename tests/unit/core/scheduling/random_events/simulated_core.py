@@ -13,11 +13,12 @@ from muster_core.model.errors import CommitFailed, InconsistentState
 from muster_core.model.events import Event, ManagerRegistered, TimerFired
 from muster_core.model.ids import PartitionId, RmId
 from muster_core.model.states import ManagerState
-from muster_core.runtime.journal import Journal, replay
+from muster_core.runtime.journal import Journal
 from muster_core.scheduling import invariants
 from muster_core.scheduling.scheduler import CycleBudget, CycleResult, cycle, step
 from muster_core.state.scheduler_state import SchedulerState
 from tests.unit.builders import SECOND
+from tests.unit.core.replay import replay
 from tests.unit.core.scheduling.faults import FAULT, FaultAt
 from tests.unit.core.scheduling.random_events import preemption_invariants, quota_invariants
 from tests.unit.core.scheduling.random_events.budgets import FREE, Budget, granting
