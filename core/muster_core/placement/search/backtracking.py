@@ -168,7 +168,13 @@ _Choice = tuple[int, int, int]
 
 
 def search(snapshot: Snapshot, demands: Sequence[MemberDemand], queue: Sequence[int], work: Work) -> Places | None:
-    """Searches with backtracking. Returns nodes for all members and charges the snapshot, or returns None."""
+    """Searches with backtracking. Returns nodes for all members and charges the snapshot, or returns None.
+
+    A gang of many classes returns None at once: even one step per class exceeds the bounds.
+    """
+    least = len(demands)
+    if least > _DEPTH or not work.covers(least * least, snapshot):
+        return None
     return _MemberSearch(snapshot, demands, queue, work).run()
 
 

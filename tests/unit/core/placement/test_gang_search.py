@@ -11,7 +11,7 @@ from muster_core.model.decisions import ReasonKind
 from muster_core.model.ids import NodeId
 from muster_core.placement.node_search import fits_on
 from muster_core.placement.search.backtracking import linked, missing_on_empty_nodes, needed_first, place_all
-from muster_core.placement.search.requests import MemberDemand, Places, Shortage
+from muster_core.placement.search.requests import MemberDemand, Places, Shortage, Work
 from muster_core.state.snapshot import RequestShape, Snapshot
 from tests.unit.builders import a_node, resources
 from tests.unit.core.function_calls import CallCounter
@@ -124,3 +124,21 @@ def test_d21_the_order_of_groups_without_pod_affinity_takes_few_steps_per_group(
         return counter.calls
 
     assert calls(100) < 6 * calls(20)
+
+
+class CountingWork(Work):
+    """Counts the evaluations of all nodes."""
+
+    evaluations = 0
+
+    def look(self, snapshot: Snapshot, shape: RequestShape | None = None, count: int = 0) -> None:
+        self.evaluations += 1
+        super().look(snapshot, shape, count)
+
+
+def test_d21_a_search_for_a_hundred_groups_costs_a_few_times_as_much_as_placing_each_once() -> None:
+    """A search with backtracking has at least one step per group, each of which evaluates all groups."""
+    table, work = a_table(*(a_node(f"n{number}", vcore=1000) for number in range(90))), CountingWork()
+    demands = [(RequestShape(resources(vcore=550 + number % 7, pods=1)), 1) for number in range(100)]
+    assert isinstance(place_all(Snapshot(table), demands, FAIR, work), Shortage)
+    assert work.evaluations < 6 * 90
