@@ -219,7 +219,7 @@ def _forget_refusals(partition: Partition) -> None:
     """Forgets all refusals, so that the nodes are proposed again."""
     if partition.nodes.refused:
         partition.nodes.refused.clear()
-        partition.nodes.epoch += 1
+        partition.nodes.wake_up_nodes.note_anywhere()
 
 
 def _places(inquiry: PendingCallback) -> Iterator[Place]:
@@ -274,7 +274,7 @@ def _close(scheduler_state: SchedulerState, rm: RmId, number: int) -> tuple[Part
 def _wake(partition: Partition, name: ApplicationId) -> None:
     app = partition.applications.get(name)
     if app is not None:
-        partition.requeue_one(app)
+        partition.scheduling.requeue(app)
 
 
 def _note(partition: Partition, inquiry: PendingCallback, message: str) -> None:

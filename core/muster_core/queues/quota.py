@@ -322,9 +322,10 @@ def quantum_of(partition: Partition, leaf: Queue) -> FairnessQuantum:
 def _rival(partition: Partition, queue: Queue) -> CompetingQueue | None:
     """Returns the second queue in the order of the parent. The queue itself is the first."""
     parent = queue.parent
-    other = partition.scheduling.second_queue(parent) if parent is not None else None
-    if parent is None or other is None:
+    path = partition.scheduling.active.first_two(parent)[1] if parent is not None else None
+    if parent is None or path is None:
         return None
+    other = partition.queues.by_path[QueuePath(path)]
     if parent.policies.sorts_by_priority and other.shown != queue.shown:
         return None  # a queue with a lower priority waits until this one has no requests
     return CompetingQueue(

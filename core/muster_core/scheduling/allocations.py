@@ -66,7 +66,7 @@ def _resize(partition: Partition, app: Application, allocation: Allocation, old:
     if app.gang.quota_reservation:
         ledger.set_quota_reservation(partition, app, left, granted=app.gang.granted and bool(left))
     gangs.after_placing(partition, app, now_ns)
-    partition.requeue_one(app)  # the missing amount has changed and may fit now
+    partition.scheduling.requeue(app)  # the missing amount has changed and may fit now
 
 
 def update_foreign_allocation(partition: Partition, identity: AllocationId, reported: AllocationSpec) -> None:
@@ -136,7 +136,7 @@ def _report_own(partition: Partition, app: Application, spec: AllocationSpec, no
     _after_report(partition, app, spec, now_ns)
     if not has_slot:
         slots.release_surplus(partition, app, app.allocations[_identity(spec)], spec.allocated_ns, now_ns)
-    partition.requeue_one(app)  # the gang may need less, or no longer wait for the others
+    partition.scheduling.requeue(app)  # the gang may need less, or no longer wait for the others
 
 
 def release_allocation(

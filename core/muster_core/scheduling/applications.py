@@ -62,7 +62,7 @@ def add_ask(partition: Partition, spec: AskSpec, now_ns: int) -> None:
         app = partition.applications.get(spec.application)
         known = app.asks.get(spec.key) if app is not None else None
         if app is not None and known is not None and known.spec is spec:
-            partition.requeue_one(app)
+            partition.scheduling.requeue(app)
         else:
             _reject_request(partition, spec, failures.describe(error))
         raise
@@ -179,7 +179,7 @@ def _forget(partition: Partition, app: Application, ask: Ask, why: Detail) -> No
     slots.forget_given_up_replacement(app, ask)
     slots.request_again(partition, app, ask.spec)
     ledger.remove_ask(partition, app, ask, why, repeated=True)
-    partition.requeue_one(app)
+    partition.scheduling.requeue(app)
 
 
 def _wake(partition: Partition, app: Application, spec: AskSpec, now_ns: int) -> None:

@@ -129,7 +129,7 @@ def order_changed(partition: Partition) -> None:
     partition.unschedulable_classes.clear()
     partition.preemptions.epoch += 1
     partition.contention.wake_ups += 1
-    partition.requeue_all()
+    partition.scheduling.requeue_all()
 
 
 def _close(partition: Partition, now_ns: int) -> None:
@@ -244,7 +244,7 @@ def pass_recovery_barrier(scheduler_state: SchedulerState, rm: RmId, now_ns: int
     manager.is_recovering = False
     for partition in scheduler_state.partitions.values():
         if partition.rm == rm:
-            partition.requeue_all()
+            partition.scheduling.requeue_all()
             repair.recovered(partition, now_ns)
             partition.returning.extend(gangs.returning_placeholders(partition))
     deferred_timers, manager.deferred_timers = manager.deferred_timers, []

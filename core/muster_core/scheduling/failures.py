@@ -40,7 +40,7 @@ def application_failed(partition: Partition, app: Application, error: Exception,
     partition.note(Notice.APPLICATION, app.id, message=message)
     app.unplanned = app.restarts = 0
     requeue.set_blocking(partition, app, blocks=False)
-    partition.dequeue_one(app)
+    partition.scheduling.dequeue(app)
     partition.scheduling.mark_unschedulable(app, [])
 
 
@@ -85,7 +85,7 @@ def _check(partition: Partition) -> None:
     if broken:
         raise InconsistentState(broken)
     partition.unschedulable_classes.clear()
-    partition.requeue_all()
+    partition.scheduling.requeue_all()
     partition.shrunk.update(dict.fromkeys(partition.waiting))
 
 

@@ -210,7 +210,7 @@ def drop_virtual_placeholder(partition: Partition, app: Application, asked: Ask)
         ledger.remove_ask(partition, app, asked, Detail.REQUEST_ALLOC)
     else:
         _lower(partition, app, asked, 1)
-        partition.requeue_one(app)
+        partition.scheduling.requeue(app)
     if app.gang.quota_reservation:
         left = lacking(app)
         ledger.set_quota_reservation(partition, app, left, granted=app.gang.granted and bool(left))
@@ -363,7 +363,7 @@ def finish(partition: Partition, app: Application) -> None:
     requeue.leave(partition, app)
     if app.gang.lost:
         repair.note(partition, app)
-    partition.requeue_one(app)
+    partition.scheduling.requeue(app)
 
 
 def give_up(partition: Partition, app: Application, now_ns: int, why: str) -> None:

@@ -21,8 +21,8 @@ from muster_core.queues import quota
 from muster_core.scheduling import gang_invariants, selectors
 from muster_core.state import ordering
 from muster_core.state.applications import Application, SlotCount
+from muster_core.state.backoff import BlockedApplications
 from muster_core.state.node_demand import Demand, demand_key
-from muster_core.state.ordered_sets import LeafQueue
 from muster_core.state.reservations import NodeReservation, RunningPreemption
 from muster_core.state.scheduler_state import Partition, SchedulerState
 from muster_core.state.scheduling_queue import MembersDoNotFit, NoNodeFits
@@ -531,7 +531,11 @@ def _wakes(partition: Partition, app: Application) -> Iterator[str]:
     known, blocked = partition.unschedulable_classes, partition.blocking_reasons.blocked.get(app.id, {})
     is_active = partition.scheduling.is_due or app.id in partition.scheduling.requeued
     for reason, entry in blocked.items() if not is_active and MembersDoNotFit(app.id) not in blocked else ():
-        if isinstance(reason, NoNodeFits) and known.get(reason.kind) is None and not entry.is_open:
+        if (
+            isinstance(reason, NoNodeFits)
+            and known.get(reason.kind) is None
+            and entry not in partition.scheduling.backoff
+        ):
             yield f"application {app.id} waits for nodes, and no change of a node wakes it"
 
 
@@ -555,13 +559,12 @@ def _scheduling_entries(partition: Partition) -> Iterator[str]:
     """Checks that each entry of the scheduling queue has its applications, from the leaves up to the root."""
     scheduling = partition.scheduling
     blocked = partition.blocking_reasons.blocked
-    found: dict[LeafQueue, set[ApplicationId]] = {}
+    found: dict[BlockedApplications, set[ApplicationId]] = {}
     for name, entries in blocked.items():
         for entry in entries.values():
             found.setdefault(entry, set()).add(name)
     active = {name for entry, names in found.items() for name in entry.heads if name in names}
-    found[scheduling.active] = active | set(scheduling.requeued)
-    for entry, names in found.items():
+    for ordered, names in (*found.items(), (scheduling.active, active | set(scheduling.requeued))):
         apps = [partition.applications[name] for name in names]
         wanted: dict[QueuePath, set[str]] = {}
         for app in apps:
@@ -569,13 +572,14 @@ def _scheduling_entries(partition: Partition) -> Iterator[str]:
             for queue in app.queue.path_up:
                 if queue.parent is not None:
                     wanted.setdefault(queue.parent.path, set()).add(queue.path)
-        if {path: set(order) for path, order in entry.orders.items()} != wanted:
-            yield f"a scheduling queue has {entry.orders.keys()}, expected {wanted}"
-        if entry.is_open and not entry.heads and entry not in scheduling.backoff:
-            yield "an entry is open and none of its applications is active"
-        if entry.heads and not entry.is_open:
-            yield "an entry is closed and some of its applications are active"
-    if set(partition.blocking_reasons.entries.values()) != found.keys() - {scheduling.active}:
+        if {path: set(order) for path, order in ordered.orders.items()} != wanted:
+            yield f"a scheduling queue has {ordered.orders.keys()}, expected {wanted}"
+    for entry in found:
+        if not entry.heads and entry in scheduling.backoff.tried:
+            yield "a blocking reason may no longer apply and none of its applications is active"
+        if entry.heads and entry not in scheduling.backoff:
+            yield "a blocking reason applies and some of its applications are active"
+    if {entry for _, entry in partition.blocking_reasons} != found.keys():
         yield "the scheduling queue has an entry without applications"
 
 

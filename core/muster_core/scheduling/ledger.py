@@ -40,7 +40,7 @@ def reserve(partition: Partition, app: Application, ask: Ask, reservation: NodeR
         change_node_reserved(app, reservation.resources, 1)
     else:
         app.queue.node_reservations += 1
-    partition.requeue_one(app)
+    partition.scheduling.requeue(app)
     records.reserved(partition, reservation.node, ask.spec, Change.ADD)
 
 
@@ -120,7 +120,7 @@ def forget_preemption(partition: Partition, running: RunningPreemption) -> None:
         _count_no_longer(partition, app, app.allocations[identity])
     winner = partition.applications.get(running.gang) if running.gang is not None else None
     if winner is not None:
-        partition.requeue_one(winner)
+        partition.scheduling.requeue(winner)
     over = partition.queues.get(running.queue)
     if over is not None and over.quota_running == running.number:
         over.quota_running = 0
@@ -161,7 +161,7 @@ def note_age(partition: Partition, app: Application, spec: AskSpec) -> None:
     if 0 < spec.created_ns < app.oldest_ns:
         app.oldest_ns = spec.created_ns
         partition.scheduling.moved_in_leaf(app)
-        partition.requeue_one(app)
+        partition.scheduling.requeue(app)
 
 
 def remove_ask(
@@ -212,7 +212,7 @@ def stop_waiting(partition: Partition, app: Application) -> None:
     queue = app.queue
     if app.id in queue.waiting:
         del queue.waiting[app.id]
-        partition.dequeue_one(app)
+        partition.scheduling.dequeue(app)
         partition.scheduling.leave(app)
         if app.blocks:
             requeue.set_blocking(partition, app, blocks=False)
@@ -478,8 +478,7 @@ def enter(partition: Partition, node: NodeId, spec: AskSpec | AllocationSpec, se
             seen_as = pod_on_node_of(spec.facts, pods_on_nodes.tags.project(spec.tags))
         pods_on_nodes.add(nodes.rows.row(node), seen_as)
         if pods_on_nodes.tags.is_wanted(seen_as.tags):
-            nodes.wake_up_nodes.note_inter_pod()
-            nodes.epoch += 1  # a pending request may have an affinity to this pod
+            nodes.wake_up_nodes.note_inter_pod()  # a pending request may have an affinity to this pod
 
 
 def leave(partition: Partition, node: NodeId, spec: AskSpec | AllocationSpec) -> None:
@@ -488,9 +487,10 @@ def leave(partition: Partition, node: NodeId, spec: AskSpec | AllocationSpec) ->
     pods_on_nodes = nodes.pods_on_nodes
     if pods_on_nodes.is_noted(spec.facts):
         pods_on_nodes.remove(nodes.rows.row(node), pod_on_node_of(spec.facts, pods_on_nodes.tags.project(spec.tags)))
-        nodes.epoch += 1  # a pending request may need one pod less here
-        if not spec.facts.inter_pod.anti_affinity:  # a removed anti-affinity term may have blocked any class
-            nodes.wake_up_nodes.note_inter_pod()
+        if spec.facts.inter_pod.anti_affinity:  # it may have blocked any class
+            nodes.wake_up_nodes.note_anywhere()
+        else:
+            nodes.wake_up_nodes.note_inter_pod()  # a pending request may need one pod less here
 
 
 def assume(partition: Partition, spec: AskSpec, node: NodeId, volumes: Mapping[str, str]) -> Choice:
@@ -565,7 +565,7 @@ def wait_again(partition: Partition, app: Application, ask: Ask, *, as_usual: bo
     app.wait_again(ask, as_usual=as_usual)
     note_waiting(partition, app)
     partition.scheduling.class_left(app, before)
-    partition.requeue_one(app)
+    partition.scheduling.requeue(app)
 
 
 def mark_releasing(
@@ -586,7 +586,7 @@ def _fewer_live(partition: Partition, app: Application) -> None:
     """
     if app.gang.lost:
         repair.note(partition, app)
-    partition.requeue_one(app)
+    partition.scheduling.requeue(app)
 
 
 def set_quota_reservation(partition: Partition, app: Application, amount: Resources, *, granted: bool) -> None:

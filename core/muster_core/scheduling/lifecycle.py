@@ -195,7 +195,7 @@ def update_groups(partition: Partition, app: Application) -> None:
         return
     if was_linked:
         records.group_changed(partition, app, before or "")
-    partition.requeue_all()
+    partition.scheduling.requeue_all()
 
 
 def _waits(partition: Partition, name: ApplicationId) -> bool:
@@ -228,7 +228,7 @@ def change_state(
         partition.outbox.put(ApplicationUpdated(partition.rm, app.id, app.state, now_ns, message))
     app.state_log.append((now_ns, app.state))
     ledger.count_running(partition, app)
-    partition.requeue_one(app)
+    partition.scheduling.requeue(app)
     records.application_state_changed(partition, app, message)
 
 
@@ -419,7 +419,7 @@ def withhold_recovered(partition: Partition, app: Application) -> None:
     reason = _reason(partition, app)
     if reason != app.withheld:
         app.withheld = reason
-        partition.requeue_one(app)
+        partition.scheduling.requeue(app)
 
 
 def place_recovered(partition: Partition) -> None:
@@ -473,5 +473,5 @@ def _move(partition: Partition, app: Application, leaf: Queue) -> None:
     requeue.path_shrank(partition, app)
     ledger.note_waiting(partition, app)
     reporting.bounds_changed(partition, (app,))
-    partition.requeue_one(app)
+    partition.scheduling.requeue(app)
     queues.settle(partition, old)

@@ -26,7 +26,7 @@ def update_cluster_objects(partition: Partition, event: ClusterObjectsReported) 
     for fact in event.facts:
         if isinstance(fact, NamespaceLabels):
             partition.nodes.pods_on_nodes.namespace(fact.name, fact.labels)
-            partition.nodes.epoch += 1  # namespace labels may affect any node
+            partition.nodes.wake_up_nodes.note_anywhere()  # namespace labels may affect any node
         else:
             _store(partition, fact)
 
@@ -45,7 +45,6 @@ def _store(partition: Partition, fact: StorageFact) -> None:
     # A volume that is no longer assumed for its claim may serve any other claim.
     is_own = is_claim and len(storage.taken) == kept
     nodes.wake_up_nodes.note_claim(fact.name if is_own else ANY_CLAIM)
-    nodes.epoch += 1
 
 
 def add_node(partition: Partition, event: NodeAdded, now_ns: int) -> None:

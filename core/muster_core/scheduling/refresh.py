@@ -100,7 +100,7 @@ def _compare(partition: Partition, app: Application, kind: AskClass, known: Unsc
         found = reasons[kind] = node_search.unschedulable_reason(Snapshot(partition.nodes), shape_of(kind))
         _update_class(partition, kind, found)
     if app.is_reserving:
-        partition.requeue_one(app)
+        partition.scheduling.requeue(app)
         return
     if found.counts:
         why = replace(found, message=known.message) if known.message else found  # classes share one reason

@@ -131,10 +131,14 @@ def note(partition: Partition, app: Application) -> None:
     entries = partition.blocking_reasons.blocked.get(app.id, {}).values()
     found = replacements(app) if app.id in partition.applications else {}
     if found:
+        for entry in entries:
+            entry.repairs[app.id] = None
         one = Repair(app.queue.path, max(kind.priority for kind in found))
-        scheduling.repairs.add(app.id, one, entries, is_active=scheduling.active.has(app))
-    else:
-        scheduling.repairs.remove(app.id, entries)
+        scheduling.repairs.add(app.id, one, is_active=scheduling.active.has(app))
+    elif app.id in scheduling.repairs.wanted:
+        for entry in entries:
+            entry.repairs.pop(app.id, None)
+        scheduling.repairs.remove(app.id)
 
 
 def replacements(app: Application) -> dict[AskClass, int]:

@@ -69,7 +69,7 @@ def note_holding(partition: Partition, app: Application) -> None:
         if other is None or other.gang.rank is None or other.gang.rank < key:
             del contention.idle[name]
             if other is not None:
-                partition.requeue_one(other)
+                partition.scheduling.requeue(other)
 
 
 def set_exceeds_nodes(partition: Partition, app: Application, *, exceeds: bool) -> None:
@@ -139,7 +139,7 @@ def close(partition: Partition, app: Application) -> None:
         loser = partition.applications.get(name)
         if loser is not None:
             loser.gang.lost_to.pop(app.id, None)
-            partition.requeue_one(loser)
+            partition.scheduling.requeue(loser)
 
 
 def release_node_set(partition: Partition, app: Application) -> None:
@@ -174,10 +174,10 @@ def leave_node(partition: Partition, node: NodeId) -> None:
         owner = partition.applications[node_set.application]
         release_node_set(partition, owner)
         partition.contention.node_set_search_ns = 0
-        partition.requeue_one(owner)
+        partition.scheduling.requeue(owner)
     for name in [name for name, found in partition.contention.open.items() if node in found.nodes]:
         close(partition, partition.applications[name])
-        partition.requeue_one(partition.applications[name])
+        partition.scheduling.requeue(partition.applications[name])
 
 
 _ANY: Final = 1 << 40
@@ -196,16 +196,14 @@ def absorb(partition: Partition) -> None:
     partition.scheduling.has_woken = True
     _wake_amounts(partition)
     wake_ups = nodes.wake_up_nodes
-    if not wake_ups.is_any(nodes.epoch):
+    if not wake_ups:
         return
-    inter_pod, wake_ups.inter_pod = wake_ups.inter_pod, False
-    claims, wake_ups.claims = wake_ups.claims, {}
-    gained = wake_ups.take(nodes.epoch)
+    inter_pod, claims, gained = wake_ups.inter_pod, wake_ups.claims, list(wake_ups.nodes)
     known.offer(nodes.capacity_total)
     anywhere = _most_available(nodes, slice(None))
-    if gained is None:
+    if wake_ups.is_anywhere:
         known.independent.wake(anywhere)
-        gained = list(dict.fromkeys(one.node for one in reasons.entries if isinstance(one, NodeNotReserved)))
+        gained = list(dict.fromkeys(one.node for one, _ in reasons if isinstance(one, NodeNotReserved)))
         inter_pod = True
     elif gained:
         _wake_classes(partition, [node for node in gained if node in nodes])
@@ -219,6 +217,7 @@ def absorb(partition: Partition) -> None:
             if isinstance(reason, NodeNotReserved) and _may_use_reservation(partition, reason.app, node):
                 partition.scheduling.open(entry, is_certain=True)
     reasons.wake_gangs()
+    wake_ups.clear()
 
 
 def _wake_amounts(partition: Partition) -> None:
@@ -299,7 +298,7 @@ def _evaluate(partition: Partition, kind: AskClass) -> list[Application]:
     if not any(nodes.columns().node_reserved) or not _count(nodes, kind, unreserved=False):
         return []
     for entry in entries.values():
-        if entry in partition.scheduling.repairs.waiting:  # it may precede the node reservations of others
+        if entry.repairs:  # it may precede the node reservations of others
             partition.scheduling.open(entry)
     firsts = map(partition.scheduling.first_of, entries.values())
     return [app for app in firsts if app is not None]
@@ -349,13 +348,13 @@ def path_shrank(partition: Partition, app: Application) -> None:
     """
     if any(queue.reserved_quota for queue in app.queue.path_up):
         for name in partition.contention.granted:
-            partition.requeue_one(partition.applications[name])
+            partition.scheduling.requeue(partition.applications[name])
 
 
 def start_freed(partition: Partition, holder: LimitSubject) -> None:
     """Wakes up the applications that wait for `maxapplications`, because one application fewer counts as running."""
     partition.contention.wake_ups += 1
-    partition.scheduling.open(partition.blocking_reasons.entries.get(MaxApplicationsReached(holder)), is_certain=True)
+    partition.scheduling.open(partition.blocking_reasons.find(MaxApplicationsReached(holder)), is_certain=True)
 
 
 def set_blocking(partition: Partition, app: Application, *, blocks: bool) -> None:
@@ -374,7 +373,7 @@ def set_blocking(partition: Partition, app: Application, *, blocks: bool) -> Non
 
 def leaf_unblocked(partition: Partition, leaf: Queue) -> None:
     """Wakes up the applications that are queued behind a gang of the leaf."""
-    partition.scheduling.open(partition.blocking_reasons.entries.get(QueuedBehindGang(leaf.path)), is_certain=True)
+    partition.scheduling.open(partition.blocking_reasons.find(QueuedBehindGang(leaf.path)), is_certain=True)
 
 
 def _may_use_reservation(partition: Partition, name: ApplicationId, node: NodeId) -> bool:

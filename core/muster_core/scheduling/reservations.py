@@ -101,7 +101,7 @@ def put(partition: Partition, app: Application, ask: Ask, node: NodeId, now_ns: 
     at_ns = now_ns + partition.timing.reservation_timeout_ns
     timer = Timer(TimerKind.RESERVED, partition.rm, partition.id, app.id, ask.spec.key, number)
     partition.outbox.put(TimerSet(timer, at_ns))
-    partition.requeue_one(app)  # it waits for that node now
+    partition.scheduling.requeue(app)  # it waits for that node now
     _report_reservation(partition, app, ask, node)
 
 
@@ -109,7 +109,7 @@ def move_useless(partition: Partition, app: Application, nodes: Iterable[NodeId]
     """Removes the reservations of a gang on nodes that its own members fill, and has other nodes reserved instead."""
     for reservation in node_reservations.useless(partition, app, nodes):
         ledger.unreserve(partition, reservation.ask)
-        partition.requeue_one(app)
+        partition.scheduling.requeue(app)
         watch(partition, app, now_ns)
 
 

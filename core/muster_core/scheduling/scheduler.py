@@ -48,6 +48,7 @@ from muster_core.model.events import (
     UtilizationReported,
     VictimsEvaluated,
 )
+from muster_core.model.ids import ApplicationId
 from muster_core.model.limits import LOOKS_PER_ATTEMPT, MOST_RESTARTS
 from muster_core.model.records import Detail, Notice
 from muster_core.model.states import ApplicationState, ManagerState
@@ -286,11 +287,10 @@ class QueueAttempt:
         """Like `_take_one`. Returns False if it raised an exception. Raises InconsistentState."""
         scheduling = self.partition.scheduling
         heads = scheduling.heads_of(app)
-        is_early, self.is_in_vain, self.tried = scheduling.woken_early(heads), True, []
+        is_early = all(scheduling.backoff.tried.get(entry, False) for entry in heads.values())
+        self.is_in_vain, self.tried = True, []
         found = caught(partial(self._take_one, app))
-        scheduling.backoff.were_tried(heads.values())
-        if is_early is not None and self.is_in_vain:
-            scheduling.failed(is_early=is_early, is_refused=found is False)
+        scheduling.attempted(heads.values(), is_in_vain=self.is_in_vain, is_early=is_early, is_refused=found is False)
         if isinstance(found, Exception):
             failures.application_failed(self.partition, app, found, self.now_ns)
             return False
@@ -494,10 +494,9 @@ class QueueAttempt:
             self.quantum = quantum_of(self.partition, self.leaf)
         if self.only is not None or self.leaf.policies.order is not ApplicationOrder.FAIR:
             return self.quantum
-        other = self.partition.scheduling.second_application(self.leaf)
-        if other is None:
-            return self.quantum
-        if self.leaf.policies.sorts_by_priority and other.shown != app.shown:
+        name = self.partition.scheduling.active.first_two(self.leaf)[1]
+        other = self.partition.applications[ApplicationId(name)] if name is not None else None
+        if other is None or (self.leaf.policies.sorts_by_priority and other.shown != app.shown):
             return self.quantum
         rival = CompetingQueue(
             lambda: app.allocated + app.gang.allocated,
@@ -514,7 +513,7 @@ class QueueAttempt:
             self.tried = []  # none of its reasons stays
             self._mark_unschedulable(app, [])
             if more and not self._awaits_callback(app):
-                self.partition.requeue_one(app)
+                self.partition.scheduling.requeue(app)
             return
         # Only this application can use its node reservations, so the result of an equal class of another application
         # does not apply to it. It waits for each of these nodes.
@@ -528,7 +527,7 @@ class QueueAttempt:
         self._mark_unschedulable(app, blocking_reasons)
 
     def _mark_unschedulable(self, app: Application, blocking_reasons: list[BlockingReason]) -> None:
-        self.partition.dequeue_one(app)
+        self.partition.scheduling.dequeue(app)
         if blocking_reasons:
             app.attempts_in_vain = app.attempts_in_vain + 1 if self.is_in_vain else 0
         self.partition.scheduling.mark_unschedulable(app, blocking_reasons, self.tried)

@@ -169,7 +169,7 @@ def _classify(partition: Partition, app: Application) -> None:
         if kept != ask.kind.pod_on_node.tags:
             partition.node_demand.leave(app, ask)
             app.put_in_class(ask, kept)
-            partition.requeue_one(app)
+            partition.scheduling.requeue(app)
 
 
 def _owner(spec: AskSpec | AllocationSpec) -> ApplicationId:

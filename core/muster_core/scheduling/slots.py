@@ -321,7 +321,7 @@ def keep_reserved(partition: Partition, app: Application, ended: Allocation, now
     ledger.book(partition, app, kept)
     partition.note_allocations(app, (kept,), Change.ADD, Detail.APP_ALLOC)
     ledger.hand_over(partition, app, ended, kept, now_ns)
-    partition.requeue_one(app)
+    partition.scheduling.requeue(app)
     return True
 
 

@@ -127,11 +127,11 @@ def _continue_later(partition: Partition, app: Application, planning: Planning) 
 
 def on_takeover_timer(partition: Partition, app: Application, timer: Timer) -> None:
     """Tries a failed takeover again after its backoff. Without any growth since then, it waits for the next one."""
-    waits = partition.blocking_reasons.entries.get(MembersDoNotFit(app.id))
+    waits = partition.blocking_reasons.find(MembersDoNotFit(app.id))
     if timer.generation == app.gang.takeover_failures and waits is not None:
         partition.scheduling.open(waits)
     elif timer.generation == app.gang.takeover_failures:
-        partition.requeue_one(app)
+        partition.scheduling.requeue(app)
 
 
 # -- commit --------------------------------------------------------------------
@@ -147,7 +147,7 @@ def _begin(partition: Partition, decision: ReservationTakeover, now_ns: int) -> 
         loser = partition.applications[name]
         ledger.clear_quota_reservation(partition, loser)
         loser.gang.lost_to[app.id] = None
-        partition.requeue_one(loser)
+        partition.scheduling.requeue(loser)
     for held in decision.reservations:
         ledger.unreserve(partition, held)
     requeue.release_node_set(partition, app)
@@ -161,7 +161,7 @@ def _begin(partition: Partition, decision: ReservationTakeover, now_ns: int) -> 
     ledger.set_quota_reservation(partition, app, lacking(app), granted=True)
     requeue.note_holding(partition, app)
     gangs.note_reservation(partition, app, now_ns)
-    partition.requeue_one(app)
+    partition.scheduling.requeue(app)
     if not gone:
         return
     running = RunningPreemption(number, app.queue.path, (), dict.fromkeys(decision.victims), now_ns, gang=app.id)

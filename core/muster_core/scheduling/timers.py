@@ -164,7 +164,7 @@ def _on_application_timer(partition: Partition, timer: Timer, now_ns: int) -> No
         case TimerKind.WAIT if timer.generation == app.sequence:
             _wait(partition, app, now_ns)
         case TimerKind.STARVATION:
-            partition.requeue_one(app)
+            partition.scheduling.requeue(app)
         case TimerKind.TAKE_OVER:
             takeovers.on_takeover_timer(partition, app, timer)
         case TimerKind.BACKOFF:
@@ -185,7 +185,7 @@ def _wake(partition: Partition, app: Application, timer: Timer, now_ns: int) -> 
     """Tries an application again after its backoff."""
     if timer.generation == app.sequence and now_ns >= app.backoff_until_ns:
         app.backoff_until_ns = 0
-        partition.requeue_one(app)
+        partition.scheduling.requeue(app)
 
 
 def _wait(partition: Partition, app: Application, now_ns: int) -> None:
@@ -234,7 +234,7 @@ def _allocation_run_time(partition: Partition, app: Application, timer: Timer, n
     key = allocation.spec.key
     answer.released.append(Release(partition.id, app.id, key, allocation.id, Termination.TIMEOUT, why))
     if app.is_reserving:
-        partition.requeue_one(app)  # one more of its members is missing
+        partition.scheduling.requeue(app)  # one more of its members is missing
 
 
 def _release(partition: Partition, app: Application, timer: Timer) -> None:

@@ -123,7 +123,7 @@ def notify_victims(
         if not victim.spec.is_virtual:
             answer.released.append(Release(partition.id, app.id, victim.spec.key, victim.id, _PREEMPTED, why))
         if app.is_reserving:
-            partition.requeue_one(app)  # one more of its members is missing
+            partition.scheduling.requeue(app)  # one more of its members is missing
     partition.outbox.put(TimerSet(timer, max(candidates.due_ns(partition, victim) for _, victim in victims)))
     detail, text = Detail.QUEUE_PREEMPTION, messages.preempting(len(victims))
     partition.note(Notice.QUEUE, running.queue, change=Change.SET, detail=detail, resource=freed, message=text)

@@ -15,11 +15,12 @@ the back-off. Changes of an application's own requests are never delayed. Times 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Final
 
+from muster_core.model.ids import ApplicationId
 from muster_core.model.limits import (
     ATTEMPTS_IN_VAIN,
     ATTEMPTS_IN_VAIN_PER_S,
@@ -30,7 +31,7 @@ from muster_core.model.limits import (
     RETRY_MOST_OFTEN_NS,
     RETRY_OFTEN,
 )
-from muster_core.state.ordered_sets import LeafQueue
+from muster_core.state.ordered_sets import LeafQueue, SchedulingContext
 
 _SECOND_NS: Final = 1_000_000_000
 
@@ -66,6 +67,21 @@ class _Allowance:
         self.since_ns = now_ns
 
 
+class BlockedApplications(LeafQueue):
+    """The applications with the same blocking reason, in scheduling order."""
+
+    __slots__ = ("heads", "repairs", "retry_ns")
+
+    def __init__(self, cluster: SchedulingContext) -> None:
+        super().__init__(cluster)
+        #: End of the back-off after the last failed attempt; 0 = none.
+        self.retry_ns = 0
+        #: Applications that are active because the reason may no longer apply.
+        self.heads: dict[ApplicationId, None] = {}
+        #: Those with replacements that have precedence (`repairs`), longest first.
+        self.repairs: dict[ApplicationId, None] = {}
+
+
 class Backoff:
     """Blocking reasons that may no longer apply, and which of them have active applications."""
 
@@ -89,22 +105,23 @@ class Backoff:
         #: Whether a reason was woken since the last cycle began.
         self._has_news = False
         #: Those whose first applications are not active, the first one first.
-        self.woken: OrderedDict[LeafQueue, None] = OrderedDict()
+        self.woken: OrderedDict[BlockedApplications, None] = OrderedDict()
         #: Those whose first applications are active, and whether their back-off has not ended.
-        self.tried: dict[LeafQueue, bool] = {}
+        self.tried: dict[BlockedApplications, bool] = {}
         #: Those that wait for the end of their back-off: its number in the heap.
-        self._delayed: dict[LeafQueue, int] = {}
-        self._heap: list[tuple[int, int, LeafQueue]] = []
+        self._delayed: dict[BlockedApplications, int] = {}
+        self._heap: list[tuple[int, int, BlockedApplications]] = []
         self._sequence = 0
         #: Those of `woken` that had active applications when no further attempt was allowed.
-        self._postponed: dict[LeafQueue, None] = {}
+        self._postponed: dict[BlockedApplications, None] = {}
         self._attempts = _Allowance(ATTEMPTS_IN_VAIN, ATTEMPTS_IN_VAIN_PER_S)
         self._early = _Allowance(ATTEMPTS_IN_VAIN, EARLY_ATTEMPTS_PER_S)
         #: Evaluations of reasons that still apply, or may still apply.
         self._looks = _Allowance(_AT_ONCE, LOOKS_PER_S)
 
-    def __contains__(self, entry: LeafQueue) -> bool:
-        return entry in self.woken or entry in self._delayed
+    def __contains__(self, entry: BlockedApplications) -> bool:
+        """Whether the reason may no longer apply."""
+        return entry in self.woken or entry in self.tried or entry in self._delayed
 
     def begin(self, now_ns: int, *, has_news: bool) -> None:
         """Begins a cycle. `has_news`: something has changed since the last one, so at least one attempt is allowed."""
@@ -124,7 +141,7 @@ class Backoff:
         """Counts reasons that still apply, or may still apply, after they were evaluated."""
         self._looks.left -= count
 
-    def wake(self, entry: LeafQueue, *, is_certain: bool = False) -> None:
+    def wake(self, entry: BlockedApplications, *, is_certain: bool = False) -> None:
         """The reason may no longer apply. `is_certain`: it does not, so its first application precedes others."""
         self._has_news = True
         if is_certain:
@@ -135,21 +152,21 @@ class Backoff:
         else:
             self.woken[entry] = None
 
-    def again(self, entry: LeafQueue) -> None:
+    def again(self, entry: BlockedApplications) -> None:
         """Its first applications are not active, and the next ones are due before those of other reasons."""
         self.tried.pop(entry, None)
         self._delayed.pop(entry, None)
         self.woken[entry] = None
         self.woken.move_to_end(entry, last=False)
 
-    def discard(self, entry: LeafQueue) -> None:
+    def discard(self, entry: BlockedApplications) -> None:
         """The reason applies again, or nothing waits for it any more."""
         self.woken.pop(entry, None)
         self.tried.pop(entry, None)
         self._delayed.pop(entry, None)
         self._postponed.pop(entry, None)
 
-    def take(self) -> LeafQueue | None:
+    def take(self) -> BlockedApplications | None:
         """Returns the next reason whose first applications become active. None = there is none that is allowed now."""
         if len(self.tried) >= _AT_ONCE or self._attempts.left < 1:
             return None
@@ -172,31 +189,27 @@ class Backoff:
             heappush(self._heap, (entry.retry_ns, self._sequence, entry))
         return None
 
-    def failed(self, *, is_early: bool, is_refused: bool) -> bool:
-        """Counts a failed attempt of an active application. Returns whether a further one is allowed now.
+    def attempted(
+        self, heads: Collection[BlockedApplications], *, is_in_vain: bool, is_early: bool, is_refused: bool
+    ) -> list[BlockedApplications]:
+        """Counts an attempt of an application that these reasons made active; without any, it is not bounded.
 
-        `is_refused`: it ended before nodes were searched.
+        `is_refused`: it ended before nodes were searched. Returns the reasons that had active applications and were not
+        tried, if no further attempt is allowed now. No others become active before all of these were tried. Else the
+        order of the queues would choose among more and more of them, and always the same ones.
         """
-        for allowance in (self._attempts, self._early) if is_early else (self._attempts,):
-            allowance.left -= _REFUSED if is_refused else 1
-        return self._attempts.left >= 1
-
-    def postpone(self) -> list[LeafQueue]:
-        """No further attempt is allowed now. Returns the reasons that had active applications and were not tried.
-
-        No others become active before all of these were tried. Else the order of the queues would choose among more
-        and more of them, and always the same ones.
-        """
+        for entry in heads if self._postponed else ():
+            self._postponed.pop(entry, None)
+        if heads and is_in_vain:
+            for allowance in (self._attempts, self._early) if is_early else (self._attempts,):
+                allowance.left -= _REFUSED if is_refused else 1
+        if not (heads and is_in_vain) or self._attempts.left >= 1:
+            return []
         left = list(self.tried)
         for entry in reversed(left):
             self.again(entry)
         self._postponed |= dict.fromkeys(left)
         return left
-
-    def were_tried(self, entries: Iterable[LeafQueue]) -> None:
-        """One of their applications was tried, with or without success."""
-        for entry in entries if self._postponed else ():
-            self._postponed.pop(entry, None)
 
     def next_ns(self) -> int:
         """Returns when the next attempts are due; 0 = nothing waits for that."""

@@ -41,45 +41,45 @@ ANY_CLAIM: Final = ""
 
 
 class WakeUpNodes:
-    """Nodes with additional resources or properties since the last call of `take`."""
+    """Where something may fit that did not fit before, since the reader has emptied it. `epoch`: number of changes."""
 
-    __slots__ = ("_nodes", "_noted", "claims", "inter_pod")
+    __slots__ = ("claims", "epoch", "inter_pod", "is_anywhere", "nodes")
 
     def __init__(self) -> None:
-        self._nodes: dict[NodeId, None] = {}
-        #: Number of epoch increments that were recorded here.
-        self._noted = 0
-        #: Pods or topology domains changed that inter-pod terms may refer to. The reader resets it.
+        self.epoch = 0
+        self.clear()
+
+    def clear(self) -> None:
+        """Forgets where. The epoch stays."""
+        #: Nodes with additional resources or properties. They may have been removed since.
+        self.nodes: dict[NodeId, None] = {}
+        self.is_anywhere = False
+        #: Pods or topology domains changed that inter-pod terms may refer to.
         self.inter_pod = False
-        #: Claims that changed. The reader empties it.
         self.claims: dict[str, None] = {}
 
     def note(self, node: NodeId) -> None:
-        """Records that the epoch of the table grows by 1 because of this node."""
-        self._nodes[node] = None
-        self._noted += 1
+        """Something may fit on this node."""
+        self.epoch += 1
+        self.nodes[node] = None
+
+    def note_anywhere(self) -> None:
+        """Something may fit on any node."""
+        self.epoch += 1
+        self.is_anywhere = True
 
     def note_inter_pod(self) -> None:
-        """Records that the epoch of the table grows by 1 because of pods on nodes."""
+        """Requests that depend on other pods may fit on any node."""
+        self.epoch += 1
         self.inter_pod = True
-        self._noted += 1
 
     def note_claim(self, claim: str) -> None:
-        """Records a change of a claim, which increases the epoch of the table by 1."""
+        """Requests that use this claim may fit on any node."""
+        self.epoch += 1
         self.claims[claim] = None
-        self._noted += 1
 
-    def is_any(self, epoch: int) -> bool:
-        """Whether the epoch has grown since `take`, or a recorded change has not been read."""
-        return epoch != self._noted or bool(self._nodes or self.claims or self.inter_pod)
-
-    def take(self, epoch: int) -> list[NodeId] | None:
-        """Returns the recorded nodes, including removed ones. None = the epoch grew for other reasons too."""
-        nodes = list(self._nodes)
-        is_recorded = epoch == self._noted
-        self._nodes.clear()
-        self._noted = epoch
-        return nodes if is_recorded else None
+    def __bool__(self) -> bool:
+        return bool(self.nodes or self.is_anywhere or self.inter_pod or self.claims)
 
 
 #: Number of recorded changes. A reader that missed more computes all rows again.
@@ -299,9 +299,8 @@ class Columns:
 class NodeTable:  # long: every write to a node goes through here
     """All nodes of a partition, one row each.
 
-    `epoch` grows whenever something may fit that did not fit before; `wake_up_nodes` records on which nodes. An
-    increment of `epoch` alone means anywhere. `facts_epoch` grows when rows, labels, taints or schedulable flags
-    change.
+    `wake_up_nodes` records where something may fit that did not fit before. `facts_epoch` grows when rows, labels,
+    taints or schedulable flags change.
     """
 
     __slots__ = (
@@ -319,7 +318,6 @@ class NodeTable:  # long: every write to a node goes through here
         "capacity_total",
         "cells",
         "domains",
-        "epoch",
         "facts_epoch",
         "features",
         "images",
@@ -337,7 +335,6 @@ class NodeTable:  # long: every write to a node goes through here
     )
 
     def __init__(self) -> None:
-        self.epoch = 0
         self.facts_epoch = 0
         self.wake_up_nodes = WakeUpNodes()
         self.capacity_total = NOTHING
@@ -407,7 +404,6 @@ class NodeTable:  # long: every write to a node goes through here
         self.reciprocals.clear()
         self.score_cache.forget()
         self.wake_up_nodes.note(spec.id)
-        self.epoch += 1
         self._facts_changed()
         return row
 
@@ -432,7 +428,7 @@ class NodeTable:  # long: every write to a node goes through here
             self._facts_changed()
             grew = True
         if spec.labels != old.labels and self.pods_on_nodes.anti_affinity:
-            self.epoch += 1  # anywhere: pods with anti-affinity may now exclude other domains
+            self.wake_up_nodes.note_anywhere()  # pods with anti-affinity may now exclude other domains
         if self.attributes.differ(spec, old):
             self.attributes.remove(row, old)
             self.attributes.add(row, spec)
@@ -447,7 +443,6 @@ class NodeTable:  # long: every write to a node goes through here
             grew = True
         if grew:
             self.wake_up_nodes.note(spec.id)
-            self.epoch += 1
 
     def remove(self, node: NodeId) -> None:
         """Removes a node with everything that is charged to it. Raises UnknownSubject."""
@@ -472,8 +467,12 @@ class NodeTable:  # long: every write to a node goes through here
         self._open.set(row, value=not draining)
         if not draining:
             self.wake_up_nodes.note(node)
-            self.epoch += 1
         self._facts_changed()
+
+    @property
+    def epoch(self) -> int:
+        """Grows whenever something may fit that did not fit before."""
+        return self.wake_up_nodes.epoch
 
     def record(self, node: NodeId) -> NodeRecord:
         """Returns the record of a node. Raises UnknownSubject."""
@@ -527,7 +526,6 @@ class NodeTable:  # long: every write to a node goes through here
         """Reverts `take`. Raises UnknownSubject."""
         self.take(node, resources, -count, foreign=foreign)
         self.wake_up_nodes.note(node)
-        self.epoch += 1
 
     def reserve(self, node: NodeId, resources: Resources, times: int, *, grows: bool = True) -> None:
         """Reserves resources on a node, or (-1) releases them. Raises UnknownSubject.
@@ -539,7 +537,6 @@ class NodeTable:  # long: every write to a node goes through here
             self._node_reserved.forget_empty(resources)
             if grows:
                 self.wake_up_nodes.note(node)
-                self.epoch += 1
 
     def node_reserved(self, node: NodeId) -> Resources:
         """Returns the resources of the node reservations. Raises UnknownSubject."""
@@ -621,7 +618,6 @@ class NodeTable:  # long: every write to a node goes through here
         self.cells.clear()
         if self.pods_on_nodes.tags.is_on:  # requests anywhere may wait for a change of the topology domains
             self.wake_up_nodes.note_inter_pod()
-            self.epoch += 1
 
 
 def _filtered(spec: NodeSpec) -> tuple[Mapping[str, str], set[Taint], frozenset[str], bool]:

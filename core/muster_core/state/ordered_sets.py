@@ -123,31 +123,22 @@ class ApplicationHeap:
                 heappop(self._heap)
                 self.put(name, now)
 
-    def second(self, key_of: Callable[[str], SortKey]) -> str | None:
-        """Returns the second name, or None."""
-        if len(self._entries) < 2:
-            return None
+    def first_two(self, key_of: Callable[[str], SortKey]) -> tuple[str, str | None]:
+        """Returns the first name, and the second or None. The order must have a name."""
+        if len(self._entries) == 1:
+            return next(iter(self._entries)), None
         if not self.is_kept:
-            return self._lowest_two(key_of)[1]
+            (_, name), (_, second) = nsmallest(2, self._keyed(key_of))
+            return name, second
         name = self.first(key_of)
         entry = heappop(self._heap)
         del self._entries[name]
-        found = self.first(key_of)
+        second = self.first(key_of)
         self._entries[name] = entry
         heappush(self._heap, entry)
-        return found
-
-    def first_two(self, key_of: Callable[[str], SortKey]) -> tuple[str, str | None]:
-        """Returns the first name, and the second or None. Raises IndexError if it is empty."""
-        return (self.first(key_of), self.second(key_of)) if self.is_kept else self._lowest_two(key_of)
-
-    def _lowest_two(self, key_of: Callable[[str], SortKey]) -> tuple[str, str | None]:
-        lowest = nsmallest(2, self._keyed(key_of))
-        return lowest[0][1], lowest[1][1] if len(lowest) > 1 else None
+        return name, second
 
     def _keyed(self, key_of: Callable[[str], SortKey]) -> list[tuple[SortKey, str]]:
-        if len(self._entries) == 1:  # nothing to compare
-            return [((), name) for name in self._entries]
         return [(key_of(name), name) for name in self._entries]
 
     @property
@@ -167,7 +158,7 @@ class ApplicationHeap:
 
 
 class LeafQueue:
-    """Active applications, or those with the same blocking reason, in scheduling order.
+    """Applications in scheduling order.
 
     Per leaf an ordered set of applications, per parent an ordered set of queues.
     """
@@ -178,10 +169,7 @@ class LeafQueue:
         "_kept",
         "_seen",
         "_total",
-        "heads",
-        "is_open",
         "orders",
-        "retry_ns",
     )
 
     def __init__(self, cluster: SchedulingContext) -> None:
@@ -190,11 +178,6 @@ class LeafQueue:
         self.orders: dict[QueuePath, ApplicationHeap] = {}
         #: Those of the orders of parents that are kept.
         self._kept: dict[QueuePath, ApplicationHeap] = {}
-        self.is_open = False
-        #: End of the back-off after the last failed attempt; 0 = none.
-        self.retry_ns = 0
-        #: Applications that are active because this reason may no longer apply.
-        self.heads: dict[ApplicationId, None] = {}
         #: Number of the last queue change that was applied.
         self._seen = 0
         #: Cluster capacity that the keys are based on, and the number of times that all keys became invalid.
@@ -289,11 +272,6 @@ class LeafQueue:
         """Returns the first entry directly below a queue."""
         order = self._order(queue)
         return None if order is None else order.first(self._key_of(queue))
-
-    def second(self, queue: Queue) -> str | None:
-        """Returns the second entry directly below a queue."""
-        order = self._order(queue)
-        return None if order is None else order.second(self._key_of(queue))
 
     def first_two(self, queue: Queue) -> tuple[str | None, str | None]:
         """Returns the first and second entry directly below a queue."""

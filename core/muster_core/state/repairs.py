@@ -8,13 +8,9 @@ in it, and when one of them is tried.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
 
 from muster_core.model.ids import ApplicationId, QueuePath
-
-_Set = TypeVar("_Set", bound=Hashable)
 
 
 @dataclass(slots=True, eq=False)
@@ -30,37 +26,30 @@ class Repair:
 
 
 @dataclass(slots=True, eq=False)
-class Repairs(Generic[_Set]):
+class Repairs:
     """Applications with replacements that have precedence.
 
-    `waiting`: those that wait for a blocking reason, by its set in the scheduling queue, longest first. `ready`: those
-    that are active and whose replacements were not tried since, by leaf: (-priority, number, application), in order.
+    `ready`: those that are active and whose replacements were not tried since, by leaf: (-priority, number,
+    application), in order.
     """
 
     wanted: dict[ApplicationId, Repair] = field(default_factory=dict)
-    waiting: dict[_Set, dict[ApplicationId, None]] = field(default_factory=dict)
     ready: dict[QueuePath, list[tuple[int, int, ApplicationId]]] = field(default_factory=dict)
     _last_number: int = 0
 
-    def add(self, app: ApplicationId, repair: Repair, entries: Iterable[_Set], *, is_active: bool) -> None:
+    def add(self, app: ApplicationId, repair: Repair, *, is_active: bool) -> None:
         """Gives precedence to the replacements of an application, which may have been tried without it already."""
         known = self.wanted.get(app)
         if known is None or known.priority != repair.priority:
             self.deactivated(app)
             self.wanted[app] = repair
-        for entry in entries:
-            self.wait(entry, app)
         if is_active:
             self.activated(app)
 
-    def remove(self, app: ApplicationId, entries: Iterable[_Set]) -> None:
+    def remove(self, app: ApplicationId) -> None:
         """Ends the precedence."""
-        if app not in self.wanted:
-            return
         self.deactivated(app)
         del self.wanted[app]
-        for entry in entries:
-            self.stop_waiting(entry, app)
 
     def activated(self, app: ApplicationId) -> None:
         """The application is worth an attempt."""
@@ -78,20 +67,3 @@ class Repairs(Generic[_Set]):
             if not ready:
                 del self.ready[repair.leaf]
             repair.number = 0
-
-    def wait(self, entry: _Set, app: ApplicationId) -> None:
-        """The application waits for a blocking reason."""
-        if app in self.wanted:
-            self.waiting.setdefault(entry, {})[app] = None
-
-    def stop_waiting(self, entry: _Set, app: ApplicationId) -> None:
-        """The application does not wait for this reason any more."""
-        names = self.waiting.get(entry)
-        if names is not None:
-            names.pop(app, None)
-            if not names:
-                del self.waiting[entry]
-
-    def first_waiting(self, entry: _Set) -> ApplicationId | None:
-        """Returns the application that has waited longest for the reason, or None."""
-        return next(iter(self.waiting.get(entry, ())), None)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Final
 from zlib import crc32
 
@@ -142,7 +141,7 @@ class UnschedulableClasses:
     A class may be woken, because a change may have made room for it. It must be evaluated before its entry is read.
     """
 
-    __slots__ = ("_known", "_left", "_missing", "_offered", "_unoffered", "_woken", "dependent", "grown", "independent")
+    __slots__ = ("_known", "_left", "_offered", "_unoffered", "dependent", "grown", "independent")
 
     def __init__(self) -> None:
         self._offered = NOTHING
@@ -153,12 +152,9 @@ class UnschedulableClasses:
         self._known: dict[AskClass, UnschedulableClass] = {}
         #: Classes of slots that no gang requests now, oldest first.
         self._left: dict[AskClass, None] = {}
-        #: Classes with a resource that no node offers, by that resource, and the reverse. Users invent such names, so
-        #: the indices of amounts have none of these classes, and no column for such a name.
-        self._unoffered: dict[str, dict[AskClass, None]] = {}
-        self._missing: dict[AskClass, str] = {}
-        #: Classes of which a node offers the missing resource now.
-        self._woken: dict[AskClass, None] = {}
+        #: Classes with a resource that no node offers, and one such resource. Users invent such names, so the indices
+        #: of amounts have none of these classes, and no column for such a name.
+        self._unoffered: dict[AskClass, str] = {}
         #: The other classes by their requests: those that only depend on the node, and those that depend on other pods.
         self.independent: AmountIndex[AskClass] = AmountIndex()
         self.dependent: AmountIndex[AskClass] = AmountIndex()
@@ -187,8 +183,8 @@ class UnschedulableClasses:
         if self._known.pop(kind, None) is not None:
             self.grown.pop(kind, None)
             self._left.pop(kind, None)
+            self._unoffered.pop(kind, None)
             self._index(kind).drop(kind)
-            self._has_all(kind)
 
     def leave(self, kind: AskClass) -> None:
         """Removes the entry of a class that no application requests any more.
@@ -203,56 +199,40 @@ class UnschedulableClasses:
                 self.drop(next(iter(self._left)))
 
     def offer(self, offered: Resources) -> None:
-        """Sets the resources that some node offers. Wakes the classes that waited for one of them."""
-        if offered is self._offered:
-            return
+        """Sets the resources that some node offers. Wakes the classes that only waited for one of them."""
+        is_more = any(not self._offered[name] for name in offered)
         self._offered = offered
-        for name in offered if self._unoffered else ():
-            for kind in list(self._unoffered.get(name, ())):
-                self._has_all(kind)
-                self._woken[kind] = None
+        for kind, name in list(self._unoffered.items()) if is_more else ():
+            if offered[name]:
+                self._sleep(kind)
+                self.set_woken(kind, value=True)
 
     def take(self, count: int) -> list[AskClass]:
         """Returns woken classes, up to `count` of each index, and has them sleep."""
-        found = list(islice(self._woken, count))
-        for kind in found:
-            self._sleep(kind)
-        return [*found, *self.independent.take(count), *self.dependent.take(count)]
+        return [*self.independent.take(count), *self.dependent.take(count)]
 
     def set_woken(self, kind: AskClass, *, value: bool) -> None:
-        """Wakes one class, or records that it was evaluated."""
-        if kind in self._woken and not value:
-            self._sleep(kind)
+        """Wakes one class whose resources are all offered, or records that it was evaluated."""
         self._index(kind).set_woken(kind, value=value)
 
     def is_woken(self, kind: AskClass) -> bool:
         """Whether the class is woken."""
-        return kind in self._woken or self._index(kind).is_woken(kind)
+        return self._index(kind).is_woken(kind)
 
     @property
     def is_any_woken(self) -> bool:
         """Whether some class is woken."""
-        return bool(self._woken) or self.independent.is_any_woken or self.dependent.is_any_woken
+        return self.independent.is_any_woken or self.dependent.is_any_woken
 
     def _sleep(self, kind: AskClass) -> None:
         """Lets a class wait for a resource that no node offers, or else for its amounts."""
-        self._has_all(kind)
         index = self._index(kind)
         missing = None if kind in index else next((name for name in kind.resources if not self._offered[name]), None)
         if missing is None:
+            self._unoffered.pop(kind, None)
             index.put(kind, kind.resources, pool_of(kind.constraints))
         else:
-            self._missing[kind] = missing
-            self._unoffered.setdefault(missing, {})[kind] = None
-
-    def _has_all(self, kind: AskClass) -> None:
-        """The class does not wait for a resource that no node offers any more."""
-        self._woken.pop(kind, None)
-        missing = self._missing.pop(kind, None)
-        if missing is not None:
-            del self._unoffered[missing][kind]
-            if not self._unoffered[missing]:
-                del self._unoffered[missing]
+            self._unoffered[kind] = missing
 
     def _index(self, kind: AskClass) -> AmountIndex[AskClass]:
         return self.dependent if kind.depends_on_others else self.independent

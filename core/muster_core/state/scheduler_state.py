@@ -323,28 +323,16 @@ class Partition:
         self.sequence += 1
         return self.sequence
 
-    def requeue_one(self, app: Application) -> None:
-        """Makes this application active if it waits, because something of its own changed."""
-        self.scheduling.requeue(app)
-
-    def dequeue_one(self, app: Application) -> None:
-        """Removes the application from the active ones, because it was tried or does not wait any more."""
-        self.scheduling.dequeue(app)
-
     def requeue_queue(self, path: QueuePath) -> None:
         """Makes all waiting applications of this leaf active."""
         if path in self.waiting:
             for name in self.queues.by_path[path].waiting:
                 self.scheduling.requeue(self.applications[name])
 
-    def requeue_all(self) -> None:
-        """Makes all waiting applications active. Rare, because most changes only affect some blocking reasons."""
-        self.scheduling.requeue_all()
-
     @property
     def has_grown(self) -> bool:
         """Whether a quota or a node may have grown since the last attempt."""
-        return bool(self.grown) or self.nodes.wake_up_nodes.is_any(self.nodes.epoch)
+        return bool(self.grown) or bool(self.nodes.wake_up_nodes)
 
     @property
     def has_stale_classes(self) -> bool:

@@ -7,7 +7,7 @@ become active, and `backoff` bounds how many of them are tried at once. Some wai
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
@@ -17,7 +17,7 @@ from muster_core.model.ids import ApplicationId, NodeId, QueuePath
 from muster_core.model.limits import LOOKS_PER_ATTEMPT
 from muster_core.model.resources import Limit, Resources
 from muster_core.state.applications import Application
-from muster_core.state.backoff import Backoff, delay_ns
+from muster_core.state.backoff import Backoff, BlockedApplications, delay_ns
 from muster_core.state.columns import AmountIndex
 from muster_core.state.ordered_sets import LeafQueue, QueueChange, SchedulingContext
 from muster_core.state.queues import Queue
@@ -114,10 +114,10 @@ class UnschedulableApplications:
     """
 
     cluster: SchedulingContext
-    entries: dict[BlockingReason, LeafQueue] = field(default_factory=dict)
-    by_topic: dict[Hashable, dict[BlockingReason, LeafQueue]] = field(default_factory=dict)
+    #: By `topic_of` the reason.
+    entries: dict[Hashable, dict[BlockingReason, BlockedApplications]] = field(default_factory=dict)
     #: The blocking reasons of each application.
-    blocked: dict[ApplicationId, dict[BlockingReason, LeafQueue]] = field(default_factory=dict)
+    blocked: dict[ApplicationId, dict[BlockingReason, BlockedApplications]] = field(default_factory=dict)
     #: Those about a quota by amount, marked with the maximum.
     amounts: AmountIndex[QuotaExceeded] = field(default_factory=AmountIndex)
     woken_gangs: dict[BlockingReason, None] = field(default_factory=dict)
@@ -126,9 +126,17 @@ class UnschedulableApplications:
         """Whether the application is active because one of its blocking reasons may no longer apply."""
         return any(app in entry.heads for entry in self.blocked.get(app, {}).values())
 
-    def about(self, topic: Hashable) -> dict[BlockingReason, LeafQueue]:
+    def about(self, topic: Hashable) -> dict[BlockingReason, BlockedApplications]:
         """Returns the reasons with this `topic_of`, and their sets."""
-        return self.by_topic.get(topic, {})
+        return self.entries.get(topic, {})
+
+    def find(self, blocking_reason: BlockingReason) -> BlockedApplications | None:
+        """Returns the set of a blocking reason, or None."""
+        return self.about(topic_of(blocking_reason)).get(blocking_reason)
+
+    def __iter__(self) -> Iterator[tuple[BlockingReason, BlockedApplications]]:
+        for found in self.entries.values():
+            yield from found.items()
 
     def wake_gangs(self) -> None:
         """Wakes the gangs that any change of a node may unblock. Those that were tried last come last."""
@@ -138,13 +146,14 @@ class UnschedulableApplications:
         """Wakes the amounts that what is left of a maximum may suffice for."""
         self.amounts.wake(left.get, [_mark(holder)])
 
-    def take_woken(self, count: int) -> list[LeafQueue]:
+    def take_woken(self, count: int) -> list[BlockedApplications]:
         """Returns the sets of up to `count` gangs and as many amounts that were woken."""
         gangs, taken = self.about(MembersDoNotFit), list(islice(self.woken_gangs, count))
         for reason in taken:
             del self.woken_gangs[reason]
             gangs[reason] = gangs.pop(reason)
-        return [self.entries[reason] for reason in (*taken, *self.amounts.take(count))]
+        amounts = [self.entries[amount.holder][amount] for amount in self.amounts.take(count)]
+        return [*(gangs[reason] for reason in taken), *amounts]
 
     def sleep(self, blocking_reason: BlockingReason) -> None:
         """Records that the reason applies now. That of a class is in the cache of classes."""
@@ -152,12 +161,12 @@ class UnschedulableApplications:
         if isinstance(blocking_reason, QuotaExceeded):
             self.amounts.set_woken(blocking_reason, value=False)
 
-    def entry(self, blocking_reason: BlockingReason) -> LeafQueue:
+    def entry(self, blocking_reason: BlockingReason) -> BlockedApplications:
         """Returns the set of a blocking reason. Creates it if needed."""
-        entry = self.entries.get(blocking_reason)
+        found = self.entries.setdefault(topic_of(blocking_reason), {})
+        entry = found.get(blocking_reason)
         if entry is None:
-            entry = self.entries[blocking_reason] = LeafQueue(self.cluster)
-            self.by_topic.setdefault(topic_of(blocking_reason), {})[blocking_reason] = entry
+            entry = found[blocking_reason] = BlockedApplications(self.cluster)
             if isinstance(blocking_reason, QuotaExceeded):
                 self.amounts.put(blocking_reason, blocking_reason.amount, _mark(blocking_reason.holder))
         return entry
@@ -165,9 +174,9 @@ class UnschedulableApplications:
     def forget(self, blocking_reason: BlockingReason) -> None:
         """Removes the set of a blocking reason after its last application has left."""
         topic = topic_of(blocking_reason)
-        del self.entries[blocking_reason], self.by_topic[topic][blocking_reason]
-        if not self.by_topic[topic]:
-            del self.by_topic[topic]
+        del self.entries[topic][blocking_reason]
+        if not self.entries[topic]:
+            del self.entries[topic]
         self.woken_gangs.pop(blocking_reason, None)
         if isinstance(blocking_reason, QuotaExceeded):
             self.amounts.drop(blocking_reason)
@@ -198,7 +207,7 @@ class SchedulingQueue:  # long: every way in which the order changes
         self.active = LeafQueue(cluster)
         #: Active applications that are tried whatever their blocking reasons are.
         self.requeued: dict[ApplicationId, None] = {}
-        self.repairs: Repairs[LeafQueue] = Repairs()
+        self.repairs = Repairs()
         #: All waiting applications must become active, and those that are left of them; None = all.
         self.is_due = False
         self._due: list[ApplicationId] | None = None
@@ -272,7 +281,8 @@ class SchedulingQueue:  # long: every way in which the order changes
             self.blocking_reasons.sleep(blocking_reason)
             entry.enter(app)
             entry.retry_ns = 0 if _is_exact(blocking_reason) else retry_ns
-            self.repairs.wait(entry, app.id)
+            if app.id in self.repairs.wanted:
+                entry.repairs[app.id] = None
 
     def leave(self, app: Application) -> None:
         """Removes the application from all entries."""
@@ -286,11 +296,11 @@ class SchedulingQueue:  # long: every way in which the order changes
         for blocking_reason in blocking_reasons:
             entry = blocked.pop(blocking_reason)
             entry.remove(app)
-            self.repairs.stop_waiting(entry, app.id)
+            entry.repairs.pop(app.id, None)
             entry.heads.pop(app.id, None)
-            if entry.is_open and entry.orders:
+            if entry.orders and entry in self.backoff:
                 self.backoff.again(entry)
-            elif not entry.orders and self.blocking_reasons.entries.get(blocking_reason) is entry:
+            elif not entry.orders:
                 self.close(entry)
                 self.blocking_reasons.forget(blocking_reason)
                 if isinstance(blocking_reason, NoNodeFits):
@@ -300,27 +310,24 @@ class SchedulingQueue:  # long: every way in which the order changes
 
     def class_left(self, app: Application, kind: AskClass) -> None:
         """Forgets that a class does not fit if the application has no request of it and no application waits for it."""
-        if kind not in app.waiting and kind not in self.blocking_reasons.by_topic:
+        if kind not in app.waiting and kind not in self.blocking_reasons.entries:
             self._cluster.unschedulable_classes.leave(kind)
 
-    def open(self, entry: LeafQueue | None, *, is_certain: bool = False) -> None:
-        """Open the entry: try its applications in order until one of them is unschedulable again.
+    def open(self, entry: BlockedApplications | None, *, is_certain: bool = False) -> None:
+        """Try the applications of the entry in order until one of them is unschedulable again.
 
         `is_certain`: the reason does not apply to its first application any more, so it is tried in any case.
         """
-        if entry is not None and (not entry.is_open or (is_certain and entry in self.backoff)):
-            entry.is_open = True
+        if entry is not None and (entry not in self.backoff or (is_certain and entry not in self.backoff.tried)):
             self.backoff.wake(entry, is_certain=is_certain)
 
-    def close(self, entry: LeafQueue) -> None:
-        """Close the entry: nothing has changed for its applications."""
-        if not entry.is_open:
-            return
-        entry.is_open = False
-        self.backoff.discard(entry)
-        self._deactivate_heads(entry)
+    def close(self, entry: BlockedApplications) -> None:
+        """The reason of the entry still applies."""
+        if entry in self.backoff:
+            self.backoff.discard(entry)
+            self._deactivate_heads(entry)
 
-    def _deactivate_heads(self, entry: LeafQueue) -> None:
+    def _deactivate_heads(self, entry: BlockedApplications) -> None:
         heads, entry.heads = entry.heads, {}
         for name in heads:
             if name not in self.requeued and not self.blocking_reasons.is_first(name):
@@ -330,19 +337,12 @@ class SchedulingQueue:  # long: every way in which the order changes
         """Returns when the next woken applications are due; 0 = there are none."""
         return self.backoff.soon_ns if self.has_woken else self.backoff.next_ns()
 
-    def heads_of(self, app: Application) -> dict[BlockingReason, LeafQueue]:
+    def heads_of(self, app: Application) -> dict[BlockingReason, BlockedApplications]:
         """Returns the reasons because of which the application is active; empty = it is active in any case."""
         if app.id in self.requeued:
             return {}
         blocked = self.blocking_reasons.blocked.get(app.id, {})
         return {reason: entry for reason, entry in blocked.items() if app.id in entry.heads}
-
-    def woken_early(self, heads: dict[BlockingReason, LeafQueue]) -> bool | None:
-        """Returns whether an application with these `heads_of` is active before the end of its back-off.
-
-        None = it is active in any case, so its attempt is not bounded.
-        """
-        return all(self.backoff.tried.get(entry, False) for entry in heads.values()) if heads else None
 
     def reasons_to_try(self, app: Application) -> list[BlockingReason]:
         """Returns the reasons that are evaluated now: classes, and node reservations. Empty = all classes are planned.
@@ -359,14 +359,14 @@ class SchedulingQueue:  # long: every way in which the order changes
             self._deactivate_heads(entry)
         return list(heads)[:LOOKS_PER_ATTEMPT]
 
-    def failed(self, *, is_early: bool, is_refused: bool) -> None:
-        """Counts a failed attempt. After too many, the other applications that were woken like this wait.
-
-        `is_refused`: it ended before nodes were searched.
+    def attempted(
+        self, heads: Collection[BlockedApplications], *, is_in_vain: bool, is_early: bool, is_refused: bool
+    ) -> None:
+        """Counts the attempt of an application that these reasons made active. After too many failed ones, the others
+        that were woken wait. `is_refused`: it ended before nodes were searched.
         """
-        if not self.backoff.failed(is_early=is_early, is_refused=is_refused):
-            for entry in self.backoff.postpone():
-                self._deactivate_heads(entry)
+        for entry in self.backoff.attempted(heads, is_in_vain=is_in_vain, is_early=is_early, is_refused=is_refused):
+            self._deactivate_heads(entry)
 
     def _activate_one(self, app: Application) -> None:
         self.active.enter(app)
@@ -397,7 +397,7 @@ class SchedulingQueue:  # long: every way in which the order changes
 
     def renew_all(self) -> None:
         """All keys may be others now, and of another kind: compute them again."""
-        for entry in (self.active, *self.blocking_reasons.entries.values(), *self._cluster.demand_orders(None)):
+        for entry in (self.active, *(entry for _, entry in self.blocking_reasons), *self._cluster.demand_orders(None)):
             entry.renew_all()
 
     def removed(self, queue: Queue) -> None:
@@ -432,10 +432,6 @@ class SchedulingQueue:  # long: every way in which the order changes
         self._activate_heads()
         return self._application(self.active.first(leaf))
 
-    def second_application(self, leaf: Queue) -> Application | None:
-        """Returns the second application of a leaf in order."""
-        return self._application(self.active.second(leaf))
-
     def is_alone(self, leaf: Queue) -> bool:
         """Whether no other leaf has an active application."""
         orders = self.active.orders
@@ -443,11 +439,6 @@ class SchedulingQueue:  # long: every way in which the order changes
             if len(orders[above.path]) != 1:
                 return False
         return True
-
-    def second_queue(self, queue: Queue) -> Queue | None:
-        """Returns the second active child of the queue in order."""
-        path = self.active.second(queue)
-        return None if path is None else self._cluster.queues.by_path[QueuePath(path)]
 
     def _application(self, name: str | None) -> Application | None:
         return None if name is None else self._cluster.applications[ApplicationId(name)]
@@ -471,16 +462,16 @@ class SchedulingQueue:  # long: every way in which the order changes
         while (woken := self.backoff.take()) is not None:
             self._activate_head(woken)
 
-    def _activate_head(self, entry: LeafQueue) -> None:
+    def _activate_head(self, entry: BlockedApplications) -> None:
         entry.catch_up(self._moved, self._moves)
         self._caught_up = self._moves
         self._activate(entry, self._cluster.queues.root, is_first=True)
-        repaired = self._application(self.repairs.first_waiting(entry))
+        repaired = self._application(next(iter(entry.repairs), None))
         if repaired is not None:
             entry.heads[repaired.id] = None
             self._activate_one(repaired)
 
-    def _activate(self, entry: LeafQueue, queue: Queue, *, is_first: bool) -> None:
+    def _activate(self, entry: BlockedApplications, queue: Queue, *, is_first: bool) -> None:
         """Activates the first application below a queue, and on each level the first one of the second entry."""
         has_second = is_first and not (queue.is_leaf and queue.policies.order is ApplicationOrder.FIFO)
         names = entry.first_two(queue) if has_second else (entry.first(queue),)

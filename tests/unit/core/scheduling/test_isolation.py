@@ -104,7 +104,7 @@ def test_a_gang_whose_plan_raises_does_not_block_later_applications() -> None:
     assert scenario.app("bad").blocks, "it waits for quota and blocks its leaf"
     scenario.send(ApplicationAdded(an_application("small", queue="root.a")))
     assert placed(scenario.ask(an_ask("s", app="small", vcore=500))) == {}
-    scenario.partition.requeue_one(scenario.app("bad"))
+    scenario.partition.scheduling.requeue(scenario.app("bad"))
     with fault(planning, "plan_gang", is_bad):
         assert set(placed(scenario.ask(an_ask("t", app="small", vcore=500)))) == {"s", "t"}
 

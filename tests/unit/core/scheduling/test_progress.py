@@ -204,7 +204,7 @@ def test_a_reload_requeues_a_part_in_each_cycle_and_the_first_application_is_sti
         step(scenario.scheduler_state, AskAdded(an_ask(f"p{number}", app=name, priority=number == 0)), scenario.now_ns)
     scenario.send()
     step(scenario.scheduler_state, NodeAdded(a_node("n0", 1000)), scenario.now_ns)
-    scenario.partition.requeue_all()
+    scenario.partition.scheduling.requeue_all()
     scheduling = scenario.partition.scheduling
     cycles, effects = 0, []
     while scheduling.is_due:
@@ -323,7 +323,7 @@ def test_after_many_changes_only_the_queues_of_two_parents_are_compared() -> Non
     running = (an_allocation(f"{name}-pod", "n", app=name, vcore=10) for name in names)
     scenario.add_node("n", *running)
     scenario.ask(*(an_ask(f"{name}-ask", app=name, vcore=10_000) for name in names))
-    [reason] = scenario.partition.blocking_reasons.entries
+    [(reason, _)] = scenario.partition.blocking_reasons
     entry, queue = scenario.partition.blocking_reasons.entry(reason), scenario.partition.scheduling
     assert queue.first_of(entry) is scenario.app("p0.q0")
     for name in names[:299]:

@@ -51,7 +51,7 @@ def opened(scenario: Scenario, *events: Event) -> int:
     requeue.absorb(scenario.partition)
     scenario.partition.scheduling.backoff.begin(scenario.now_ns, has_news=True)
     requeue.open_some(scenario.partition)
-    return sum(entry.is_open for entry in scenario.partition.blocking_reasons.entries.values())
+    return sum(entry in scenario.partition.scheduling.backoff for _, entry in scenario.partition.blocking_reasons)
 
 
 def released(key: str) -> AllocationReleased:

@@ -25,8 +25,7 @@ from muster_core.model.events import (
 )
 from muster_core.model.ids import AllocationKey, ApplicationId, Termination
 from muster_core.model.specs import AskSpec, GangPlacement, HostPort, PodProperties
-from muster_core.state.backoff import Backoff, delay_ns
-from muster_core.state.ordered_sets import LeafQueue
+from muster_core.state.backoff import Backoff, BlockedApplications, delay_ns
 from tests.unit.builders import PARTITION, RM, SECOND, a_configuration, a_node, a_queue, an_application, an_ask
 from tests.unit.core.scheduling.scenario import Scenario, placed
 
@@ -144,7 +143,7 @@ def test_nothing_that_fits_waits_longer_than_the_back_off(seed: int) -> None:
         running = {key: key.partition("-")[0] for key in running}
     assert sum(bool(app.waiting) for app in scenario.partition.applications.values()) > 10
     scenario.wait(130)
-    scenario.partition.requeue_all()
+    scenario.partition.scheduling.requeue_all()
     assert placed(scenario.send()) == {}
 
 
@@ -168,20 +167,19 @@ def test_no_other_reason_becomes_active_before_all_that_were_active_are_tried() 
     """Else the order of queues decides which of them are tried, and always for the same ones."""
     scenario = Scenario(a_configuration(a_queue("a")))
     backoff = Backoff()
-    entries = [LeafQueue(scenario.partition) for _ in range(200)]
+    entries = [BlockedApplications(scenario.partition) for _ in range(200)]
     for entry in entries:
         backoff.wake(entry)
-    tried: list[LeafQueue] = []
+    tried: list[BlockedApplications] = []
     for second in range(1, 200):
         backoff.begin(second * SECOND, has_news=False)
         active = list(iter(backoff.take, None))
         for entry in reversed(active):  # a queue whose later ones precede
             tried.append(entry)
             backoff.discard(entry)
-            if not backoff.failed(is_early=False, is_refused=False):
+            if backoff.attempted([entry], is_in_vain=True, is_early=False, is_refused=False):
                 break
-        backoff.postpone()
-        backoff.wake(LeafQueue(scenario.partition))
+        backoff.wake(BlockedApplications(scenario.partition))
         if set(tried) >= set(entries):
             break
     assert tried.index(entries[0]) < 64

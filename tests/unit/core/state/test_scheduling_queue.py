@@ -32,7 +32,7 @@ def test_the_first_and_the_second_are_those_of_a_sorted_list(seed: int) -> None:
         assert len(order) == len(keys)
         if keys:
             assert order.first(keys.__getitem__) == expected[0]
-            assert order.second(keys.__getitem__) == (expected[1] if len(keys) > 1 else None)
+            assert order.first_two(keys.__getitem__) == (expected[0], expected[1] if len(keys) > 1 else None)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -58,7 +58,6 @@ def test_an_order_that_is_not_kept_has_the_same_first_and_second_and_computes_ea
         if expected:
             assert order.first_two(key_of) == (expected[0], expected[1] if len(expected) > 1 else None)
             assert order.first(keys.__getitem__) == expected[0]
-            assert order.second(keys.__getitem__) == (expected[1] if len(expected) > 1 else None)
         assert len(computed) <= len(expected)
     expected = sorted(order, key=lambda one: (keys[one], one))
     order.keep(keys.__getitem__, 1)
@@ -72,7 +71,7 @@ def test_a_key_that_grew_is_noticed_when_it_comes_first() -> None:
         order.put(name, key)
     keys["a"] = (9,)
     assert order.first(keys.__getitem__) == "b"
-    assert order.second(keys.__getitem__) == "c"
+    assert order.first_two(keys.__getitem__) == ("b", "c")
 
 
 def test_keys_of_an_older_epoch_are_renewed_a_few_at_each_use() -> None:

@@ -89,7 +89,10 @@ def is_in_back_off(partition: Partition, app: Application) -> bool:
             case _:
                 return reason in reasons.woken_gangs
 
-    return any(entry in backoff or is_woken(reason) for reason, entry in reasons.blocked.get(app.id, {}).items())
+    return any(
+        (entry in backoff and entry not in backoff.tried) or is_woken(reason)
+        for reason, entry in reasons.blocked.get(app.id, {}).items()
+    )
 
 
 def replanned(partition: Partition, app: Application, now_ns: int) -> list[AllocationPlan]:
