@@ -197,6 +197,21 @@ def test_only_requests_that_need_more_nodes_are_outstanding_and_not_those_over_q
     assert series(found, "muster_core_preemptions_total") == {(): 0}
 
 
+def test_outstanding_resources_are_all_that_are_offered_and_a_bounded_number_of_invented_ones() -> None:
+    """Users invent names of resources, and each would be a series."""
+    scenario = Scenario(a_configuration(a_queue("a")), nodes=1, vcore=1000)
+    scenario.send(ApplicationAdded(an_application()))
+    for number in range(4):
+        ask = an_ask(f"r{number}")
+        names = (f"example.com/{number}-{index:03}" for index in range(limits.RESOURCE_NAMES // 2 - 2))
+        scenario.ask(replace(ask, resources=ask.resources + Resources(dict.fromkeys(names, 1))))
+    found = series(collector.shortage_families([scenario.partition]), "muster_core_outstanding_resource")
+    invented = [name for (name,) in found if name.startswith("example.com/")]
+    assert found["vcore",] == 4000
+    assert invented == sorted(f"example.com/{number}-{index:03}" for number in range(3) for index in range(62))[:128]
+    assert len(invented) == limits.RESOURCE_NAMES
+
+
 def test_a_removed_application_frees_its_series() -> None:
     scenario = Scenario(a_configuration(), nodes=1)
     scenario.send(ApplicationAdded(an_application(queue="")))

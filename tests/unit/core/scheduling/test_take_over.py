@@ -20,9 +20,9 @@ from muster_core.model.events import (
     NodeAdded,
     TimerKind,
 )
-from muster_core.model.ids import AllocationKey, ApplicationId, NodeId, Termination
+from muster_core.model.ids import AllocationKey, ApplicationId, NodeId, TaskGroup, Termination
 from muster_core.model.resources import NOTHING, Resources
-from muster_core.model.specs import GangPlacement
+from muster_core.model.specs import GangPlacement, Member
 from muster_core.scheduling.commit import commit
 from muster_core.scheduling.scheduler import CycleResult, cycle, step
 from tests.unit.builders import (
@@ -489,3 +489,18 @@ def test_a_takeover_keeps_the_granted_reservation_of_a_third_gang(
     effects += scenario.send(NodeAdded(replace(a_node("n2", 1000), labels={"kind": "special"})))
     assert states(effects, "third") == ["Running"]
     assert states(confirm(scenario, effects), "first") == ["Running"]
+
+
+def test_the_key_of_a_gang_does_not_depend_on_which_member_arrives_first() -> None:
+    """After a restart, requests may arrive in another order."""
+    each, priorities = resources(vcore=3000, pods=1), {"driver": 5, "workers": 1}
+    members = tuple(Member(TaskGroup(group), 1, each, priority=priority) for group, priority in priorities.items())
+    keys = []
+    for order in (priorities, reversed(priorities)):
+        scenario = Scenario(TWO, nodes=1)
+        gang = an_application(gang=2, created_s=10, placement=GangPlacement.AUTO)
+        scenario.send(ApplicationAdded(replace(gang, members=members, placeholder_ask=each.times(2))))
+        scenario.ask(*(an_ask(group, group=group, vcore=3000, priority=priorities[group]) for group in order))
+        keys.append(scenario.app().gang.key)
+    assert keys[0] is not None
+    assert keys[0] == keys[1]

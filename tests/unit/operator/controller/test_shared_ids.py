@@ -356,22 +356,35 @@ def test_in_a_new_process_a_waiting_gang_that_lacks_a_member_waits_for_its_repla
     assert sorted(map(sorted, members(driver).values())) == [["a0", "a1", "a2"], ["b0", "b2", "b3"]]
 
 
-def test_in_a_new_process_held_back_pods_without_a_replacement_join_as_in_a_live_session() -> None:
-    driver = gathered(*(on(of("a", name)) for name in NAMES), *(of("b", name, minute=1) for name in "02"))
-    recovered(driver)
-    out = driver.wait(WAIT_S)
-    assert members(driver) == {APP: {"a0", "a1", "a2", "b0", "b2"}}
-    assert sorted(requested_keys(out)) == ["uid-b0", "uid-b2"]
-    assert warnings(out).keys() == {"b0", "b2"}
+@every_mode
+def test_in_a_new_process_held_back_pods_without_a_replacement_join_as_in_a_live_session(mode: str) -> None:
+    first, second = [on(of("a", name, mode)) for name in NAMES], [of("b", name, mode, minute=1) for name in "02"]
+    after_restart, running = gathered(*first, *second), live()
+    recovered(after_restart)
+    seen(running, *(of("a", name, mode) for name in NAMES))
+    running.accepted()
+    seen(running, *first, *second)
+    found = []
+    for driver in (after_restart, running):
+        out = driver.wait(QUIET_S)
+        out.add(driver.wait(WAIT_S))
+        assert members(driver) == {APP: {"a0", "a1", "a2", "b0", "b2"}}
+        if mode != "Reserve":  # the placeholders of the gang come first
+            assert sorted(requested_keys(out)) == ["uid-b0", "uid-b2"]
+        found.append(warnings(out))
+    assert found[0].keys() == {"b0", "b2"}
+    assert found[0] == found[1]
 
 
-def test_in_a_new_process_a_gang_with_placeholders_that_lacks_a_member_stays_a_gang() -> None:
+def test_in_a_new_process_a_gang_with_placeholders_that_lacks_a_member_stays_a_gang_and_says_why_it_waits() -> None:
     driver = live()
     seen(driver, *(of(job, name, "Reserve") for job in "ab" for name in NAMES))
     raws = [gang.pod_of(one) for app in (APP, NEXT) for one in creates(driver.accepted(app))]
     driver = gathered(*(of(job, name, "Reserve") for job, name in ("a0", "a1", "a2", "b0", "b2")), *raws)
-    recovered(driver)
+    found = warnings(whole(recovery.begin(driver.ledger, 0.0)))
     assert sorted(map(sorted, members(driver).values())) == [["a0", "a1", "a2"], ["b0", "b2"]]
+    assert found.keys() == {"b0"}
+    assert all(text in found["b0"] for text in ("Job/job-a", "Job/job-b", "another gang", "waits"))
 
 
 def test_a_recovery_does_not_separate_a_rollout_from_its_gang() -> None:
