@@ -49,6 +49,8 @@ async def kuberay(kind: Kind, release: Release, tmp_path: Path) -> AsyncIterator
             await output_of("kubectl", "rollout", "status", "-n", KUBERAY.account[0], OPERATOR, "--timeout=180s")
             yield
         finally:
+            # KubeRay's operator removes the finalizers of its objects, so they are deleted before it.
+            await output_of("kubectl", "delete", "rayjobs,rayclusters", "--all", "--all-namespaces", "--timeout=120s")
             await output_of("kubectl", "delete", "--ignore-not-found", "-f", file)
 
 

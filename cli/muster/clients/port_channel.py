@@ -80,7 +80,8 @@ class PortChannel(_Channel):
             self._socket.connect(
                 f"ws://{self._connection.host}{api_server.prefix}{path}",
                 socket=self._connection.sock,
-                header=[f"{name}: {value}" for name, value in api_server.headers],
+                # A kubelet answers 406 to a request that accepts a content type.
+                header=[f"{name}: {value}" for name, value in api_server.headers if name != "Accept"],
                 subprotocols=["v4.channel.k8s.io"],
                 suppress_origin=True,
             )
