@@ -48,8 +48,8 @@ class Placeholder(str):
 def tables() -> dict[str, str]:
     """Return the Markdown tables by their headings."""
     return {
-        "## Events of pods": EVENTS_HEAD + "".join(events(Subject.POD)),
-        "## Events of gangs": GANGS_HEAD + "".join(gang_events()),
+        "## Pod events": EVENTS_HEAD + "".join(events(Subject.POD)),
+        "## Gang events": GANGS_HEAD + "".join(gang_events()),
         "## Events of other objects": EVENTS_HEAD + "".join(events(*(set(Subject) - {Subject.POD}))),
         "## Condition reasons": CONDITIONS_HEAD + "".join(conditions()),
         "## Condition messages": TEXTS_HEAD + "".join(texts(messages)),
