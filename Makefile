@@ -23,16 +23,25 @@ PROTOS := $(sort $(wildcard proto/muster_si/*.proto))
 PYTEST := $(BIN)/pytest -n 3 $(ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check test test-py e2e e2e-all e2e-kind e2e-frameworks attacks soak chaos bench decisions demo image docs proto diagrams manifests chart changelog release-facts
+.PHONY: help setup browser check test test-py e2e e2e-all e2e-kind e2e-frameworks attacks soak chaos bench decisions demo image docs proto diagrams manifests chart changelog release-facts
 
 help: ## print this help
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: .venv/.ready ## create the environment in .venv from uv.lock, and install uv if it is missing
+setup: .venv/.ready browser ## create the environment in .venv from uv.lock, and install uv and Chromium if they are missing
 
 .venv/.ready: pyproject.toml uv.lock | $(UV)
 	$(UV) sync --frozen --quiet --extra tracing
 	@touch $@
+
+# Only the tests of the web UI need a browser. Without one they are skipped.
+browser: ## install Chromium for the tests of the web UI if it is missing (part of setup; with apt-get, only as root)
+	@for name in chromium chromium-browser google-chrome; do command -v $$name > /dev/null && exit 0; done; \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null; then \
+	    install="apt-get install -qq --no-install-recommends -y chromium fonts-dejavu-core"; \
+	    { $$install || { apt-get update -qq && $$install; }; } > /dev/null 2>&1 && exit 0; \
+	  fi; \
+	  echo "Chromium is missing and could not be installed: install the package chromium for the tests of the web UI" >&2
 
 .uv/bin/uv:
 	PIP_USER=0 $(PYTHON) -m pip install --quiet --disable-pip-version-check --root-user-action=ignore --target .uv 'uv>=0.13,<1'
@@ -58,7 +67,7 @@ check: setup .venv/.docs ## check style, format, types, layers, generated files 
 
 test: check ## run the checks and all tests, end-to-end tests on a local control plane (ARGS="-k name" selects tests; ARGS="-n0 --pdb" uses one process)
 	$(BIN)/python -m devcluster build
-	$(PYTEST) --ignore tests/unit/repo tests/unit tests/conformance tests/install tests/e2e tests/attacks
+	$(PYTEST) --ignore tests/unit/repo tests/unit tests/browser tests/conformance tests/install tests/e2e tests/attacks
 
 test-py: setup | $(UV) ## run unit and contract tests on each installed CPython from 3.11, in separate environments (PYTHONS="3.12 3.13" selects versions; ARGS as for test)
 	$(BIN)/python -m tools.pythons --uv $(UV) $(foreach version,$(PYTHONS),--python $(version)) $(ARGS)

@@ -66,6 +66,7 @@ export MUSTER_SERVER={server}
 export PATH={path}:$PATH
 
 Then try "muster status", "kubectl get nodes", and the 24 examples in examples/README.md.
+The web UI is at {server}/ui/.
 To stop the cluster: .venv/bin/python -m devcluster down
 """
 CYCLE_S = 120.0

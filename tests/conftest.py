@@ -21,6 +21,8 @@ ON_A_CLUSTER = [Path(__file__).parent / name for name in ("e2e", "attacks")]
 FOLDERS = ("tests/e2e/", "tests/attacks/")
 DOCUMENTS = "tests/e2e/documents/"
 COMPARISON = "tests/conformance/test_placement.py"
+#: Tests that share one browser.
+BROWSER = "tests/browser/"
 #: Tests that parse all Python files.
 OF_THE_TREE = tuple(f"tests/unit/repo/test_{name}.py" for name in ("layout", "messages", "sizes", "words"))
 #: Files whose tests take one or more minutes each or together, longest first. They start first, so that no process is
@@ -59,12 +61,14 @@ def group(nodeid: str) -> str:
     """Return the name of the tests that run in one process, in order.
 
     Each process has a cluster of its own. The tests of a file that need one run there in order, except documents, which
-    take long. So do the tests of placement, which share one comparison, and those that parse all Python files. All
-    others are distributed one by one.
+    take long. So do the tests of placement, which share one comparison, those of the web UI, which share one browser,
+    and those that parse all Python files. All others are distributed one by one.
     """
     file, *_ = nodeid.split("::")
     if file in OF_THE_TREE:
         return "tests/unit/repo"
+    if file.startswith(BROWSER):
+        return BROWSER
     return file if file.startswith((*FOLDERS, COMPARISON)) and not file.startswith(DOCUMENTS) else nodeid
 
 

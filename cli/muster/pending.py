@@ -30,16 +30,16 @@ SUGGESTIONS: Final = {
     "cluster": "request less, or add larger nodes: even empty nodes could not hold it",
 }
 #: Instead, if no reason of a node is about its resources (`_IS_RESOURCE`).
-_CONSTRAINTS: Final = {
+CONSTRAINTS: Final = {
     "nodes": "change the constraints in the message, or add nodes that satisfy them; the pods are reported to cluster "
     "autoscalers",
     "cluster": "correct the constraints in the message, or the labels and taints of the nodes; no node satisfies them, "
     "even if it is empty",
 }
 #: Instead, for a gang that all nodes together cannot hold: one more node of the same size can be enough.
-_GANG_CLUSTER: Final = "request less, or add nodes: all nodes together could not hold the gang, even if they were empty"
+GANG_CLUSTER: Final = "request less, or add nodes: all nodes together could not hold the gang, even if they were empty"
 #: Instead, if the request exceeds the complete quota (`keys.NEVER_FITS`).
-_NEVER_FITS: Final = {
+NEVER_FITS: Final = {
     "quota": "request less, or raise the maximum of the queue in the message",
     "user quota": "request less, or raise the limit in the message",
 }
@@ -301,8 +301,8 @@ def _status_of_unknown_pod(app: Json) -> str:
 def _for_unsatisfiable(app: Json, reasons: list[Reason]) -> list[Reason]:
     """The same reasons; free resources do not help an unsatisfiable gang."""
     for found in reasons:
-        if app.get("unsatisfiable") and found.reason in _CONSTRAINTS:
-            found.suggestion = _CONSTRAINTS["cluster"] if _is_constrained(found) else _GANG_CLUSTER
+        if app.get("unsatisfiable") and found.reason in CONSTRAINTS:
+            found.suggestion = CONSTRAINTS["cluster"] if _is_constrained(found) else GANG_CLUSTER
     return reasons
 
 
@@ -317,10 +317,10 @@ def _is_constrained(found: Reason) -> bool:
 
 
 def _suggestion(found: Reason) -> str:
-    if found.reason in _CONSTRAINTS and _is_constrained(found):
-        return _CONSTRAINTS[found.reason]
-    if found.reason in _NEVER_FITS and keys.NEVER_FITS in found.message:
-        return _NEVER_FITS[found.reason]
+    if found.reason in CONSTRAINTS and _is_constrained(found):
+        return CONSTRAINTS[found.reason]
+    if found.reason in NEVER_FITS and keys.NEVER_FITS in found.message:
+        return NEVER_FITS[found.reason]
     return SUGGESTIONS.get(found.reason, "")
 
 
@@ -341,7 +341,7 @@ def _blocked_by(pending: Iterable[Json], prefix: str, first: Sequence[str] = ())
     short = [
         *first,
         *(
-            _CONSTRAINED_BY if found.reason in _CONSTRAINTS and _is_constrained(found) else BLOCKED_BY[found.reason]
+            _CONSTRAINED_BY if found.reason in CONSTRAINTS and _is_constrained(found) else BLOCKED_BY[found.reason]
             for found in _grouped(pending)
             if found.reason in BLOCKED_BY
         ),

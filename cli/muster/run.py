@@ -77,6 +77,7 @@ def command(  # noqa: PLR0913 # long: the command line is its options
     rest_closed: core.RestClosed = False,
     rest_trust_loopback: core.RestTrustLoopback = False,
     rest_compatibility_mode: core.RestCompatibilityMode = CompatibilityMode.CLOSED,
+    rest_ui: core.RestUi = True,
     log_level: Annotated[LogLevel, typer.Option(envvar="MUSTER_LOG_LEVEL", help="Log level.")] = LogLevel.INFO,
     log_format: Annotated[LogFormat, typer.Option(envvar="MUSTER_LOG_FORMAT", help="Log format.")] = LogFormat.CONSOLE,
 ) -> None:
@@ -104,6 +105,7 @@ def command(  # noqa: PLR0913 # long: the command line is its options
                             rest_trust_loopback,
                             rest_compatibility_mode,
                         ),
+                        rest_ui=rest_ui,
                         levels=_Levels(log_level),
                     ),
                 )

@@ -56,6 +56,7 @@ class Options:
     rest_port: int | None = 9080
     rest_tls: ServerTls | None = None
     rest_access: AccessSettings = OPEN_READS
+    rest_ui: bool = True
     levels: LevelControl | None = None
     #: Called with the settings when they take effect.
     follow: Callable[[CoreSettings], None] | None = None
@@ -144,7 +145,12 @@ async def _start_rest(scheduler: Scheduler, options: Options) -> RestServer | No
         return None
     place = f"{options.rest_address}:{options.rest_port}"
     settings = RestSettings(
-        options.rest_address, options.rest_port, options.rest_tls, options.rest_access, options.levels
+        options.rest_address,
+        options.rest_port,
+        options.rest_tls,
+        options.rest_access,
+        options.levels,
+        has_ui=options.rest_ui,
     )
     try:
         rest = RestServer(scheduler, settings)
@@ -246,6 +252,9 @@ RestCompatibilityMode = Annotated[
         help="open: every client may dump the state and change the log level without a token, as in YuniKorn.",
     ),
 ]
+RestUi = Annotated[
+    bool, typer.Option("--rest-ui/--no-rest-ui", envvar="MUSTER_CORE_REST_UI", help="Serve the web UI at /ui/.")
+]
 
 
 @app.command()
@@ -282,6 +291,7 @@ def main(  # noqa: PLR0913 # long: the command line is its options
     rest_closed: RestClosed = False,
     rest_trust_loopback: RestTrustLoopback = False,
     rest_compatibility_mode: RestCompatibilityMode = CompatibilityMode.CLOSED,
+    rest_ui: RestUi = True,
     log_level: Annotated[LogLevel, typer.Option(envvar="MUSTER_CORE_LOG_LEVEL", help="Log level.")] = LogLevel.INFO,
     log_format: Annotated[
         LogFormat, typer.Option(envvar="MUSTER_CORE_LOG_FORMAT", help="Log format.")
@@ -312,6 +322,7 @@ def main(  # noqa: PLR0913 # long: the command line is its options
             rest_access=AccessSettings(
                 rest_token_file, rest_kubernetes_auth, rest_closed, rest_trust_loopback, rest_compatibility_mode
             ),
+            rest_ui=rest_ui,
             levels=levels,
             follow=levels.follow,
             journal=journal,

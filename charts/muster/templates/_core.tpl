@@ -30,6 +30,9 @@ args:
   {{- if ne .Values.rest.compatibilityMode "closed" }}
   - --rest-compatibility-mode={{ .Values.rest.compatibilityMode }}
   {{- end }}
+  {{- if not .Values.rest.ui }}
+  - --no-rest-ui
+  {{- end }}
   - --log-level={{ .Values.log.level }}
   - --log-format={{ .Values.log.format }}
   {{- range .Values.core.extraArgs }}

@@ -21,7 +21,7 @@ from muster_core.config import document
 from muster_core.config.load import DEFAULT_TEXT, checksum, validate
 from muster_core.model.limits import LONGEST_STALL_S
 from muster_core.model.states import ManagerState
-from muster_core.rest import schemas, views
+from muster_core.rest import schemas, summaries, views
 from muster_core.rest.http import (
     JSON_TYPE,
     NO_GROUP,
@@ -78,13 +78,27 @@ def one_queue(context: RequestContext) -> Pieces:
 
 def applications_of_partition(context: RequestContext) -> Pieces:
     """Returns the applications of a partition in one state."""
+    found = _in_state(context)
+    return array(views.all_of(context.portion(found), context.partition(), context.now_ns))
+
+
+def application_summaries(context: RequestContext) -> Pieces:
+    """Returns the applications of a partition in one state, without requests and allocations. Not in YuniKorn."""
+    found = _in_state(context)
+    return array(summaries.applications(context.portion(found), context.partition()))
+
+
+def _in_state(context: RequestContext) -> list[Application]:
     partition, state = context.partition(), context.path["state"].lower()
     if state not in _STATES:
         raise bad_request(f"Only following application states are allowed: {', '.join(_STATES)}")
     found = views.with_state(partition, state)
-    if state == "active":
-        found = context.with_status(found)
-    return array(views.all_of(context.portion(found), context.partition(), context.now_ns))
+    return context.with_status(found) if state == "active" else found
+
+
+def waiting_by_reason(context: RequestContext) -> Pieces:
+    """Returns the waiting requests of a partition by reason. Not in YuniKorn."""
+    return array(summaries.waiting_by_reason(context.partition()))
 
 
 def applications_of_queue(context: RequestContext) -> Pieces:
@@ -121,6 +135,12 @@ def application_of_queue(context: RequestContext) -> Pieces:
 def all_nodes(context: RequestContext) -> Pieces:
     """Returns the nodes of a partition."""
     return array(views.all_nodes(context.partition(), context.portion))
+
+
+def node_summaries(context: RequestContext) -> Pieces:
+    """Returns the nodes of a partition without their allocations. Not in YuniKorn."""
+    partition = context.partition()
+    return array(summaries.nodes(partition, context.portion(list(partition.nodes))))
 
 
 def one_node(context: RequestContext) -> Pieces:

@@ -13,6 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from hashlib import sha256
 from itertools import chain
 from types import MappingProxyType
 from typing import Final, NamedTuple, TypeVar
@@ -116,7 +117,9 @@ async def write(
         await asyncio.sleep(0)
         gathered, is_whole = _gather(pieces)
     if is_whole:
-        return _whole(gathered, content_type, packs=packs)
+        is_packed = packs and len(gathered) >= _PACKED_FROM
+        body = gzip.compress(gathered, _PACKING, mtime=0) if is_packed else gathered
+        return whole(request, body, content_type, is_packed=is_packed)
     response = web.StreamResponse(headers={hdrs.CONTENT_TYPE: content_type, hdrs.VARY: hdrs.ACCEPT_ENCODING})
     if packs:
         response.enable_compression(web.ContentCoding.gzip)
@@ -152,12 +155,23 @@ def _gather(pieces: Pieces) -> tuple[bytes, bool]:
     return b"".join(gathered), True
 
 
-def _whole(body: bytes, content_type: str, *, packs: bool) -> web.Response:
-    headers = {hdrs.CONTENT_TYPE: content_type, hdrs.VARY: hdrs.ACCEPT_ENCODING}
-    if packs and len(body) >= _PACKED_FROM:
+def whole(request: web.Request, body: bytes, content_type: str, *, is_packed: bool, etag: str = "") -> web.Response:
+    """Returns a response with an ETag of its bytes, or status 304 if the client has them. `is_packed`: with gzip."""
+    headers = {
+        hdrs.ETAG: f'"{etag or etag_of(body)}"',
+        hdrs.VARY: hdrs.ACCEPT_ENCODING,
+        hdrs.CACHE_CONTROL: "private, no-cache",  # a browser asks again each time, and shares it with nobody
+    }
+    if any(f'"{tag.value}"' == headers[hdrs.ETAG] for tag in request.if_none_match or ()):
+        return web.Response(status=304, headers=headers)
+    if is_packed:
         headers[hdrs.CONTENT_ENCODING] = "gzip"
-        body = gzip.compress(body, _PACKING)
-    return web.Response(body=body, headers=headers)
+    return web.Response(body=body, headers={hdrs.CONTENT_TYPE: content_type, **headers})
+
+
+def etag_of(body: bytes) -> str:
+    """Returns the hash of a body that identifies it."""
+    return sha256(body).hexdigest()[:32]
 
 
 #: Seconds until the first request line and headers of a connection must have arrived.

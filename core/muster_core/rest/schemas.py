@@ -191,6 +191,44 @@ class ApplicationInfo(Shape):
     backoffDeadline: TimeNs | None = None
 
 
+class ApplicationSummary(Shape):
+    """An application without its requests and allocations, with their numbers and the reason of most of them."""
+
+    applicationID: str
+    namespace: str | None = None
+    queueName: str
+    applicationState: str
+    user: str
+    submissionTime: TimeNs
+    finishedTime: TimeNs | None = None
+    usedResource: Amounts
+    pendingResource: Amounts
+    placeholderResource: Amounts = Field(description="allocated by its placeholders")
+    pods: int = Field(description="allocations that are no placeholders")
+    placeholders: int = Field(description="allocations of placeholders and slots")
+    pending: int = Field(description="missing allocations; a member and the slot that it can take are one")
+    isGang: bool
+    unsatisfiable: bool | None = None
+    reason: str | None = Field(
+        None, description="what most of its requests wait for, as in `allocationLog`; members = missing gang members"
+    )
+    message: str | None = Field(None, description="the message of this reason, or why it was rejected or failed")
+
+
+class WaitingSummary(Shape):
+    """Requests of a partition that wait for the same reason. The application has waited for it longest."""
+
+    reason: str | None = Field(None, description="as in `allocationLog`; null = not evaluated yet")
+    requests: int
+    applications: int
+    resource: Amounts
+    applicationID: str
+    namespace: str | None = None
+    queueName: str
+    submissionTime: TimeNs
+    message: str | None = None
+
+
 class ForeignAllocation(Shape):
     """An allocation of another scheduler."""
 
@@ -222,6 +260,21 @@ class NodeInfo(Shape):
     reservations: list[str]
     state: str
     utilization: Amounts | None = Field(None, description="last reported utilization")
+
+
+class NodeSummary(Shape):
+    """A node with the numbers of its allocations."""
+
+    nodeID: str
+    state: str
+    attributes: Texts
+    capacity: Amounts
+    allocated: Amounts
+    occupied: Amounts
+    available: Amounts
+    allocations: int
+    foreignAllocations: int
+    reservations: int
 
 
 class OutstandingInfo(Shape):

@@ -21,6 +21,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from muster_core.config.document import MOST_CHARACTERS
+from muster_core.rest import web_ui
 from muster_core.rest.auth import (
     OPEN_READS,
     AccessLevel,
@@ -50,6 +51,7 @@ class RestSettings:
 
     address, port: where to listen; empty = all addresses, IPv4 and IPv6; port 0 = any free port. tls: None = plain
     HTTP. access: authorization. levels: controls the log level; None = the log is configured outside this process.
+    has_ui: whether the web UI is served.
     """
 
     address: str = "127.0.0.1"
@@ -57,6 +59,7 @@ class RestSettings:
     tls: ServerTls | None = None
     access: AccessSettings = OPEN_READS
     levels: LevelControl | None = None
+    has_ui: bool = True
 
 
 _PART: Final = re.compile(r"{(\w+)}")
@@ -192,6 +195,7 @@ class RestServer:
             application(
                 self._rest_context,
                 Authorizer(settings.access, self._reviewer, on_loopback=_is_on_loopback(settings)),
+                has_ui=settings.has_ui,
             ),
             access_log=None,
             handle_signals=False,
@@ -227,8 +231,8 @@ class StartFailure(Exception):
     """The REST server cannot start with these settings; the message is for users."""
 
 
-def application(rest_context: RestContext, guard: Authorizer) -> web.Application:
-    """Builds the web application with authorization on every route."""
+def application(rest_context: RestContext, guard: Authorizer, *, has_ui: bool = False) -> web.Application:
+    """Builds the web application with authorization on every route, except the static files of the web UI."""
     made = web.Application(middlewares=[_failures_as_json], client_max_size=_MOST_BYTES)
     methods: dict[str, list[str]] = {path: ["GET"] for path in (_OPENAPI, *MOVED)}
     for route in ROUTES:
@@ -247,6 +251,8 @@ def application(rest_context: RestContext, guard: Authorizer) -> web.Application
     made.router.add_get(_OPENAPI, described)
     for path, target in MOVED.items():
         made.router.add_get(path, partial(_moved, target))
+    if has_ui:
+        web_ui.add_routes(made)
     for path, names in methods.items():
         made.router.add_route("OPTIONS", path, partial(_options, _sharing(names)))
     made.on_response_prepare.append(partial(_add_headers, shared))

@@ -247,7 +247,7 @@ def _groups(app: Application) -> list[schemas.TaskGroupInfo]:
 
 
 #: Reason of pods that wait for the reservation of their gang. Its placeholders have a `ReasonKind`.
-_GANG: Final = "gang"
+GANG: Final = "gang"
 
 
 def _reasons(partition: Partition, app: Application, item: Ask, now_ns: int) -> list[schemas.LogEntry]:
@@ -264,8 +264,8 @@ def _reasons(partition: Partition, app: Application, item: Ask, now_ns: int) -> 
                 log.append(_entry(before, at_ns, times))
         log.append(_entry(why, now_ns, 1 + (earlier[why.kind][0] if why.kind in earlier else 0)))
     elif why is None and app.is_reserving and not item.spec.placeholder:
-        message = messages.held_back_by_gang(_reason_of_gang(app))
-        log.append(schemas.LogEntry(message=message, lastOccurrence=now_ns, count=1, reason=_GANG))
+        message = messages.held_back_by_gang(reason_of_gang(app))
+        log.append(schemas.LogEntry(message=message, lastOccurrence=now_ns, count=1, reason=GANG))
     return log
 
 
@@ -275,7 +275,7 @@ def _entry(why: UnschedulableReason, at_ns: int, times: int) -> schemas.LogEntry
     )
 
 
-def _reason_of_gang(app: Application) -> str:
+def reason_of_gang(app: Application) -> str:
     """Returns why the reservation of a gang is incomplete."""
     if never := app.gang.impossible or app.gang.members_missing:
         return never
@@ -578,7 +578,7 @@ def node(partition: Partition, name: NodeId, *, keys_only: bool = False) -> sche
         nodeID=name,
         hostName=spec.attributes.get(keys.HOST_NAME, ""),
         rackName=spec.attributes.get(keys.RACK_NAME, ""),
-        attributes=_attributes(partition, spec),
+        attributes=attributes(partition, spec),
         capacity=amounts(spec.capacity),
         allocated=amounts(taken),
         occupied=amounts(spec.occupied + record.foreign),
@@ -594,7 +594,7 @@ def node(partition: Partition, name: NodeId, *, keys_only: bool = False) -> sche
     )
 
 
-def _attributes(partition: Partition, spec: NodeSpec) -> dict[str, str]:
+def attributes(partition: Partition, spec: NodeSpec) -> dict[str, str]:
     """Returns labels and attributes of a node with the names of YuniKorn."""
     named = {_ATTRIBUTES.get(name, name): text for name, text in spec.attributes.items()}
     own = {name: text for name, text in named.items() if not name.startswith(keys.NODE_LABEL_PREFIX)}

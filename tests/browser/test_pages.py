@@ -1,0 +1,134 @@
+"""Each page in a real browser: data of a live core, no complaints, accessible, in light and dark, wide and narrow.
+
+`MUSTER_UI_PICTURES=folder` writes a picture of each page there. Those of the documents are `docs/pictures/ui-*.png`.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+import pytest
+from playwright.async_api import Browser
+
+from tests.browser.conftest import NARROW, WIDE, Visit, visiting
+from tests.browser.live_core import LiveCore
+
+#: Name of the picture, address, and a text that the page shows.
+PAGES: Final = {
+    "overview": ("overview", "waiting pods"),
+    "queues": ("queues", "notebooks"),
+    "queue": ("queues/root.research.training", "Waiting, in scheduling order"),
+    "applications": ("applications", "team-a/llm-pretrain"),
+    "application": ("applications/team-a/llm-finetune", "Suggestion"),
+    "nodes": ("nodes", "Which gang still fits"),
+    "node": ("nodes/node-00", "Pods of other schedulers"),
+    "users": ("users", "16 of 16"),
+    "preemptions": ("preemptions", "Earlier"),
+    "health": ("health", "all checks passed"),
+}
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("size", [WIDE, NARROW], ids=["wide", "narrow"])
+async def test_every_page_shows_the_cluster_without_complaints(
+    browser: Browser, base: str, theme: str, size: tuple[int, int]
+) -> None:
+    async with visiting(browser, base, size, theme) as visit:
+        for name, (address, text) in PAGES.items():
+            await visit.go(address)
+            await visit.contains(text)
+            if size == WIDE:
+                assert await visit.accessibility() == [], name
+            assert await _is_as_wide_as_the_window(visit), name
+            await _picture(visit, f"{name}-{theme}-{size[0]}")
+        assert {url for url in visit.requests if not url.startswith(base.removesuffix("ui/"))} == set()
+
+
+async def _is_as_wide_as_the_window(visit: Visit) -> bool:
+    return bool(await visit.page.evaluate("document.documentElement.scrollWidth <= innerWidth"))
+
+
+async def _picture(visit: Visit, name: str) -> None:
+    if folder := os.environ.get("MUSTER_UI_PICTURES"):
+        await visit.page.screenshot(path=Path(folder) / f"{name}.png")
+
+
+async def test_pages_show_a_gang_that_starts_while_they_are_open(browser: Browser, base: str, live: LiveCore) -> None:
+    async with visiting(browser, base) as visit:
+        await visit.go("applications?q=live-gang")
+        await visit.contains("None.")
+        await live.application("live-gang", "root.batch.reports", 3, gang=3)
+        await visit.contains("team-a/live-gang")
+        await visit.page.locator("tr", has_text="live-gang").get_by_text("Running").wait_for()
+        await live.end("live-gang")
+        await visit.contains("None.")
+
+
+async def test_addresses_keys_and_colours(browser: Browser, base: str) -> None:
+    async with visiting(browser, base) as visit:
+        page = visit.page
+        await visit.go("applications")
+        await page.keyboard.press("/")
+        await page.keyboard.type("notebook")
+        await visit.contains("5 of")
+        assert page.url.endswith("#/applications?q=notebook")
+        await page.keyboard.press("Escape")
+        await page.keyboard.press("j")
+        await page.keyboard.press("j")
+        await page.keyboard.press("k")
+        assert await page.locator("tr.selected").inner_text() == await page.locator("tbody tr").nth(0).inner_text()
+        await page.keyboard.press("g")
+        await page.keyboard.press("q")
+        await page.get_by_role("heading", name="Queues").wait_for()
+        await page.get_by_role("link", name="training").click()
+        assert page.url.endswith("#/queues/root.research.training")
+        await page.get_by_role("complementary").wait_for()
+        await page.keyboard.press("Escape")
+        await page.get_by_role("complementary").wait_for(state="detached")
+        background = "getComputedStyle(document.body).backgroundColor"
+        before = await page.evaluate(background)
+        await page.get_by_role("button", name="Light or dark").click()
+        assert await page.evaluate(background) != before
+        await page.reload()
+        await visit.settled()
+        assert await page.evaluate(background) != before
+
+
+async def test_a_pause_stops_requests_and_keeps_what_is_shown(browser: Browser, base: str, live: LiveCore) -> None:
+    async with visiting(browser, base) as visit:
+        await visit.page.clock.install()
+        await visit.go("applications?q=paused")
+        await visit.page.keyboard.press("p")
+        await visit.contains("Paused")
+        await live.application("paused-0", "root.batch.reports")
+        await live.idle()
+        visit.requests.clear()
+        await visit.page.clock.run_for(60_000)  # the timers of the page, not the time of the test
+        assert visit.requests == []
+        assert "paused-0" not in await visit.text()
+        await visit.page.keyboard.press("p")
+        await visit.contains("paused-0")
+        await live.end("paused-0")
+
+
+async def test_rows_keep_their_places_under_the_pointer(browser: Browser, base: str, live: LiveCore) -> None:
+    async with visiting(browser, base) as visit:
+        await live.application("order-b", "root.batch.reports")
+        await live.application("order-c", "root.batch.reports")
+        await visit.go("applications?q=order-")
+        await visit.contains("order-c")
+        names = visit.page.locator("tbody .main .name")
+        await names.first.hover()
+        await live.application("order-a", "root.batch.reports")
+        await visit.contains("order-a")
+        assert await names.all_inner_texts() == ["team-a/order-b", "team-a/order-c", "team-a/order-a"]
+        await live.end("order-b")
+        await visit.page.locator("tr.gone", has_text="order-b").wait_for()
+        assert await names.all_inner_texts() == ["team-a/order-b", "team-a/order-c", "team-a/order-a"]
+        await visit.page.mouse.move(5, 5)
+        await visit.page.wait_for_function("() => document.querySelector('tbody .name').innerText === 'team-a/order-a'")
+        assert await names.all_inner_texts() == ["team-a/order-a", "team-a/order-c"]
+        for name in ("order-a", "order-c"):
+            await live.end(name)
