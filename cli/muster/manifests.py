@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, Final
@@ -169,17 +170,24 @@ def _decoded(requests: Iterable[CoreRequest], file: str) -> Iterator[Event]:
 
 
 def _documents(written: str, file: str) -> Iterator[Raw]:
-    """The objects of a file; a list stands for its items. JSON is decoded much faster than YAML."""
+    """The objects of a file; a list stands for its items."""
     try:
-        is_json = written.lstrip().startswith("{")
-        loaded: Iterable[Any] = [orjson.loads(written)] if is_json else yaml.load_all(written, _LOADER)
-        for document in loaded:
+        for document in _loaded(written):
             if isinstance(document, dict):
                 yield from objects(document.get("items")) if "items" in document else (document,)
             elif document is not None:
                 raise BadInput(f"{file}: is neither a CSV file nor a manifest")
-    except (orjson.JSONDecodeError, yaml.YAMLError, RecursionError) as error:
+    except (yaml.YAMLError, RecursionError) as error:
         raise BadInput(f"{file}: is not a manifest: {' '.join(str(error).split())}") from error
+
+
+def _loaded(written: str) -> Iterable[Any]:
+    """The documents. JSON is decoded much faster than YAML, whose flow style also begins with a brace."""
+    if written.lstrip().startswith("{"):
+        with suppress(orjson.JSONDecodeError):
+            return [orjson.loads(written)]
+    found: Iterable[Any] = yaml.load_all(written, _LOADER)
+    return found
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # libyaml's is faster, if it exists

@@ -10,7 +10,8 @@ import csv
 import gzip
 import io
 import zlib
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from enum import StrEnum
@@ -37,6 +38,7 @@ from muster_core.model.specs import GangPlacement, NodeSpec
 from muster_operator.config.settings import merged, parse
 from muster_operator.model.errors import BadSetting
 from muster_operator.translate.values import Raw
+from muster_si import keys
 
 EXAMPLES: Final = (
     "muster simulate --nodes nodes.csv --workload trace.csv --queues queues.yaml",
@@ -113,8 +115,17 @@ def _results(
         raise BadUsage(f"{nodes if not cluster else workloads[0]}: has no {'jobs' if cluster else 'nodes'}")
     if len({job.id for job in jobs}) < len(jobs):
         raise BadUsage("two files of --workload have a job with the same id; write unique ids")
+    if (twice := _first_twice(jobs)) is not None:
+        raise BadUsage(f"two files of --workload have a pod {twice}; write unique names")
     found = configurations or [("default", load(DEFAULT_TEXT, {}).configuration)]
     return [_result(name, configuration, cluster, jobs, latencies) for name, configuration in found]
+
+
+def _first_twice(jobs: Iterable[Job]) -> str | None:
+    """The first pod that two jobs have; pods of a trace have no names."""
+    tags = (one.request.tags for job in jobs for one in job.pod_sets)
+    names = Counter(f"{one[keys.TAG_NAMESPACE]}/{one[keys.TAG_POD_NAME]}" for one in tags if keys.TAG_POD_NAME in one)
+    return next((name for name, count in names.items() if count > 1), None)
 
 
 def _result(

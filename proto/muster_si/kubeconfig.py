@@ -20,11 +20,11 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from ipaddress import ip_address, ip_network
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
-from urllib.parse import SplitResult, quote, urlsplit
+from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 import yaml
 
@@ -356,6 +356,7 @@ def proxy_of(url: str) -> str:
         return ""
     name = f"{parts.scheme}_proxy"
     proxy = os.environ.get(name.upper()) or os.environ.get(name) or ""
+    host = host.removesuffix(".")
     if not proxy or host == "localhost" or _matches(host, port, "127.0.0.0/8,::1"):
         return ""
     if _matches(host, port, os.environ.get("NO_PROXY") or os.environ.get("no_proxy") or ""):
@@ -376,21 +377,38 @@ def _matches(host: str, port: int, listed: str) -> bool:
         if number and number != str(port):
             continue
         try:
-            if ip_address(host) in ip_network(entry, strict=False):
+            if _address(host) in ip_network(entry, strict=False):
                 return True
         except ValueError:  # one of them is a name
-            domain = entry.removeprefix("*")
+            domain = entry.removeprefix("*").removesuffix(".")
             if host == domain or host.endswith(domain if domain.startswith(".") else f".{domain}"):
                 return True
     return False
 
 
+def _address(host: str) -> IPv4Address | IPv6Address:
+    """The address; of IPv4 if it is one that is written as an address of IPv6. Raises ValueError for a name."""
+    found = ip_address(host)
+    return found if found.version == 4 else found.ipv4_mapped or found
+
+
 def _http_proxy(url: str, what: str, hint: str = "") -> str:
-    """The URL, if it is empty or that of an HTTP proxy. Raises KubeconfigError."""
+    """The URL, if it is empty or that of an HTTP proxy: its user and password are percent-encoded.
+
+    Raises KubeconfigError. A user with a delimiter that is not percent-encoded would name another host.
+    """
+    if not url:
+        return ""
     parts = _url(url)
-    if url and (parts is None or parts.scheme != "http"):
-        raise KubeconfigError(f"{what} is not http://HOST:PORT, the only kind of proxy that is supported{hint}")
-    return f"http://{parts.netloc}" if parts is not None else ""
+    if parts is None or parts.scheme != "http" or "@" in f"{parts.path}{parts.query}{parts.fragment}":
+        encoding = "; percent-encode special characters of its user and password" if "@" in url else ""
+        wrong = f"{what} is not http://HOST:PORT, the only kind of proxy that is supported{encoding}{hint}"
+        raise KubeconfigError(wrong)
+    given, at, host = parts.netloc.rpartition("@")
+    user, colon, password = (unquote(part) for part in given.partition(":"))
+    if not (user + password).isascii():  # clients differ in the encoding of others
+        raise KubeconfigError(f"user or password of {what} has a character that is not ASCII{hint}")
+    return f"http://{quote(user, safe='')}{colon}{quote(password, safe='')}{at}{host}"
 
 
 def _server(url: str, what: str) -> str:

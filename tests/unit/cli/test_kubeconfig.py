@@ -275,6 +275,12 @@ def test_the_proxy_of_the_kubeconfig_has_precedence_over_that_of_the_environment
         ("https://counterexample:6443", "example", True),
         ("https://api.example:6443", "*", False),
         ("https://localhost:6443", "", False),
+        ("https://localhost.:6443", "", False),
+        ("https://[::ffff:127.0.0.1]:6443", "", False),
+        ("https://[::ffff:10.96.0.1]:6443", "10.96.0.0/12", False),
+        ("https://[::ffff:10.96.0.1]:6443", "10.97.0.0/16", True),
+        ("https://api.example.:6443", "example", False),
+        ("https://api.example:6443", "example.", False),
         ("https://127.0.0.1:6443", "", False),
         ("https://[::1]:6443", "", False),
         ("https://[fd00::1]:6443", "[fd00::1]:6443", False),
@@ -366,6 +372,30 @@ def test_an_unsupported_proxy_of_the_environment_is_reported_with_the_fix(
         files.proxy_of("https://10.96.0.1:443")
     monkeypatch.setenv("NO_PROXY", "10.96.0.1")
     assert files.proxy_of("https://10.96.0.1:443") == ""
+
+
+@pytest.mark.parametrize(
+    "written, read",
+    [
+        ("ann:secret", "ann:secret"),
+        ("corp%5Cann:p%40ss%2Fw%23rd%3A", "corp%5Cann:p%40ss%2Fw%23rd%3A"),
+        ("corp\\ann:p@ss:word", "corp%5Cann:p%40ss%3Aword"),
+        ('an"n', "an%22n"),
+        ("ann:", "ann:"),
+    ],
+)
+def test_user_and_password_of_a_proxy_are_percent_encoded(written: str, read: str, tmp_path: Path) -> None:
+    cluster = {"proxy-url": f"http://{written}@proxy:3128"}
+    assert kubeconfig.access(a_file(tmp_path / "a", a_config(cluster=cluster))).proxy == f"http://{read}@proxy:3128"
+
+
+@pytest.mark.parametrize("user", ["ann:1#x", "ann:1/x", "ann:1?x", "ann:p#x", "j%C3%B6rg", "j\u00f6rg:x"])
+def test_a_proxy_whose_user_cannot_be_sent_is_rejected_and_not_another_host_used(
+    user: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", f"http://{user}@proxy:3128")
+    with pytest.raises(files.KubeconfigError, match=r"percent-encode special characters|not ASCII"):
+        files.proxy_of("https://api.example")
 
 
 def test_the_scheme_of_a_proxy_may_be_in_upper_case(monkeypatch: pytest.MonkeyPatch) -> None:

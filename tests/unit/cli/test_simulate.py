@@ -284,6 +284,32 @@ def test_an_unusable_manifest_is_one_line_and_exit_code_2(tmp_path: Path, text: 
     assert len(result.stderr.splitlines()) == 1
 
 
+def test_two_workload_files_with_a_pod_of_the_same_name_are_an_error(tmp_path: Path) -> None:
+    options: list[str] = []
+    for name in ("a", "b"):
+        pod = f"kind: Pod\nmetadata: {{name: same, uid: {name}, labels: {{applicationId: {name}}}}}\nspec: {{}}\n"
+        (tmp_path / name).with_suffix(".yaml").write_text(pod)
+        options += ["-w", str(tmp_path / f"{name}.yaml")]
+    result = simulate(tmp_path, *options)
+    assert result.exit_code == 2
+    assert result.stderr == "muster: two files of --workload have a pod default/same; write unique names\n"
+    assert simulate(tmp_path, *options[:2]).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{kind: Pod, metadata: {name: a}}",
+        '{"kind": "Pod", "metadata": {"name": "a"}}\n---\n{"kind": "Node", "metadata": {"name": "n"}}',
+        '{"kind": "List", "items": [{"kind": "Pod", "metadata": {"name": "a"}}]}',
+    ],
+)
+def test_manifests_in_json_may_be_written_in_the_flow_style_of_yaml(tmp_path: Path, text: str) -> None:
+    (tmp_path / "pod.json").write_text(text)
+    [found] = orjson.loads(simulate(tmp_path, "-w", str(tmp_path / "pod.json"), "-o", "json").stdout)
+    assert found["jobs"]["completed"] + found["jobs"]["running"] == 4
+
+
 class Tags(HTMLParser):
     """Collects start tags with their attributes."""
 
