@@ -23,10 +23,20 @@ from muster_core.model.events import (
     ManagerRegistered,
     NodeAdded,
 )
-from muster_core.model.ids import AllocationKey, ApplicationId, Termination
-from muster_core.model.specs import AskSpec, GangPlacement, HostPort, PodProperties
+from muster_core.model.ids import AllocationKey, ApplicationId, TaskGroup, Termination
+from muster_core.model.specs import AskSpec, GangPlacement, HostPort, Member, PodProperties
 from muster_core.state.backoff import Backoff, BlockedApplications, delay_ns
-from tests.unit.builders import PARTITION, RM, SECOND, a_configuration, a_node, a_queue, an_application, an_ask
+from tests.unit.builders import (
+    PARTITION,
+    RM,
+    SECOND,
+    a_configuration,
+    a_node,
+    a_queue,
+    an_application,
+    an_ask,
+    resources,
+)
 from tests.unit.core.scheduling.scenario import Scenario, placed
 
 _WAITING = 400
@@ -203,6 +213,27 @@ def test_a_request_that_fits_again_starts_within_seconds_beside_a_thousand_that_
     ended = core.send(released("large-n0", "c"))
     assert ended.attempts <= 10
     assert placed(ended.effects).keys() | pods_come_and_go(core, _DELAY_S) == {"waiting"}
+
+
+def test_d4_few_of_a_hundred_gangs_are_planned_when_a_pod_ends_and_another_starts() -> None:
+    """The executors of each gang fit alone after the next pod has ended, and not together with their driver."""
+    core = WaitingCluster(0)
+    core.send(ManagerRegistered(RM, a_configuration(a_queue("a"), a_queue("b"))))
+    core.send(*(NodeAdded(a_node(f"n{number}", 8000)) for number in range(_NODES)))
+    core.send(ApplicationAdded(an_application("full", queue="root.b")))
+    assert placed(core.send(*(AskAdded(an_ask(f"f{number}", app="full")) for number in range(_NODES * 8 - 21))).effects)
+    driver, executors = (resources(vcore=vcore, pods=1) for vcore in (900, 1000))
+    members = Member(TaskGroup("driver"), 1, driver), Member(TaskGroup("executors"), 22, executors)
+    for name in (f"g{number}" for number in range(_WAITING // 4)):
+        gang = an_application(name, gang=23, placement=GangPlacement.AUTO)
+        gang = replace(gang, members=members, placeholder_ask=driver + executors.times(22))
+        core.send(ApplicationAdded(gang), AskAdded(an_ask(f"{name}-driver", app=name, vcore=900, group="driver")))
+    core.wait(120)
+    for number in range(8):
+        change = core.send(released(f"f{number}", "full"), AskAdded(an_ask(f"again{number}", app="full")))
+        assert placed(change.effects).keys() == {f"again{number}"}
+        assert change.attempts <= 10
+        core.wait(1)
 
 
 def released(key: str, app: str) -> AllocationReleased:
