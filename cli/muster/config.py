@@ -22,8 +22,9 @@ from muster.options import Context, Kubeconfig, exit_on_error
 from muster.output import Format, Output, console, emit, print_page, table
 from muster.text import print_line
 from muster_core.config import document
-from muster_core.config.load import ValidationResult
+from muster_core.config.load import ValidationResult, load
 from muster_core.config.load import validate as validate_queues
+from muster_core.model.config import Configuration
 from muster_core.model.errors import ConfigurationError
 from muster_operator.config.catalog import CATALOGUE, LEVELS, QUEUES, SETTINGS, setting_warnings
 from muster_operator.config.settings import PAIRS, merged, parse, source
@@ -107,14 +108,40 @@ def shown_name(file: str) -> str:
     return "standard input" if file == STDIN else file
 
 
-def read_file(file: str) -> str:
-    """The text of a file. Raises BadUsage if it cannot be read."""
+def read_file(file: str, most_bytes: int = -1) -> str:
+    """The text of a file. Raises BadUsage if it cannot be read, or has more than `most_bytes` (-1 = any number)."""
+    wanted = most_bytes + 1 if most_bytes >= 0 else -1
     try:
-        raw = sys.stdin.buffer.read() if file == STDIN else Path(file).read_bytes()
+        if file == STDIN:
+            raw = sys.stdin.buffer.read(wanted)
+        else:
+            with Path(file).open("rb") as opened:
+                raw = opened.read(wanted)
     except OSError as error:
         raise BadUsage(f"{file} cannot be read: {error.strerror}") from error
+    if 0 <= most_bytes < len(raw):
+        raise BadUsage(f"{shown_name(file)} has more than {most_bytes} bytes")
     # Bytes that are not UTF-8 are kept; the parser rejects them with their position.
     return raw.decode(errors="surrogateescape")
+
+
+def parse_configuration(
+    written: str, file: str, present: Mapping[str, str] | None = None
+) -> tuple[Configuration, bool]:
+    """The configuration of a queues.yaml, or of a ConfigMap with its settings; and whether it is a ConfigMap.
+
+    `present`: settings that apply unless the ConfigMap has them. Raises BadUsage if the core would reject it.
+    """
+    settings = dict(present or {})
+    try:
+        config_map = read_manifest(written)
+        if config_map is None:
+            return load(written, settings, file).configuration, False
+        found = parse(merged([config_map]))
+        extra = {**settings, **found.extra}
+        return load(found.queues, extra, f"{file}: {found.policy_group}.yaml").configuration, True
+    except (BadSetting, ConfigurationError) as error:
+        raise BadUsage(f"{file}: {error}") from error
 
 
 def read_manifest(written: str) -> Raw | None:

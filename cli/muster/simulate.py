@@ -21,7 +21,7 @@ from typing import Annotated, Final
 import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from muster.config import read_file, read_manifest, shown_name
+from muster.config import parse_configuration, read_file, shown_name
 from muster.errors import BadUsage
 from muster.manifests import Manifests, read_manifests
 from muster.options import exit_on_error
@@ -33,10 +33,7 @@ from muster_core.foresight import measures, simulation, workload
 from muster_core.foresight.outside import JobState, Latencies
 from muster_core.foresight.workload import SECOND, BadInput, Job, TraceOptions
 from muster_core.model.config import Configuration
-from muster_core.model.errors import ConfigurationError
 from muster_core.model.specs import GangPlacement, NodeSpec
-from muster_operator.config.settings import merged, parse
-from muster_operator.model.errors import BadSetting
 from muster_operator.translate.values import Raw
 from muster_si import keys
 
@@ -108,7 +105,7 @@ def _results(
     nodes: str, workloads: Sequence[str], queues: Sequence[str], reader: Reader, latencies: Latencies
 ) -> list[Result]:
     """Raises BadUsage, BadInput."""
-    configurations = [(shown_name(file), _configuration(file)) for file in queues]
+    configurations = [(shown_name(file), parse_configuration(read_file(file), file)[0]) for file in queues]
     cluster = reader.nodes(nodes)
     jobs = [job for file in workloads for job in reader.jobs(file)]
     if not cluster or not jobs:
@@ -155,19 +152,6 @@ def _shown(name: str, total: int) -> Iterator[simulation.Progress]:
 
 
 # --- files -----------------------------------------------------------------------------------------------------------
-
-
-def _configuration(file: str) -> Configuration:
-    """The configuration of a queues.yaml, or of a ConfigMap with its settings. Raises BadUsage."""
-    written = read_file(file)
-    try:
-        config_map = read_manifest(written)
-        if config_map is None:
-            return load(written, {}, file).configuration
-        found = parse(merged([config_map]))
-        return load(found.queues, found.extra, f"{file}: {found.policy_group}.yaml").configuration
-    except (BadSetting, ConfigurationError) as error:
-        raise BadUsage(f"{file}: {error}") from error
 
 
 @dataclass(slots=True)

@@ -6,20 +6,15 @@ of it (`muster_core.foresight.unblocking`). The core in the cluster only sends i
 
 from __future__ import annotations
 
-import os
 import time
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any, Final
-
-import yaml
 
 from muster.clients.kubernetes import Cluster
 from muster.clients.rest import Rest
+from muster.cluster_copy import read_copy
 from muster.errors import BadUsage
-from muster.manifests import read_cluster
-from muster_core.config.load import load
 from muster_core.foresight.changes import (
     AddNode,
     ClusterChange,
@@ -28,67 +23,35 @@ from muster_core.foresight.changes import (
     RaiseMaximum,
     RaiseUserLimits,
 )
-from muster_core.foresight.unblocking import Advice, forked, has_started, replayed, settle, unblock
+from muster_core.foresight.unblocking import Advice, copies, has_started, scheduled, unblock
 from muster_core.foresight.virtual_core import VirtualCore
-from muster_core.foresight.workload import PARTITION, RM, BadInput
-from muster_core.model.config import Configuration
-from muster_core.model.errors import ConfigurationError
-from muster_core.model.events import Event, ManagerRegistered
+from muster_core.foresight.workload import PARTITION
+from muster_core.model.events import Event
 from muster_core.state.applications import Application
 
 Json = dict[str, Any]
 
-_PATHS: Final = {
-    "nodes": "/api/v1/nodes",
-    "namespaces": "/api/v1/namespaces",
-    "priorityclasses": "/apis/scheduling.k8s.io/v1/priorityclasses",
-    "pods": "/api/v1/pods",
-}
-
-#: Most pods and nodes that are read, and the time of the search.
-_MOST_OBJECTS: Final = 200_000
+#: The time of the search.
 _SEARCH_S: Final = 30.0
 _VOLUMES = "it has PersistentVolumeClaims, and storage is not simulated"
 
 
 def changes(rest: Rest, cluster: Cluster, app: Json) -> Json:
     """The sets of changes as data: `startsAnyway`, `complete`, and `sets` of changes. Raises CommandError."""
-    configuration = _configuration(rest)
-    try:
-        events = read_cluster({plural: _listed(cluster, path) for plural, path in _PATHS.items()})
-    except BadInput as error:
-        raise BadUsage(str(error)) from error
-    now_ns = int(cluster.server_time().timestamp() * 1e9)
-    return search([ManagerRegistered(RM, configuration), *events], now_ns, app)
+    copied = read_copy(rest, cluster, "--changes")
+    return search(copied.events, copied.now_ns, app)
 
 
 def search(events: list[Event], now_ns: int, app: Json) -> Json:
     """As `changes`, for the events of a cluster."""
-    core = VirtualCore(now_ns)
-    settle(core, core.send(events))
+    core = scheduled(events, now_ns)
     target = _target(core, app)
     if has_started(target):
         return _data(Advice(starts_anyway=True, remedies=(), is_complete=True))
     deadline = time.monotonic() + _SEARCH_S
-    on_copy = forked(core) if hasattr(os, "fork") else replayed(events, now_ns)
-    return _data(unblock(core, on_copy, PARTITION, target.id, lambda: time.monotonic() < deadline))
-
-
-def _configuration(rest: Rest) -> Configuration:
-    found = yaml.safe_load(rest.configuration())
-    try:
-        text = yaml.safe_dump({"partitions": found["partitions"]})
-        return replace(load(text, found.get("extra") or {}).configuration, tracking=False)
-    except (ConfigurationError, KeyError, TypeError) as error:
-        raise BadUsage(f"the configuration of {rest.where} cannot be used: {error}") from error
-
-
-def _listed(cluster: Cluster, path: str) -> Iterable[Json]:
-    """All objects of a list. Raises BadUsage if there are too many, and Unreachable without permission."""
-    for number, found in enumerate(cluster.list(path)):
-        if number >= _MOST_OBJECTS:
-            raise BadUsage(f"{path} has more than {_MOST_OBJECTS} objects, which --changes does not read")
-        yield found
+    return _data(
+        unblock(core, copies(core, events, scheduled), PARTITION, target.id, lambda: time.monotonic() < deadline)
+    )
 
 
 def _target(core: VirtualCore, app: Json) -> Application:

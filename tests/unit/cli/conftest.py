@@ -16,7 +16,9 @@ from muster_core.rest.server import RestServer, RestSettings
 from muster_core.runtime.loop import LoopSettings
 from muster_core.runtime.service import Scheduler
 from muster_core.si.events import EventStore
+from muster_si import si_pb2
 from tests.unit import builders
+from tests.unit.core.conftest import Notebook
 from tests.unit.core.rest import conftest as rest
 from tests.unit.core.rest.conftest import TRUSTING
 from tests.unit.core.scheduling.scenario import Scenario
@@ -102,8 +104,9 @@ def served() -> Iterator[Served]:
 class core_thread:  # noqa: N801  # used like a statement
     """Runs core and server during the `with` block."""
 
-    def __init__(self, scenario: Scenario | None, settings: RestSettings = OPEN) -> None:
-        self._scenario, self._settings = scenario, settings
+    def __init__(self, scenario: Scenario | None, settings: RestSettings = OPEN, *, queues: str = "") -> None:
+        """With `queues`, the text of a queues.yaml, a resource manager registers it."""
+        self._scenario, self._settings, self._queues = scenario, settings, queues
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever)
         self._stop: Callable[[], None] = lambda: None
@@ -125,6 +128,9 @@ class core_thread:  # noqa: N801  # used like a statement
         if self._scenario is not None:
             self._core.loop.scheduler_state = self._scenario.scheduler_state
         self._running = asyncio.create_task(self._core.run())
+        if self._queues:
+            request = si_pb2.RegisterResourceManagerRequest(rmID="test", version="1.0.0", config=self._queues)
+            await self._core.register_resource_manager(request, Notebook())
         self._server = RestServer(self._core, self._settings)
         return await self._server.start()
 

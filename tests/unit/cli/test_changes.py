@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from muster import unblocking
+from muster import cluster_copy
 from tests.unit.cli.api_server import ApiServer, Json, api_server
 from tests.unit.cli.conftest import Served
 
@@ -95,7 +95,7 @@ def test_claims_and_unknown_applications_are_rejected_with_the_reason(served: Se
 
 
 def test_the_number_of_objects_is_bounded(served: Served, cluster: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unblocking, "_MOST_OBJECTS", 1)
+    monkeypatch.setattr(cluster_copy, "_MOST_OBJECTS", 1)
     result = served.run("explain", "waits", "-n", "ns", "--changes")
     assert result.exit_code == 2
     assert "/api/v1/nodes has more than 1 objects" in result.stderr

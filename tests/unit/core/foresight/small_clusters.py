@@ -194,6 +194,14 @@ class Live:
         """Makes the changes, and lets a minute pass."""
         for change in changes:
             self._make(change)
+        self._let_a_minute_pass()
+
+    def replace_configuration(self, configuration: Configuration) -> None:
+        """Applies a configuration, and lets a minute pass."""
+        self._apply([ConfigurationReplaced(RM, configuration)])
+        self._let_a_minute_pass()
+
+    def _let_a_minute_pass(self) -> None:
         self._run(())
         end_ns = self.core.now_ns + 60 * SECOND
         while (next_ns := self.core.timers.next_ns()) is not None and next_ns <= end_ns:

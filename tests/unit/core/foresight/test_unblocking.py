@@ -74,7 +74,7 @@ def test_a_failure_in_a_child_process_is_not_a_result() -> None:
     def fail(_: VirtualCore) -> bool:
         raise RuntimeError("a defect")
 
-    with pytest.raises(RuntimeError, match=r"(?s)an attempt ended with status 2: .*RuntimeError: a defect"):
+    with pytest.raises(RuntimeError, match=r"(?s)an attempt ended with status 1: .*RuntimeError: a defect"):
         forked(VirtualCore(NOW_NS))(fail)
 
 

@@ -1,0 +1,95 @@
+"""A copy of the cluster for `muster explain --changes`, `plan` and `apply --dry-run`, in the process of the command.
+
+Nodes and pods are read from the API server with the permissions of the user, and the active configuration from REST, so
+that the copy shows nothing that the user could not read. The core in the cluster only sends its configuration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import yaml
+
+from muster.clients.kubernetes import Cluster
+from muster.clients.rest import Rest
+from muster.errors import BadUsage
+from muster.manifests import read_cluster
+from muster_core.config.load import load
+from muster_core.foresight.workload import RM, BadInput
+from muster_core.model.config import Configuration
+from muster_core.model.errors import ConfigurationError
+from muster_core.model.events import Event, ManagerRegistered
+
+Json = dict[str, Any]
+
+_PATHS: Final = {
+    "nodes": "/api/v1/nodes",
+    "namespaces": "/api/v1/namespaces",
+    "priorityclasses": "/apis/scheduling.k8s.io/v1/priorityclasses",
+    "pods": "/api/v1/pods",
+}
+
+#: Most objects of one kind that are read.
+_MOST_OBJECTS: Final = 200_000
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterCopy:
+    """The cluster as events of a core, at a time since the epoch. `extra`: the settings; `pods`: names by UID.
+
+    `shared`: namespaces and priority classes, for manifests that refer to them.
+    """
+
+    configuration: Configuration
+    extra: dict[str, str]
+    objects: list[Event]
+    now_ns: int
+    pods: dict[str, str] = field(default_factory=dict)
+    shared: list[Json] = field(default_factory=list)
+
+    @property
+    def events(self) -> list[Event]:
+        """The events with the active configuration."""
+        return self.under(self.configuration)
+
+    def under(self, configuration: Configuration) -> list[Event]:
+        """The events with another configuration."""
+        return [ManagerRegistered(RM, replace(configuration, tracking=False)), *self.objects]
+
+
+def read_copy(rest: Rest, cluster: Cluster, option: str) -> ClusterCopy:
+    """Copies the cluster. `option`: what messages are about. Raises CommandError."""
+    configuration, extra = _configuration(rest)
+    pods: dict[str, str] = {}
+    shared: list[Json] = []
+
+    def listed(plural: str) -> Iterable[Json]:
+        """All objects of a list. Raises BadUsage if there are too many, and Unreachable without permission."""
+        kind = {"namespaces": "Namespace", "priorityclasses": "PriorityClass"}.get(plural)
+        for number, found in enumerate(cluster.list(_PATHS[plural])):
+            if number >= _MOST_OBJECTS:
+                raise BadUsage(f"{_PATHS[plural]} has more than {_MOST_OBJECTS} objects, which {option} does not read")
+            metadata = found.get("metadata") or {}
+            if plural == "pods":
+                pods[str(metadata.get("uid"))] = f"{metadata.get('namespace')}/{metadata.get('name')}"
+            elif kind:
+                shared.append({"kind": kind, **found})  # the items of a list have no kind
+            yield found
+
+    try:
+        objects = read_cluster({plural: listed(plural) for plural in _PATHS})
+    except BadInput as error:
+        raise BadUsage(str(error)) from error
+    now_ns = int(cluster.server_time().timestamp() * 1e9)
+    return ClusterCopy(configuration, extra, objects, now_ns, pods, shared)
+
+
+def _configuration(rest: Rest) -> tuple[Configuration, dict[str, str]]:
+    found = yaml.safe_load(rest.configuration())
+    try:
+        text, extra = yaml.safe_dump({"partitions": found["partitions"]}), dict(found.get("extra") or {})
+        return load(text, extra).configuration, extra
+    except (ConfigurationError, KeyError, TypeError) as error:
+        raise BadUsage(f"the configuration of {rest.where} cannot be used: {error}") from error

@@ -1,0 +1,228 @@
+"""`muster plan`: what an edited queue configuration would change in the cluster as it is now.
+
+Copies the cluster (`muster.cluster_copy`), lets the production core run once with the active configuration and once
+with the edited one, and prints how the outcomes differ. Nothing in the cluster is changed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Annotated, Any, Final
+
+import typer
+from rich.console import Group, RenderableType
+
+from muster.cluster_copy import ClusterCopy, read_copy
+from muster.config import parse_configuration, read_file, shown_name
+from muster.errors import PROBLEM, BadUsage
+from muster.options import Target, connected
+from muster.output import Format, Output, show, table
+from muster.printers import amounts, count, span
+from muster_core.foresight.outlook import APPLICATIONS, ApplicationOutlook, Excess, Fate, Outlook, outlook
+from muster_core.foresight.unblocking import copies, unscheduled
+from muster_core.foresight.virtual_core import VirtualCore
+from muster_core.foresight.workload import PARTITION, RM
+from muster_core.model.config import Configuration
+from muster_core.model.effects import ApplicationRejected
+from muster_core.model.events import ConfigurationReplaced
+from muster_core.model.ids import ApplicationId
+from muster_si import keys
+
+Json = dict[str, Any]
+
+EXAMPLES: Final = (
+    "muster plan queues.yaml",
+    "kubectl get configmap muster-configs -n muster -o yaml | sed 's/cpu: 100/cpu: 80/' | muster plan -",
+    "muster plan queues.yaml --within 600 -o json",
+)
+
+#: Longest virtual time, the real time of one command, and the longest file. The core reads 4 Mi characters.
+_MOST_S: Final = 86_400
+_REAL_S: Final = 60.0
+_MOST_BYTES: Final = 16 << 20
+_SECOND: Final = 1_000_000_000
+
+#: Lines without `-o wide`.
+_SHOWN: Final = 40
+
+
+@connected
+def command(
+    target: Target,
+    file: Annotated[str, typer.Argument(help="queues.yaml or the manifest of a ConfigMap; - = standard input.")],
+    *,
+    within: Annotated[
+        int, typer.Option(min=1, max=_MOST_S, help="Seconds of virtual time after the configuration is applied.")
+    ] = 60,
+    output: Format = Output.TABLE,
+) -> None:
+    """Show what an edited queue configuration would change in the cluster as it is now.
+
+    Nothing is changed. Lists all nodes and pods. Exits with 0 without a difference, with 1 if there are differences,
+    and with 2 if the core would reject the file.
+    """
+    found = show(lambda: _read(target, file, within), _view, output)
+    if found["differences"]:
+        raise typer.Exit(PROBLEM)
+
+
+def _read(target: Target, file: str, within: int) -> Json:
+    """Raises CommandError."""
+    written, shown = read_file(file, _MOST_BYTES), shown_name(file)
+    parse_configuration(written, shown)  # an invalid file needs no cluster
+    copied = read_copy(target.rest, target.cluster, "plan")
+    configuration, _ = parse_configuration(written, shown, copied.extra)
+    if keys.DEFAULT_PARTITION not in {one.name for one in configuration.partitions}:
+        raise BadUsage(f"{shown}: has no partition {keys.DEFAULT_PARTITION!r}, which the operator uses")
+    return planned(copied, configuration, within)
+
+
+def planned(copied: ClusterCopy, configuration: Configuration, within: int = 60) -> Json:
+    """The differences as data. Raises BadUsage if the time does not suffice."""
+    deadline = time.monotonic() + _REAL_S
+    on_copy = copies(unscheduled(copied.events, copied.now_ns), copied.events, unscheduled)
+    edited = ConfigurationReplaced(RM, replace(configuration, tracking=False))
+
+    def run(*events: ConfigurationReplaced) -> Outlook:
+        found = on_copy(
+            lambda copy: outlook(copy, PARTITION, events, within * _SECOND, lambda: time.monotonic() < deadline)
+        )
+        if found is None:
+            raise BadUsage(f"the cluster cannot be simulated in {_REAL_S:g} s; use a smaller --within")
+        return found
+
+    now, then = run(), run(edited)
+    refused = _refused(copied, copied.configuration), _refused(copied, configuration)
+    return {"within": within, "differences": [*differences(now, then), *_newly_refused(now, *refused)]}
+
+
+def _refused(copied: ClusterCopy, configuration: Configuration) -> dict[ApplicationId, str]:
+    """The applications that would not be placed if they were submitted under this configuration, with the reason."""
+    core = VirtualCore(copied.now_ns)
+    effects = core.apply(copied.under(configuration))
+    found = {one.application: one.reason for one in effects if isinstance(one, ApplicationRejected)}
+    for app in core.scheduler_state.partitions[PARTITION].applications.values():
+        if app.queue.is_recovery:
+            found[app.id] = "no placement rule selects a queue"
+    return found
+
+
+def _newly_refused(
+    now: Outlook, present: Mapping[ApplicationId, str], edited: Mapping[ApplicationId, str]
+) -> Iterator[Json]:
+    for name, why in edited.items():
+        if name not in present and name in now.applications:
+            yield {"change": "rejected", **_subject(now.applications[name]), "reason": why}
+
+
+def differences(now: Outlook, then: Outlook) -> Iterator[Json]:
+    """How the second outlook differs from the first."""
+    for name, before in now.applications.items():
+        after = then.applications.get(name)
+        if after is None:
+            continue
+        if after.fate is not before.fate:
+            yield {"change": _CHANGES[after.fate], **_subject(after), **_details(after)}
+        if after.preempted > before.preempted:
+            yield {"change": "preempted", **_subject(after), "pods": after.preempted - before.preempted}
+    known = {(one.queue, one.user, one.group): one for one in now.excesses}
+    for excess in then.excesses:
+        if known.get((excess.queue, excess.user, excess.group)) != excess:
+            yield {"change": "exceeds", **_excess(excess)}
+
+
+_CHANGES: Final = {
+    Fate.STARTED: "starts",
+    Fate.WAITING: "waits",
+    Fate.REJECTED: "rejected",
+    Fate.FAILED: "fails",
+}
+
+
+def _subject(app: ApplicationOutlook) -> Json:
+    return {"application": app.name, "namespace": app.namespace, "user": app.user, "queue": app.queue}
+
+
+def _details(app: ApplicationOutlook) -> Json:
+    return {"nodes": dict(app.nodes)} if app.fate is Fate.STARTED else {"reason": app.reason}
+
+
+def _excess(excess: Excess) -> Json:
+    return {
+        "queue": excess.queue,
+        "user": excess.user,
+        "group": excess.group,
+        "used": dict(excess.used),
+        "max": dict(excess.max),
+    }
+
+
+# --- output ----------------------------------------------------------------------------------------------------------
+
+_ORDER: Final = ("exceeds", "preempted", "rejected", "fails", "waits", "starts")
+
+
+def _view(found: Json, wide: bool, now_ns: int) -> RenderableType:  # noqa: FBT001  # the signature of a View
+    entries = sorted(found["differences"], key=lambda entry: _ORDER.index(entry["change"]))
+    within = span(found["within"])
+    if not entries:
+        return f"No difference within {within}"
+    made = table("CHANGE", "APPLICATION", "QUEUE", "MESSAGE", sentences=("MESSAGE",))
+    for entry in entries if wide else entries[:_SHOWN]:
+        name = "/".join(filter(None, (entry.get("namespace"), entry.get("application"))))
+        made.add_row(entry["change"], name, entry["queue"], message(entry))
+    rest = len(entries) - _SHOWN
+    more = [f"and {rest} more (-o wide)"] if rest > 0 and not wide else []
+    return Group(made, *more, "", _summary(entries, within))
+
+
+def message(entry: Json) -> str:
+    """One difference in words."""
+    match entry["change"]:
+        case "starts":
+            return f"on {nodes_text(entry['nodes'])}" if entry["nodes"] else ""
+        case "preempted":
+            return count(entry["pods"], "pod")
+        case "exceeds":
+            return _excess_text(entry)
+        case _:
+            return str(entry["reason"])
+
+
+def nodes_text(nodes: Mapping[str, int], most: int = 4) -> str:
+    """`a, b (2 pods) and 3 more nodes`."""
+    shown = [name if number == 1 else f"{name} ({count(number, 'pod')})" for name, number in list(nodes.items())[:most]]
+    rest = len(nodes) - most
+    return ", ".join(shown) + (f" and {count(rest, 'more node')}" if rest > 0 else "")
+
+
+def _excess_text(entry: Json) -> str:
+    whose = f"user {entry['user']}: " if entry["user"] else f"group {entry['group']}: " if entry["group"] else ""
+    parts = []
+    for name in entry["used"]:
+        if name == APPLICATIONS:
+            parts.append(f"{count(entry['used'][name], 'application')} running, maximum {entry['max'][name]}")
+        else:
+            used, most = ({name: entry[key][name]} for key in ("used", "max"))
+            parts.append(f"uses {amounts(used)}, maximum {amounts(most)}")
+    return whose + "; ".join(parts)
+
+
+def _summary(entries: Iterable[Json], within: str) -> str:
+    numbers = dict.fromkeys(_ORDER, 0)
+    for entry in entries:
+        numbers[entry["change"]] += 1
+    shown = [f"{number} {_WORDS[change]}" for change, number in numbers.items() if number]
+    return f"Within {within}, against the active configuration: {', '.join(shown)}"
+
+
+_WORDS: Final = {
+    "exceeds": "above a maximum",
+    "preempted": "preempted",
+    "rejected": "rejected if submitted again",
+    "fails": "failed",
+    "waits": "no longer started",
+    "starts": "started",
+}
