@@ -78,19 +78,10 @@ def read_manifests(
     no jobs.
     """
     documents = [_named(raw, number, file) for number, raw in enumerate(_documents(written, file))]
-    controllers = [raw for raw in documents if text(raw["kind"]) in _CONTROLLERS]
-    count = pods_before + sum(_count(raw, file) for raw in controllers)
-    if count > _MOST_PODS:
-        raise BadInput(f"{file}: the controllers have {count} pods, at most {_MOST_PODS} are allowed in all files")
+    count = pods_before + _controlled(documents, file, pods_before)
     shared = [*known, *(raw for raw in documents if _PLURALS.get(raw["kind"]) in _SHARED)]
-    priorities = Priorities(raw for raw in shared if raw["kind"] == "PriorityClass")
     ledger, deadlines = Ledger(Settings()), dict[str, int]()
-    expanded = chain.from_iterable(_pods(raw, file) for raw in documents)
-    for raw in _unique((_admitted(one, priorities, file) for one in chain(known, expanded)), file):
-        event = read_object(_PLURALS[raw["kind"]], raw, ledger.settings)
-        if event is None:
-            raise BadInput(f"{file}: {_subject(raw)} is not valid")
-        handle_event(ledger, event, 0.0)
+    for raw in _admit(ledger, known, documents, file):
         deadlines[_uid(raw)] = integer(mapping(raw.get("spec")).get("activeDeadlineSeconds"))
     nodes: list[NodeSpec] = []
     added_applications: list[ApplicationAdded] = []
@@ -115,6 +106,54 @@ def read_manifests(
             pod_sets = tuple(PodSet(1, one) for one in pods)
             jobs.append(Job(spec, pod_sets, START_NS, None if found is None else found * SECOND))
     return Manifests(nodes, jobs, shared, count)
+
+
+@dataclass(frozen=True, slots=True)
+class Submitter:
+    """Who applies manifests, and the namespace of objects without one. Empty `user`: the pods name their users."""
+
+    namespace: str
+    user: str = ""
+    groups: Sequence[str] = ()
+
+
+def read_requests(
+    written: str, file: str, known: Sequence[Raw], submitter: Submitter
+) -> list[ApplicationAdded | AskAdded]:
+    """What the core receives if these manifests are applied. Raises BadInput.
+
+    `known`: the namespaces and priority classes of the cluster, which have precedence over those of the manifests.
+    """
+    found = (_submitted(raw, submitter) for raw in _documents(written, file))
+    documents = [_named(raw, number, file) for number, raw in enumerate(found)]
+    _controlled(documents, file)
+    if nodes := [raw for raw in documents if raw["kind"] == "Node"]:
+        raise BadInput(f"{file}: {_subject(nodes[0])}: nodes are not applied; write pods and controllers")
+    present = {_subject(raw) for raw in known}
+    ledger = Ledger(Settings())
+    for _ in _admit(ledger, known, [raw for raw in documents if _subject(raw) not in present], file):
+        pass
+    return [event for event in _reported(ledger, file) if isinstance(event, ApplicationAdded | AskAdded)]
+
+
+def _submitted(raw: Raw, submitter: Submitter) -> Raw:
+    """The object in its namespace, and with the user of its pods as the webhook writes it."""
+    metadata = {"namespace": submitter.namespace, **mapping(raw.get("metadata"))}
+    if raw.get("kind") in ("Namespace", "PriorityClass", "Node"):
+        return raw
+    if not submitter.user:
+        return {**raw, "metadata": metadata}
+    if raw.get("kind") == "Pod":
+        return {**raw, "metadata": _owned(metadata, submitter)}
+    spec = mapping(raw.get("spec"))
+    template = mapping(spec.get("template"))
+    template = {**template, "metadata": _owned(mapping(template.get("metadata")), submitter)}
+    return {**raw, "metadata": metadata, "spec": {**spec, "template": template}}
+
+
+def _owned(metadata: Raw, submitter: Submitter) -> Raw:
+    info = orjson.dumps({"user": submitter.user, "groups": [*submitter.groups]}).decode()
+    return {**metadata, "annotations": {**mapping(metadata.get("annotations")), names.ANNOTATION_USER_INFO: info}}
 
 
 class _Trusted(SigningKeys):
@@ -229,6 +268,29 @@ def _number(raw: Raw, field: str, least: int, file: str, default: int | None = N
     if integer(written, least - 1) < least:
         raise BadInput(f"{file}: {_subject(raw)}: {field} is {written!r:.80}; write {least} or more")
     return integer(written)
+
+
+def _controlled(documents: Iterable[Raw], file: str, before: int = 0) -> int:
+    """The number of pods of the controllers. Raises BadInput if there are too many with those of earlier files."""
+    count = sum(_count(raw, file) for raw in documents if text(raw["kind"]) in _CONTROLLERS)
+    if before + count > _MOST_PODS:
+        raise BadInput(
+            f"{file}: the controllers have {before + count} pods, at most {_MOST_PODS} are allowed in all files"
+        )
+    return count
+
+
+def _admit(ledger: Ledger, known: Iterable[Raw], documents: Sequence[Raw], file: str) -> Iterator[Raw]:
+    """Creates the objects, and yields them with the fields that the API server sets. Raises BadInput."""
+    classes = (raw for raw in (*known, *documents) if raw["kind"] == "PriorityClass")
+    priorities = Priorities(classes)
+    expanded = chain.from_iterable(_pods(raw, file) for raw in documents)
+    for raw in _unique((_admitted(one, priorities, file) for one in chain(known, expanded)), file):
+        event = read_object(_PLURALS[raw["kind"]], raw, ledger.settings)
+        if event is None:
+            raise BadInput(f"{file}: {_subject(raw)} is not valid")
+        handle_event(ledger, event, 0.0)
+        yield raw
 
 
 def _count(raw: Raw, file: str) -> int:

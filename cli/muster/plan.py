@@ -20,7 +20,7 @@ from muster.errors import PROBLEM, BadUsage
 from muster.options import Target, connected
 from muster.output import Format, Output, show, table
 from muster.printers import amounts, count, span
-from muster_core.foresight.outlook import APPLICATIONS, ApplicationOutlook, Excess, Fate, Outlook, outlook
+from muster_core.foresight.outlook import APPLICATIONS, ApplicationOutlook, Fate, Outlook, Usage, outlook
 from muster_core.foresight.unblocking import copies, unscheduled
 from muster_core.foresight.virtual_core import VirtualCore
 from muster_core.foresight.workload import PARTITION, RM
@@ -130,7 +130,7 @@ def differences(now: Outlook, then: Outlook) -> Iterator[Json]:
     known = {(one.queue, one.user, one.group): one for one in now.excesses}
     for excess in then.excesses:
         if known.get((excess.queue, excess.user, excess.group)) != excess:
-            yield {"change": "exceeds", **_excess(excess)}
+            yield {"change": "exceeds", **usage_data(excess)}
 
 
 _CHANGES: Final = {
@@ -149,13 +149,14 @@ def _details(app: ApplicationOutlook) -> Json:
     return {"nodes": dict(app.nodes)} if app.fate is Fate.STARTED else {"reason": app.reason}
 
 
-def _excess(excess: Excess) -> Json:
+def usage_data(usage: Usage) -> Json:
+    """Usage and maximum of a queue, or of a user or group in it."""
     return {
-        "queue": excess.queue,
-        "user": excess.user,
-        "group": excess.group,
-        "used": dict(excess.used),
-        "max": dict(excess.max),
+        "queue": usage.queue,
+        "user": usage.user,
+        "group": usage.group,
+        "used": dict(usage.used),
+        "max": dict(usage.max),
     }
 
 
@@ -186,7 +187,7 @@ def message(entry: Json) -> str:
         case "preempted":
             return count(entry["pods"], "pod")
         case "exceeds":
-            return _excess_text(entry)
+            return usage_text(entry)
         case _:
             return str(entry["reason"])
 
@@ -198,7 +199,8 @@ def nodes_text(nodes: Mapping[str, int], most: int = 4) -> str:
     return ", ".join(shown) + (f" and {count(rest, 'more node')}" if rest > 0 else "")
 
 
-def _excess_text(entry: Json) -> str:
+def usage_text(entry: Json) -> str:
+    """Usage and maximum in words."""
     whose = f"user {entry['user']}: " if entry["user"] else f"group {entry['group']}: " if entry["group"] else ""
     parts = []
     for name in entry["used"]:

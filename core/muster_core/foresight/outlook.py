@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
@@ -21,6 +21,7 @@ from muster_core.model.ids import AllocationKey, ApplicationId, NodeId, Partitio
 from muster_core.model.resources import Limit, Resources
 from muster_core.model.states import ApplicationState
 from muster_core.state.applications import Application
+from muster_core.state.queues import Queue
 from muster_core.state.scheduler_state import Partition
 from muster_core.state.users import LimitSubjectKind
 
@@ -49,7 +50,8 @@ class Victim:
 class ApplicationOutlook:
     """One application at the end. `reason`: why it waits, was rejected or failed. `is_unplaced`: no rule places it.
 
-    `nodes`: where its pods and reserved slots got a node in this time, by the number of them. `preempted`: its pods.
+    `nodes`: where its pods and reserved slots got a node in this time, by the number of them. `waited_ns`: until the
+    last of them. `preempted`: its pods.
     """
 
     id: ApplicationId
@@ -61,14 +63,15 @@ class ApplicationOutlook:
     reason: str
     is_unplaced: bool
     nodes: Mapping[NodeId, int]
+    waited_ns: int
     preempted: int
 
 
 @dataclass(frozen=True, slots=True)
-class Excess:
-    """Usage above a maximum. `user`, `group`: whose limit in the queue it is; empty = the maximum of the queue.
+class Usage:
+    """Usage under a maximum. `user`, `group`: whose limit in the queue it is; empty = the maximum of the queue.
 
-    Only the resources above their maximum. The amount `applications` is the number of running applications.
+    Only resources with a maximum. The amount `applications` is the number of running applications.
     """
 
     queue: str
@@ -83,23 +86,30 @@ APPLICATIONS: Final = "applications"
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """All applications at the end, and the usage above maximums at the beginning, before anything was preempted."""
+    """All applications at the end.
+
+    `excesses`: only what is above its maximum, at the beginning, before anything was preempted. `limits`: all maximums
+    that apply to an application of interest, leaf first.
+    """
 
     applications: Mapping[ApplicationId, ApplicationOutlook]
-    excesses: tuple[Excess, ...]
+    excesses: tuple[Usage, ...]
     victims: tuple[Victim, ...]
+    limits: Mapping[ApplicationId, tuple[Usage, ...]]
 
 
 @dataclass(slots=True)
 class _Effects:
-    """What the effects of a core told. `nodes`: by request, its node."""
+    """What the effects of a core told since `start_ns`. `nodes`: by request, its node."""
 
+    start_ns: int
     rejected: dict[ApplicationId, str] = field(default_factory=dict)
     nodes: dict[ApplicationId, dict[AllocationKey, NodeId]] = field(default_factory=lambda: defaultdict(dict))
     victims: dict[AllocationKey, Victim] = field(default_factory=dict)
     placed: dict[tuple[ApplicationId, AllocationKey], NodeId] = field(default_factory=dict)
+    waited_ns: dict[ApplicationId, int] = field(default_factory=dict)
 
-    def read(self, effects: Iterable[Effect]) -> None:
+    def read(self, effects: Iterable[Effect], now_ns: int) -> None:
         for effect in effects:
             if isinstance(effect, ApplicationRejected):
                 self.rejected[effect.application] = effect.reason
@@ -108,6 +118,10 @@ class _Effects:
             for new in effect.new:
                 self.nodes[new.ask.application][new.ask.key] = new.node
                 self.placed[new.ask.application, new.ask.key] = new.node
+                self.waited_ns[new.ask.application] = now_ns - self.start_ns
+            for replaced in effect.released:
+                if replaced.termination is Termination.PLACEHOLDER_REPLACED:
+                    self.nodes[replaced.application].pop(replaced.key, None)
             for one in effect.released:
                 if one.termination is Termination.PREEMPTED_BY_SCHEDULER:
                     node = self.placed.get((one.application, one.key), NodeId(""))
@@ -120,10 +134,11 @@ def outlook(
     events: Iterable[Event],
     span_ns: int = HORIZON_NS,
     may_go_on: Callable[[], bool] = lambda: True,
+    of_interest: Iterable[ApplicationId] = (),
 ) -> Outlook | None:
     """Applies the events and lets the time pass. The core is changed. None = it may not go on."""
     partition = core.scheduler_state.partitions[partition_id]
-    seen = _Effects()
+    seen = _Effects(core.now_ns)
     for app in partition.applications.values():
         seen.placed |= {(app.id, one.spec.key): one.node for one in app.allocations.values()}
     end_ns = core.now_ns + span_ns
@@ -132,7 +147,7 @@ def outlook(
     effects += core.send(())
     while True:
         effects += settle(core, effects)
-        seen.read(effects)
+        seen.read(effects, core.now_ns)
         if not may_go_on():
             return None
         next_ns = core.timers.next_ns()
@@ -140,7 +155,12 @@ def outlook(
             break
         core.now_ns = max(core.now_ns, next_ns)
         effects = core.send(())
-    return Outlook(_applications(partition, seen), excesses, tuple(seen.victims.values()))
+    limits = {
+        name: tuple(_limits(partition, partition.applications[name]))
+        for name in of_interest
+        if name in partition.applications
+    }
+    return Outlook(_applications(partition, seen), excesses, tuple(seen.victims.values()), limits)
 
 
 def _applications(partition: Partition, seen: _Effects) -> dict[ApplicationId, ApplicationOutlook]:
@@ -166,6 +186,7 @@ def _applications(partition: Partition, seen: _Effects) -> dict[ApplicationId, A
             reason,
             app.queue.is_recovery,
             dict(sorted(nodes.items())),
+            seen.waited_ns.get(app.id, 0),
             lost[app.id],
         )
     return found
@@ -187,28 +208,43 @@ def waiting_reason(app: Application) -> str:
     return app.withheld or app.gang.impossible or next(filter(None, texts), "")
 
 
-# --- usage above maximums ---------------------------------------------------------------------------------------------
+# --- maximums ---------------------------------------------------------------------------------------------------------
 
 
-def _excesses(partition: Partition) -> Iterator[Excess]:
-    for queue in partition.queues.by_path.values():
-        used, bounds = _above(queue.allocated, queue.max, queue.running, queue.max_applications)
-        if used:
-            yield Excess(queue.path, "", "", used, bounds)
-    found: dict[tuple[str, str, str], Excess] = {}
-    for app in partition.applications.values():
-        for holder, limit, account in partition.users.limits(app):
-            user, group = (holder.name, "") if holder.kind is LimitSubjectKind.USER else ("", holder.name)
-            key = (holder.path, user, group)
-            if key not in found:
-                used, bounds = _above(account.allocated, limit.max, account.running, limit.max_applications)
-                found[key] = Excess(holder.path, user, group, used, bounds)
-    yield from (one for one in found.values() if one.used)
+def _excesses(partition: Partition) -> Iterator[Usage]:
+    found = [_of_queue(queue) for queue in partition.queues.by_path.values()]
+    seen = {
+        (one.queue, one.user, one.group): one
+        for app in partition.applications.values()
+        for one in _of_user(partition, app)
+    }
+    for one in (*found, *seen.values()):
+        above = [name for name, used in one.used.items() if used > one.max[name]]
+        if above:
+            yield replace(
+                one, used={name: one.used[name] for name in above}, max={name: one.max[name] for name in above}
+            )
 
 
-def _above(used: Resources, limit: Limit, running: int, most_running: int) -> tuple[dict[str, int], dict[str, int]]:
-    above = {name: used[name] for name, bound in limit.items() if used[name] > bound}
-    bounds = {name: bound for name, bound in limit.items() if name in above}
-    if most_running and running > most_running:
-        above[APPLICATIONS], bounds[APPLICATIONS] = running, most_running
-    return above, bounds
+def _limits(partition: Partition, app: Application) -> Iterator[Usage]:
+    of_user = list(_of_user(partition, app))
+    for queue in app.queue.path_up:
+        yield from (one for one in (_of_queue(queue), *of_user) if one.queue == queue.path and one.max)
+
+
+def _of_queue(queue: Queue) -> Usage:
+    return _usage(queue.path, "", "", queue.allocated, queue.max, (queue.running, queue.max_applications))
+
+
+def _of_user(partition: Partition, app: Application) -> Iterator[Usage]:
+    for holder, limit, account in partition.users.limits(app):
+        user, group = (holder.name, "") if holder.kind is LimitSubjectKind.USER else ("", holder.name)
+        running = account.running, limit.max_applications
+        yield _usage(holder.path, user, group, account.allocated, limit.max, running)
+
+
+def _usage(queue: str, user: str, group: str, used: Resources, limit: Limit, running: tuple[int, int]) -> Usage:
+    amounts, bounds = {name: used[name] for name, _ in limit.items()}, dict(limit.items())
+    if running[1]:
+        amounts[APPLICATIONS], bounds[APPLICATIONS] = running
+    return Usage(queue, user, group, amounts, bounds)

@@ -24,7 +24,7 @@ from tests.unit.repo.tree import ROOT
 
 #: What takes long to load.
 HEAVY = ("muster_core", "muster_operator", "kubernetes", "grpc", "kopf", "aiohttp", "numpy", "pydantic", "cryptography")
-NEED_BOTH = ("run", "simulate", "plan", "validate", "config", "smoke-test", "uninstall", "placeholders")
+NEED_BOTH = ("run", "simulate", "apply", "plan", "validate", "config", "smoke-test", "uninstall", "placeholders")
 
 
 def joined(text: str) -> str:

@@ -26,7 +26,7 @@ from muster_core.model.constraints import (
     Toleration,
     TopologySpreadConstraint,
 )
-from muster_core.model.effects import AllocationResponse, Effect
+from muster_core.model.effects import AllocationResponse, ApplicationUpdated, Effect
 from muster_core.model.events import (
     AllocationReleased,
     ApplicationAdded,
@@ -47,6 +47,7 @@ from muster_core.model.specs import (
     NodeSpec,
     PodProperties,
 )
+from muster_core.model.states import ApplicationState
 from tests.unit.builders import (
     PARTITION,
     RM,
@@ -79,6 +80,7 @@ class Cluster:
             "root.b": pick((None, 3000)),
         }
         self.applications = {"root": 0, "root.a": pick((0, 0, 0, 1, 2)), "root.b": 0}
+        self.guaranteed: dict[str, int] = {}
         self.user_limit = pick((None, None, None, 3000))
         self.nodes = [self._node(number) for number in range(self.random.randint(1, 5))]
         self.free = {node.id: node.capacity["vcore"] for node in self.nodes}
@@ -115,7 +117,8 @@ class Cluster:
     def _limited(self, queue: QueueConfig, path: str) -> QueueConfig:
         maximum = self.maximum[path]
         bounds = Limit({} if maximum is None else {"vcore": maximum})
-        return replace(queue, max=bounds, max_applications=self.applications[path])
+        guaranteed = resources(vcore=self.guaranteed.get(path, 0))
+        return replace(queue, max=bounds, guaranteed=guaranteed, max_applications=self.applications[path])
 
     def _node(self, number: int) -> NodeSpec:
         zone = self.random.choice("xy")
@@ -185,10 +188,26 @@ class Cluster:
 class Live:
     """A core that runs the cluster. Its events are written here, independently of `foresight.changes`."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, events: Sequence[Event] | None = None) -> None:
         self.cluster, self.core = cluster, VirtualCore(NOW_NS)
-        self.placed: set[AllocationKey] = set()
-        self._run(cluster.events())
+        self.placed: dict[AllocationKey, NodeId] = {}
+        self.preempted: set[AllocationKey] = set()
+        #: Requests of a gang with the placement Reserve, which the operator sends when everything is reserved.
+        self._withheld: list[AskAdded] = []
+        self._run(cluster.events() if events is None else events)
+
+    def submit(self, spec: ApplicationSpec, asks: Iterable[AskSpec]) -> None:
+        """Submits the target as the operator does, and lets a minute pass."""
+        self.preempted.clear()
+        requests = [AskAdded(ask) for ask in asks]
+        if spec.is_gang and spec.gang_placement is GangPlacement.RESERVE:
+            self._withheld = requests
+            requests = [
+                AskAdded(replace(one.spec, key=AllocationKey(f"{one.spec.key}-placeholder"), placeholder=True))
+                for one in requests
+            ]
+        self._apply([ApplicationAdded(spec), *requests])
+        self._let_a_minute_pass()
 
     def make(self, changes: Iterable[ClusterChange]) -> None:
         """Makes the changes, and lets a minute pass."""
@@ -216,7 +235,7 @@ class Live:
     @property
     def has_started(self) -> bool:
         """Whether every pod of the target has a node."""
-        return {ask.key for ask in self.cluster.asks[TARGET]} <= self.placed
+        return {ask.key for ask in self.cluster.asks[TARGET]} <= self.placed.keys()
 
     def _make(self, change: ClusterChange) -> None:
         cluster = self.cluster
@@ -268,12 +287,18 @@ class Live:
             effects = self.core.send(answers)
 
     def _receive(self, effects: Iterable[Effect]) -> list[Event]:
-        """Notes new allocations. Returns the confirmations of releases."""
+        """Notes new allocations. Returns the confirmations of releases, and what waits for a reservation."""
+        effects = list(effects)
         responses = [effect for effect in effects if isinstance(effect, AllocationResponse)]
-        self.placed.update(new.ask.key for response in responses for new in response.new)
-        return [
+        self.placed.update({new.ask.key: new.node for response in responses for new in response.new})
+        states = [one for one in effects if isinstance(one, ApplicationUpdated) and one.application == TARGET]
+        withheld: list[Event] = []
+        if self._withheld and any(one.state is ApplicationState.RUNNING for one in states):
+            withheld, self._withheld = [*self._withheld], []
+        released = [one for response in responses for one in response.released]
+        self.preempted |= {one.key for one in released if one.termination is Termination.PREEMPTED_BY_SCHEDULER}
+        return withheld + [
             AllocationReleased(PARTITION, one.application, one.key, one.id, one.termination)
-            for response in responses
-            for one in response.released
+            for one in released
             if one.termination is not Termination.STOPPED_BY_RM
         ]

@@ -1,0 +1,185 @@
+"""`muster apply --dry-run=server`: whether manifests would start now, where, at whose cost, and under which limits.
+
+The manifests are read as in `muster simulate`, and submitted to a copy of the cluster (`muster.cluster_copy`). Nothing
+in the cluster is changed, so any other value of `--dry-run` is refused.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Final
+
+import typer
+from rich.console import Group, RenderableType
+
+from muster.cluster_copy import ClusterCopy, read_copy
+from muster.config import read_file, shown_name
+from muster.errors import PROBLEM, BadUsage
+from muster.manifests import Submitter, read_requests
+from muster.options import Target, connected
+from muster.output import Format, Output, show, table
+from muster.plan import nodes_text, usage_data, usage_text
+from muster.printers import span
+from muster_core.foresight.outlook import Fate, Outlook, Victim
+from muster_core.foresight.submission import submitted
+from muster_core.foresight.unblocking import copies, scheduled
+from muster_core.foresight.workload import PARTITION, BadInput
+from muster_core.model.events import ApplicationAdded, AskAdded
+from muster_core.model.ids import ApplicationId
+from muster_core.model.specs import AskSpec
+
+Json = dict[str, Any]
+
+EXAMPLES: Final = (
+    "muster apply --dry-run=server -f job.yaml",
+    "kubectl create job a --image=a --dry-run=client -o yaml | muster apply --dry-run=server -f -",
+    "muster apply --dry-run=server -f gang.yaml --user kim --group research -o json",
+)
+
+SERVER: Final = "server"
+_REFUSED: Final = (
+    "only --dry-run=server is possible, because this command changes nothing; to create the objects, use kubectl apply"
+)
+
+#: Longest file, and the real time of the simulation.
+_MOST_BYTES: Final = 16 << 20
+_REAL_S: Final = 60.0
+_SECOND: Final = 1_000_000_000
+
+#: Preempted pods that the table names.
+_SHOWN: Final = 10
+
+
+@connected
+def command(  # noqa: PLR0913 # long: the command line is its options
+    target: Target,
+    *,
+    filename: Annotated[
+        list[str] | None,
+        typer.Option("--filename", "-f", help="Manifests of pods and controllers; - = standard input."),
+    ] = None,
+    dry_run: Annotated[str, typer.Option("--dry-run", help="Has to be server: what would happen now.")] = "",
+    namespace: Annotated[
+        str, typer.Option("--namespace", "-n", help="Namespace of objects without one (default: that of the context).")
+    ] = "",
+    user: Annotated[str, typer.Option(help="User of the pods (default: from their annotation, else nobody).")] = "",
+    group: Annotated[list[str] | None, typer.Option(help="Group of --user; repeatable.")] = None,
+    output: Format = Output.TABLE,
+) -> None:
+    """Show whether manifests would start now, on which nodes, which pods would be preempted, and which limits apply.
+
+    Nothing is created; without --dry-run=server, the command refuses. Lists all nodes and pods. Exits with 0 if all
+    applications would start within a minute, and with 1 if one would not.
+    """
+    if dry_run != SERVER:
+        raise BadUsage(_REFUSED)
+    if not filename:
+        raise BadUsage("--filename is missing; write -f FILE")
+    submitter = Submitter(target.namespace(namespace, all_namespaces=False) or "default", user, group or ())
+    found = show(lambda: _read(target, filename, submitter), _view, output)
+    if any(one["result"] != "starts" for one in found["applications"]):
+        raise typer.Exit(PROBLEM)
+
+
+def _read(target: Target, files: Sequence[str], submitter: Submitter) -> Json:
+    """Raises CommandError."""
+    texts = {shown_name(file): read_file(file, _MOST_BYTES) for file in files}
+    copied = read_copy(target.rest, target.cluster, "a dry run")
+    try:
+        read = [read_requests(written, file, copied.shared, submitter) for file, written in texts.items()]
+    except BadInput as error:
+        raise BadUsage(str(error)) from error
+    return answer(copied, [event for events in read for event in events], files[0])
+
+
+def answer(copied: ClusterCopy, events: Sequence[ApplicationAdded | AskAdded], file: str) -> Json:
+    """The results as data. Raises BadUsage if the manifests have no pods for Muster, or cannot be examined."""
+    asks = [event.spec for event in events if isinstance(event, AskAdded)]
+    if not asks:
+        raise BadUsage(f"{shown_name(file)}: has no pods that Muster would schedule")
+    if claims := next((ask for ask in asks if ask.facts.volumes.claims), None):
+        raise BadUsage(f"{claims.application} has PersistentVolumeClaims, and storage is not simulated")
+    present = set(copied.pods.values())
+    wanted = {ask.key: name for ask in asks if (name := _name(ask)) in present}
+    if wanted:
+        raise BadUsage(f"pod {min(wanted.values())} exists; a dry run is for new pods")
+    deadline = time.monotonic() + _REAL_S
+    on_copy = copies(scheduled(copied.events, copied.now_ns), copied.events, scheduled)
+    found = on_copy(lambda copy: submitted(copy, PARTITION, events, lambda: time.monotonic() < deadline))
+    if found is None:
+        raise BadUsage(f"the cluster cannot be simulated in {_REAL_S:g} s")
+    names = copied.pods | {str(ask.key): _name(ask) for ask in asks}
+    return {"applications": [_result(found, name, names) for name in dict.fromkeys(ask.application for ask in asks)]}
+
+
+def _name(ask: AskSpec) -> str:
+    return f"{ask.namespace}/{ask.tags.get('kubernetes.io/meta/podName', ask.key)}"
+
+
+_RESULTS: Final = {
+    Fate.STARTED: "starts",
+    Fate.WAITING: "waits",
+    Fate.REJECTED: "rejected",
+    Fate.FAILED: "fails",
+}
+
+
+def _result(found: Outlook, name: ApplicationId, pods: Mapping[str, str]) -> Json:
+    app = found.applications[name]
+    return {
+        "application": app.name,
+        "namespace": app.namespace,
+        "user": app.user,
+        "queue": app.queue,
+        "result": _RESULTS[app.fate],
+        "afterSeconds": round(app.waited_ns / _SECOND, 3) if app.fate is Fate.STARTED else None,
+        "nodes": dict(app.nodes),
+        "reason": app.reason,
+        "preempted": [_victim(found, victim, pods) for victim in found.victims],
+        "limits": [usage_data(one) for one in found.limits.get(name, ())],
+    }
+
+
+def _victim(found: Outlook, victim: Victim, pods: Mapping[str, str]) -> Json:
+    owner = found.applications.get(victim.application)
+    return {
+        "pod": pods.get(victim.key, victim.key),
+        "application": owner.name if owner else victim.application,
+        "node": victim.node,
+    }
+
+
+# --- output ----------------------------------------------------------------------------------------------------------
+
+
+def _view(found: Json, wide: bool, now_ns: int) -> RenderableType:  # noqa: FBT001  # the signature of a View
+    parts: list[RenderableType] = []
+    for one in found["applications"]:
+        parts += [*_lines(one, wide=wide), ""]
+    return Group(*parts[:-1])
+
+
+def _lines(one: Json, *, wide: bool) -> list[RenderableType]:
+    name = f"{one['namespace']}/{one['application']} in queue {one['queue']}"
+    match one["result"]:
+        case "starts":
+            when = f"within {span(round(one['afterSeconds']))}" if one["afterSeconds"] >= 1 else "now"
+            lines: list[RenderableType] = [f"{name}: would start {when} on {nodes_text(one['nodes'])}"]
+        case "waits":
+            lines = [f"{name}: would wait{': ' if one['reason'] else ''}{one['reason']}"]
+        case "rejected":
+            lines = [f"{name}: would be rejected: {one['reason']}"]
+        case _:
+            lines = [f"{name}: would fail: {one['reason']}"]
+    if one["preempted"]:
+        shown = one["preempted"] if wide else one["preempted"][:_SHOWN]
+        pods = ", ".join(f"{victim['pod']} on {victim['node']}" for victim in shown)
+        rest = len(one["preempted"]) - len(shown)
+        lines.append(f"Preempted: {pods}{f' and {rest} more (-o wide)' if rest else ''}")
+    if one["limits"]:
+        made = table("LIMIT OF", "THEN", sentences=("THEN",))
+        for limit in one["limits"]:
+            made.add_row(f"queue {limit['queue']}", usage_text(limit))
+        lines.append(made)
+    return lines

@@ -1,0 +1,157 @@
+"""`muster apply --dry-run=server`: manifests are submitted to a copy of the cluster, and nothing else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from muster import dry_run
+from tests.unit.cli.api_server import ApiServer, Json, api_server
+from tests.unit.cli.conftest import Served, core_thread
+from tests.unit.cli.test_changes import GANG, node
+from tests.unit.cli.test_plan import in_queue
+
+PRESENT = """
+partitions:
+  - name: default
+    queues:
+      - name: root
+        submitacl: "*"
+        queues:
+          - {name: a, resources: {max: {vcore: 5}}, limits: [{users: [kim], maxresources: {vcore: 1}}]}
+          - {name: b, resources: {guaranteed: {vcore: 4}}}
+          - {name: c}
+"""
+
+
+@pytest.fixture
+def served() -> Iterator[Served]:
+    with core_thread(None, queues=PRESENT) as served:
+        yield served
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ApiServer]:
+    """Two nodes with 4 cores; 3 of the first are used in root.c."""
+    high = {"kind": "PriorityClass", "metadata": {"name": "high"}, "value": 1000}
+    with api_server(node("a"), node("b"), in_queue("busy", "root.c", "3", at="a")) as server:
+        server.objects["/apis/scheduling.k8s.io/v1/priorityclasses/high"] = high
+        monkeypatch.setenv("KUBECONFIG", server.kubeconfig(tmp_path))
+        yield server
+
+
+def job(tmp_path: Path, queue: str = "root.a", cpu: str = "3", pods: int = 1, **spec: Any) -> str:
+    """A file with a Job, a gang if it has two pods. The context selects the namespace team-a."""
+    labels = {"applicationId": "new", "queue": queue}
+    container = {"name": "main", "resources": {"limits": {"cpu": cpu}}}
+    template = {
+        "metadata": {"labels": labels, "annotations": GANG if pods == 2 else {}},
+        "spec": {"schedulerName": "muster", "containers": [container], **spec},
+    }
+    path = tmp_path / "job.yaml"
+    found = {"kind": "Job", "metadata": {"name": "new"}, "spec": {"parallelism": pods, "template": template}}
+    path.write_text(yaml.safe_dump(found))
+    return str(path)
+
+
+def result_of(served: Served, file: str, *options: str) -> Json:
+    result = served.run("apply", "--dry-run=server", "-f", file, *options, "-o", "json")
+    [found] = json.loads(result.stdout)["applications"]
+    assert result.exit_code == (found["result"] != "starts"), result.output
+    assert isinstance(found, dict)
+    return found
+
+
+def test_an_application_that_would_start(served: Served, cluster: ApiServer, tmp_path: Path) -> None:
+    found = result_of(served, job(tmp_path))
+    assert (found["result"], found["nodes"], found["afterSeconds"]) == ("starts", {"b": 1}, 0)
+    assert (found["namespace"], found["queue"], found["user"]) == ("team-a", "root.a", "nobody")
+    assert found["limits"] == [
+        {"queue": "root.a", "user": "", "group": "", "used": {"vcore": 3000}, "max": {"vcore": 5000}}
+    ]
+    assert {method for method, _, _ in cluster.requests} == {"GET"}
+    page = served.run("apply", "--dry-run=server", "-f", job(tmp_path)).stdout
+    assert "team-a/new in queue root.a: would start now on b" in page
+    assert "uses cpu 3, maximum cpu 5" in page
+
+
+def test_a_gang_that_would_wait(served: Served, cluster: ApiServer, tmp_path: Path) -> None:
+    found = result_of(served, job(tmp_path, "root.c", pods=2))
+    assert (found["result"], found["nodes"]) == ("waits", {})
+    assert "Insufficient cpu" in found["reason"]
+    assert "would wait: " in served.run("apply", "--dry-run=server", "-f", job(tmp_path, "root.c", pods=2)).stdout
+
+
+def test_what_would_be_preempted(served: Served, cluster: ApiServer, tmp_path: Path) -> None:
+    found = result_of(served, job(tmp_path, "root.b", cpu="4", priorityClassName="high"))
+    assert found["result"] == "starts"
+    assert found["preempted"] == []
+    del cluster.objects["/api/v1/nodes/b"]
+    found = result_of(served, job(tmp_path, "root.b", cpu="4", priorityClassName="high"))
+    assert found["preempted"] == [{"pod": "ns/busy-0", "application": "busy", "node": "a"}]
+    assert found["afterSeconds"] >= 30
+    page = served.run("apply", "--dry-run=server", "-f", job(tmp_path, "root.b", cpu="4", priorityClassName="high"))
+    assert "Preempted: ns/busy-0 on a" in page.stdout
+
+
+def test_the_limits_of_the_user(served: Served, cluster: ApiServer, tmp_path: Path) -> None:
+    found = result_of(served, job(tmp_path), "--user", "kim", "--group", "research")
+    assert (found["result"], found["user"]) == ("waits", "kim")
+    assert [limit["user"] for limit in found["limits"]] == ["", "kim"]
+
+
+def test_an_application_that_would_be_rejected(served: Served, cluster: ApiServer, tmp_path: Path) -> None:
+    found = result_of(served, job(tmp_path, "root.nowhere"))
+    assert (found["result"], "no placement rule" in found["reason"]) == ("rejected", True)
+
+
+@pytest.mark.parametrize("options", [(), ("--dry-run", "client"), ("--dry-run", "none")])
+def test_nothing_is_ever_applied(served: Served, cluster: ApiServer, tmp_path: Path, options: tuple[str, ...]) -> None:
+    result = served.run("apply", "-f", job(tmp_path), *options)
+    assert (result.exit_code, "use kubectl apply" in result.stderr) == (2, True)
+    assert cluster.requests == []
+
+
+@pytest.mark.parametrize(
+    "text, error",
+    [
+        ("kind: Pod", "a Pod has no name"),
+        ("[1]", "is neither a CSV file nor a manifest"),
+        ("{", "is not a manifest"),
+        ("kind: Node\nmetadata: {name: a}", "nodes are not applied"),
+        ("kind: Pod\nmetadata: {name: a}\nspec: {schedulerName: other}", "has no pods that Muster would schedule"),
+        ("kind: Pod\nmetadata: {name: a}\nspec: {priorityClassName: absent}", "add the PriorityClass"),
+        ("kind: Job\nmetadata: {name: a}\nspec: {parallelism: 999999999}", "at most 100000 are allowed"),
+        ("kind: Pod\nmetadata: {name: busy-0, namespace: ns, labels: {queue: root.b}}", "pod ns/busy-0 exists"),
+    ],
+)
+def test_manifests_that_cannot_be_used_are_one_line(
+    served: Served, cluster: ApiServer, tmp_path: Path, text: str, error: str
+) -> None:
+    file = tmp_path / "file.yaml"
+    file.write_text(text)
+    result = served.run("apply", "--dry-run=server", "-f", str(file))
+    assert (result.exit_code, error in result.stderr) == (2, True), result.output
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_claims_are_not_simulated(served: Served, cluster: ApiServer, tmp_path: Path) -> None:
+    volume = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
+    result = served.run("apply", "--dry-run=server", "-f", job(tmp_path, volumes=[volume]))
+    assert (result.exit_code, "storage is not simulated" in result.stderr) == (2, True)
+
+
+def test_bytes_and_time_are_bounded(
+    served: Served, cluster: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result = served.run("apply", "--dry-run=server", "-f", "/dev/zero")
+    assert (result.exit_code, "more than 16777216 bytes" in result.stderr) == (2, True)
+    assert cluster.requests == []
+    monkeypatch.setattr(dry_run, "_REAL_S", 0.0)
+    result = served.run("apply", "--dry-run=server", "-f", job(tmp_path))
+    assert (result.exit_code, "cannot be simulated in 0 s" in result.stderr) == (2, True)
