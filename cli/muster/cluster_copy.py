@@ -39,7 +39,7 @@ _MOST_OBJECTS: Final = 200_000
 class ClusterCopy:
     """The cluster as events of a core, at a time since the epoch. `extra`: the settings; `pods`: names by UID.
 
-    `shared`: namespaces and priority classes, for manifests that refer to them.
+    `shared`: namespaces and priority classes, for manifests that refer to them. `deadlines`: seconds by UID.
     """
 
     configuration: Configuration
@@ -48,6 +48,7 @@ class ClusterCopy:
     now_ns: int
     pods: dict[str, str] = field(default_factory=dict)
     shared: list[Json] = field(default_factory=list)
+    deadlines: dict[str, int] = field(default_factory=dict)
 
     @property
     def events(self) -> list[Event]:
@@ -64,6 +65,7 @@ def read_copy(rest: Rest, cluster: Cluster, option: str) -> ClusterCopy:
     configuration, extra = _configuration(rest)
     pods: dict[str, str] = {}
     shared: list[Json] = []
+    deadlines: dict[str, int] = {}
 
     def listed(plural: str) -> Iterable[Json]:
         """All objects of a list. Raises BadUsage if there are too many, and Unreachable without permission."""
@@ -73,7 +75,10 @@ def read_copy(rest: Rest, cluster: Cluster, option: str) -> ClusterCopy:
                 raise BadUsage(f"{_PATHS[plural]} has more than {_MOST_OBJECTS} objects, which {option} does not read")
             metadata = found.get("metadata") or {}
             if plural == "pods":
-                pods[str(metadata.get("uid"))] = f"{metadata.get('namespace')}/{metadata.get('name')}"
+                uid, deadline = str(metadata.get("uid")), (found.get("spec") or {}).get("activeDeadlineSeconds")
+                pods[uid] = f"{metadata.get('namespace')}/{metadata.get('name')}"
+                if isinstance(deadline, int) and deadline > 0:
+                    deadlines[uid] = deadline
             elif kind:
                 shared.append({"kind": kind, **found})  # the items of a list have no kind
             yield found
@@ -83,7 +88,7 @@ def read_copy(rest: Rest, cluster: Cluster, option: str) -> ClusterCopy:
     except BadInput as error:
         raise BadUsage(str(error)) from error
     now_ns = int(cluster.server_time().timestamp() * 1e9)
-    return ClusterCopy(configuration, extra, objects, now_ns, pods, shared)
+    return ClusterCopy(configuration, extra, objects, now_ns, pods, shared, deadlines)
 
 
 def _configuration(rest: Rest) -> tuple[Configuration, dict[str, str]]:

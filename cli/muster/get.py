@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from importlib.metadata import version as installed_version
@@ -31,6 +32,7 @@ EXAMPLES: Final = {
         "muster explain worker-0 -n team-a",
         "muster explain pod/worker-0 -o json",
         "muster explain my-gang --changes",
+        "muster explain my-gang --estimate",
         "muster explain my-gang --history",
     ),
     "version": ("muster version --client", "muster version -o json"),
@@ -244,6 +246,10 @@ def explain(  # noqa: PLR0913 # long: the command line is its options
         bool,
         typer.Option("--changes", help="Also find the smallest changes that would start it. Lists all nodes and pods."),
     ] = False,
+    with_estimate: Annotated[
+        bool,
+        typer.Option("--estimate", help="Also estimate when it starts, from run times. Lists all nodes and pods."),
+    ] = False,
     with_history: Annotated[
         bool,
         typer.Option("--history", help="Also show what happened to it: states, events of the core and of its pods."),
@@ -257,13 +263,14 @@ def explain(  # noqa: PLR0913 # long: the command line is its options
 
     Without the right to open a port-forward, shows the conditions and events of the pods.
     """
-    if (changes or with_history) and watch:
-        option = "--changes" if changes else "--history"
+    if (changes or with_estimate or with_history) and watch:
+        option = "--changes" if changes else "--estimate" if with_estimate else "--history"
         raise BadUsage(f"{option} cannot be used with --watch, because it lists many objects")
     wanted = target.namespace(namespace, all_namespaces=all_namespaces)
+    wants = _Wants(changes, with_estimate, with_history)
 
     def read() -> Json:
-        return _read_explanation(target, subject, wanted, with_changes=changes, with_history=with_history)
+        return _read_explanation(target, subject, wanted, wants)
 
     show(read, _explanation, output, watch=watch)
 
@@ -272,15 +279,24 @@ def _explanation(found: Json, wide: bool, now_ns: int) -> RenderableType:  # noq
     return from_pods.view(found) if "core" in found else printers.explanation(found, wide, now_ns)
 
 
-def _read_explanation(target: Target, subject: str, namespace: str, *, with_changes: bool, with_history: bool) -> Json:
+@dataclass(frozen=True, slots=True)
+class _Wants:
+    """Parts of an explanation that take longer."""
+
+    changes: bool
+    estimate: bool
+    history: bool
+
+
+def _read_explanation(target: Target, subject: str, namespace: str, wants: _Wants) -> Json:
     """Raises NotThere, BadUsage if several pods have the name, and CommandError if changes cannot be found."""
     try:
         rest = target.rest
     except Forbidden as error:
-        if with_changes:
+        if wants.changes or wants.estimate:
             raise
         try:
-            return from_pods.explain(target.cluster, subject, namespace, str(error), with_history=with_history)
+            return from_pods.explain(target.cluster, subject, namespace, str(error), with_history=wants.history)
         except Unreachable:
             raise error from None
     app, pod = _find(target, subject, namespace)
@@ -290,11 +306,11 @@ def _read_explanation(target: Target, subject: str, namespace: str, *, with_chan
     except NotThere:
         queue, waiting = None, []
     found = pending.explain(app, queue, waiting, pod).data()
-    if with_changes and found["pending"]:
-        from muster.unblocking import changes  # noqa: PLC0415  # other commands do not wait for the core
+    if (wants.changes or wants.estimate) and found["pending"]:
+        from muster.estimate import predictions  # noqa: PLC0415  # other commands do not wait for the core
 
-        found["changes"] = changes(rest, target.cluster, app)
-    if with_history:
+        found |= predictions(rest, target.cluster, app, with_changes=wants.changes, with_estimate=wants.estimate)
+    if wants.history:
         from muster.history import history  # noqa: PLC0415  # other commands do not wait for protobuf
 
         found["history"] = history(app, pod, rest, lambda: target.cluster)

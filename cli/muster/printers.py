@@ -360,6 +360,8 @@ def explanation(found: Json, wide: bool, now_ns: int) -> RenderableType:  # noqa
         parts += ["", *_ahead(found, now_ns, wide=wide)]
     if "changes" in found:
         parts += ["", *_changes(found["changes"])]
+    if "estimate" in found:
+        parts += ["", estimated_start(found["estimate"])]
     if "history" in found:
         parts += ["", *history(found["history"])]
     return Group(*parts)
@@ -394,6 +396,18 @@ def _changes(found: Json) -> list[str]:
         ]
     first = "Each of these lines is enough to start it:" if len(found["sets"]) > 1 else "This is enough to start it:"
     return [first, *(f"  {'; '.join(map(_change_text, remedy))}" for remedy in found["sets"]), *limit]
+
+
+def estimated_start(found: Json) -> str:
+    """The estimate with its range and the number of applications with each kind of run time."""
+    known = ", ".join(f"{number} {basis}" for basis, number in found["runTimes"].items()) or "none are needed"
+    early, usual, late = (found[f"{name}Seconds"] for name in ("earliest", "usual", "latest"))
+    if not found["complete"]:
+        return f"Estimated start: the simulation reached its time limit (run times: {known})"
+    if usual is None:
+        return f"Estimated start: not within 30 days (run times: {known}; unknown ones have no end)"
+    between = f"{span(early or 0)} to {span(late)}" if late is not None else f"{span(early or 0)} or later"
+    return f"Estimated start: in {span(usual)}, range {between} (run times: {known})"
 
 
 def _change_text(entry: Json) -> str:

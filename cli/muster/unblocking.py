@@ -1,7 +1,6 @@
 """The smallest changes that would start an application (`muster explain --changes`).
 
-Reads nodes and pods with the permissions of the user, gives them to a core in this process, and tries changes on copies
-of it (`muster_core.foresight.unblocking`). The core in the cluster only sends its configuration.
+Tries changes on copies of the cluster (`muster.cluster_copy`, `muster_core.foresight.unblocking`).
 """
 
 from __future__ import annotations
@@ -11,9 +10,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any, Final
 
-from muster.clients.kubernetes import Cluster
-from muster.clients.rest import Rest
-from muster.cluster_copy import read_copy
+from muster.cluster_copy import ClusterCopy
 from muster.errors import BadUsage
 from muster_core.foresight.changes import (
     AddNode,
@@ -36,16 +33,15 @@ _SEARCH_S: Final = 30.0
 _VOLUMES = "it has PersistentVolumeClaims, and storage is not simulated"
 
 
-def changes(rest: Rest, cluster: Cluster, app: Json) -> Json:
+def changes(copied: ClusterCopy, app: Json) -> Json:
     """The sets of changes as data: `startsAnyway`, `complete`, and `sets` of changes. Raises CommandError."""
-    copied = read_copy(rest, cluster, "--changes")
     return search(copied.events, copied.now_ns, app)
 
 
 def search(events: list[Event], now_ns: int, app: Json) -> Json:
     """As `changes`, for the events of a cluster."""
     core = scheduled(events, now_ns)
-    target = _target(core, app)
+    target = find_target(core, app, "--changes")
     if has_started(target):
         return _data(Advice(starts_anyway=True, remedies=(), is_complete=True))
     deadline = time.monotonic() + _SEARCH_S
@@ -54,16 +50,16 @@ def search(events: list[Event], now_ns: int, app: Json) -> Json:
     )
 
 
-def _target(core: VirtualCore, app: Json) -> Application:
+def find_target(core: VirtualCore, app: Json, option: str) -> Application:
     """The application in the copy; of several runs the one that waits. Raises BadUsage if it cannot be examined."""
     name, namespace = app["applicationID"], app.get("namespace") or ""
     partition = core.scheduler_state.partitions[PARTITION]
     alike = [one for one in partition.applications.values() if (one.name, one.spec.namespace) == (name, namespace)]
     if not alike:
-        raise BadUsage(f"--changes cannot examine {name}: the API server has no pods of it")
+        raise BadUsage(f"{option} cannot examine {name}: the API server has no pods of it")
     target = min(alike, key=has_started)
     if any(ask.spec.facts.volumes.claims for ask in target.asks.values()):
-        raise BadUsage(f"--changes cannot examine {name}: {_VOLUMES}")
+        raise BadUsage(f"{option} cannot examine {name}: {_VOLUMES}")
     return target
 
 

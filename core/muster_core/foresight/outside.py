@@ -126,6 +126,15 @@ class Outside:  # long: one method for each thing that can happen
         for record in self.records.values():
             self._plan(record.job.submit_ns, _SUBMITS, self._submit, record)
 
+    def adopt(self, record: JobRecord, ends: Iterable[tuple[int, Pod | None]]) -> None:
+        """Takes over a job that exists. `ends`: when which of its pods, or (None) the complete gang, has run."""
+        self.records[record.job.id] = record
+        for at_ns, pod in ends:
+            if pod is None:
+                self._plan(at_ns, _ENDS, self._complete, record, record.attempt)
+            else:
+                self._plan(at_ns, _ENDS, self._end_pod, record, pod)
+
     def next_ns(self) -> int | None:
         """Returns the time of the next happening, or None."""
         return self._pending[0][0] if self._pending else None

@@ -44,6 +44,13 @@ def no_progress(over: int, total: int) -> None:
     """Reports nothing."""
 
 
+Observer = Callable[[VirtualCore, Outside], None]
+
+
+def no_observer(core: VirtualCore, outside: Outside) -> None:
+    """Observes nothing."""
+
+
 @dataclass(frozen=True, slots=True)
 class Run:
     """Result of a simulation. `nodes`: their number. `events`: events and timers of the core."""
@@ -60,8 +67,11 @@ def simulate(
     configuration: Configuration,
     latencies: Latencies | None = None,
     progress: Progress = no_progress,
+    observe: Observer = no_observer,
 ) -> Run:
     """Runs all jobs. `progress` is called with the number of jobs that are over, and of all jobs.
+
+    `observe` is called after each instant, and only reads: for forecasts, and for tests.
 
     It ends when all jobs are over, or when nothing but timers has happened for a day of virtual time.
     """
@@ -87,6 +97,7 @@ def simulate(
         while answers := outside.receive(effects):
             events += len(answers)
             effects = core.send(answers)
+        observe(core, outside)
         if events - reported >= _REPORTED:
             reported = events
             progress(outside.over, len(outside.records))
