@@ -23,7 +23,7 @@ PROTOS := $(sort $(wildcard proto/muster_si/*.proto))
 PYTEST := $(BIN)/pytest -n 3 $(ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup browser check test test-py e2e e2e-all e2e-kind e2e-frameworks attacks soak chaos bench decisions demo image docs proto diagrams manifests chart changelog release-facts
+.PHONY: help setup browser check test test-py e2e e2e-all e2e-kind e2e-frameworks attacks soak chaos bench simulate-bench decisions demo image docs proto diagrams manifests chart changelog release-facts
 
 help: ## print this help
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -105,6 +105,9 @@ chaos: setup ## inject each fault into each request of a gang, then kill process
 
 bench: .venv/.bench ## run the benchmarks, and compare with kube-scheduler and YuniKorn (ARGS="--quick core" selects benchmarks)
 	$(BIN)/python -m benchmarks $(ARGS)
+
+simulate-bench: setup ## measure the simulator and the estimates with public traces (TRACES=folder, ARGS="philly hpc2n openb calibration latency")
+	$(BIN)/python -m benchmarks.simulation $(ARGS)
 
 decisions: setup ## replay recorded histories and show which decisions differ from the stored ones, or between two commits (ARGS="--compare main HEAD", ARGS=--store accepts them)
 	$(BIN)/python -m tools.decisions $(ARGS)
