@@ -31,7 +31,7 @@ help: ## print this help
 setup: .venv/.ready browser ## create the environment in .venv from uv.lock, and install uv and Chromium if they are missing
 
 .venv/.ready: pyproject.toml uv.lock | $(UV)
-	$(UV) sync --frozen --quiet --extra tracing
+	$(UV) sync --frozen --quiet --extra tracing --extra mcp
 	@touch $@
 
 # Only the tests of the web UI need a browser. Without one they are skipped.

@@ -86,6 +86,7 @@ COMMANDS: Final = (
     Entry("simulate", "muster.simulate:command", "Simulate a workload in virtual time, without a cluster.", DIAGNOSE),
     Entry("apply", "muster.dry_run:command", "Show what would happen to manifests (--dry-run=server).", DIAGNOSE),
     Entry("plan", "muster.plan:command", "Show what an edited queue configuration would change.", DIAGNOSE),
+    Entry("mcp", "muster.agents:command", "Answer questions of agents (Model Context Protocol).", DIAGNOSE),
     Entry("smoke-test", "muster.smoke_test:command", "Run a test gang and report the result.", DIAGNOSE),
     Entry("placeholders", "muster.placeholders:command", "List or delete placeholders not signed by Muster.", DIAGNOSE),
     Entry("uninstall", "muster.uninstall:command", "Remove resources left behind by Muster.", DIAGNOSE),
