@@ -136,7 +136,11 @@ def outlook(
     may_go_on: Callable[[], bool] = lambda: True,
     of_interest: Iterable[ApplicationId] = (),
 ) -> Outlook | None:
-    """Applies the events and lets the time pass. The core is changed. None = it may not go on."""
+    """Applies the events and lets the time pass, but not after all applications of interest have started.
+
+    The core is changed. None = it may not go on.
+    """
+    interest = list(of_interest)
     partition = core.scheduler_state.partitions[partition_id]
     seen = _Effects(core.now_ns)
     for app in partition.applications.values():
@@ -150,6 +154,8 @@ def outlook(
         seen.read(effects, core.now_ns)
         if not may_go_on():
             return None
+        if interest and all(has_started(partition.applications.get(name)) for name in interest):
+            break
         next_ns = core.timers.next_ns()
         if next_ns is None or next_ns > end_ns:
             break
@@ -157,7 +163,7 @@ def outlook(
         effects = core.send(())
     limits = {
         name: tuple(_limits(partition, partition.applications[name]))
-        for name in of_interest
+        for name in interest
         if name in partition.applications
     }
     return Outlook(_applications(partition, seen), excesses, tuple(seen.victims.values()), limits)

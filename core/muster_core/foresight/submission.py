@@ -22,9 +22,10 @@ def submitted(
     events: Sequence[ApplicationAdded | AskAdded],
     may_go_on: Callable[[], bool] = lambda: True,
 ) -> Outlook | None:
-    """Submits applications and requests to a core that has planned, and lets a minute pass. None = it may not go on.
+    """Submits applications and requests to a core that has planned, and lets a minute pass, or less if all start.
 
-    `limits` of the result are those of these applications. Requests of an application that exists join it.
+    None = it may not go on. `limits` of the result are those of these applications. Requests of an application that
+    exists join it.
     """
     present = core.scheduler_state.partitions[partition].applications
     requests: list[Event] = []

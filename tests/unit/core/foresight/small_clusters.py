@@ -197,7 +197,7 @@ class Live:
         self._run(cluster.events() if events is None else events)
 
     def submit(self, spec: ApplicationSpec, asks: Iterable[AskSpec]) -> None:
-        """Submits the target as the operator does, and lets a minute pass."""
+        """Submits the target as the operator does, and lets a minute pass, or less if it starts."""
         self.preempted.clear()
         requests = [AskAdded(ask) for ask in asks]
         if spec.is_gang and spec.gang_placement is GangPlacement.RESERVE:
@@ -207,7 +207,7 @@ class Live:
                 for one in requests
             ]
         self._apply([ApplicationAdded(spec), *requests])
-        self._let_a_minute_pass()
+        self._let_a_minute_pass(ends_with_start=True)
 
     def make(self, changes: Iterable[ClusterChange]) -> None:
         """Makes the changes, and lets a minute pass."""
@@ -220,10 +220,12 @@ class Live:
         self._apply([ConfigurationReplaced(RM, configuration)])
         self._let_a_minute_pass()
 
-    def _let_a_minute_pass(self) -> None:
+    def _let_a_minute_pass(self, *, ends_with_start: bool = False) -> None:
         self._run(())
         end_ns = self.core.now_ns + 60 * SECOND
         while (next_ns := self.core.timers.next_ns()) is not None and next_ns <= end_ns:
+            if ends_with_start and self.has_started:
+                return
             self.core.now_ns = max(next_ns, self.core.now_ns)
             self._run(())
 
