@@ -61,7 +61,7 @@ def begin(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
         return
     for task in placeholders.adopt(app, gang, app.used_slots):
         tasks.kill(ledger, out, task, now, problems.surplus_placeholder())
-    app.reached = reporting.count_placeholders(app)
+    app.report.reached = reporting.count_placeholders(app)
     for task in app.placeholders.values():
         if task.state is TaskState.PENDING:
             tasks.submit(ledger, out, task, now)
@@ -147,7 +147,7 @@ def _creation_time(ledger: Ledger, app: Application, wait: MemberWait) -> float:
 
 def has_all_nodes(app: Application) -> bool:
     """Whether the core has completed the gang, so that it looks for no more nodes."""
-    return app.core_is_running and not app.shortages
+    return app.core_is_running and not app.report.shortages
 
 
 def originator_ended(ledger: Ledger, out: Outcome, app: Application) -> None:

@@ -350,7 +350,9 @@ def reserve(ledger: Ledger, out: Outcome, app: Application, gang: GangDefinition
     """Creates the missing placeholders and submits requests for the existing ones."""
     for task in adopt(app, gang):
         tasks.kill(ledger, out, task, now, problems.surplus_placeholder())
-    app.reached = reporting.count_placeholders(app)  # the operator that led before has reported these placeholders
+    app.report.reached = reporting.count_placeholders(
+        app
+    )  # the operator that led before has reported these placeholders
     report_differences(out, app, gang)
     if ordered := order_missing(ledger, out, app, gang, now):
         reporting.progress(out, app, messages.creating_placeholders(ordered, gang.size))

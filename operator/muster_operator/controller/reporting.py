@@ -1,9 +1,7 @@
 """Kubernetes events and pod conditions.
 
-Messages come from the core's failure reasons. A condition is written only if it differs from the present one, and
-repeated events are suppressed for some time.
-
-Differs: a placeholder that a quota or the order holds back gets no condition; its gang's members do (``reserving``).
+`conditions` says what a condition says, from the core's reasons. It is written only if it differs from the present one,
+and repeated events are suppressed for some time.
 """
 
 from __future__ import annotations
@@ -13,7 +11,8 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Final
 
-from muster_operator.controller import state
+from muster_operator.controller import conditions, state
+from muster_operator.controller.conditions import WAITING_STATES
 from muster_operator.controller.isolation import isolate
 from muster_operator.controller.state import (
     Application,
@@ -58,14 +57,6 @@ def progress(out: Outcome, app: Application, note: Note) -> None:
     post(out, app.originator.ref, note, gang_series(app.id))
 
 
-_REASONS = {
-    SchedulingState.FAILED: messages.UNSCHEDULABLE,
-    SchedulingState.SKIPPED: messages.SKIPPED,
-}
-
-#: States of pods that wait for their own request or for the reservation of their gang.
-_WAITING_STATES: Final = frozenset({TaskState.SCHEDULING, TaskState.PENDING})
-
 #: Number of condition writes of a pod without an increasing pause.
 _FREE_WRITES: Final = 3
 _LONGEST_WRITE_PAUSE_S: Final = 300.0
@@ -92,8 +83,8 @@ def pod_states_changed(ledger: Ledger, out: Outcome, changes: Iterable[Schedulin
 
 def _placeholder_states_changed(ledger: Ledger, out: Outcome, app_id: AppId, now: float) -> None:
     app = ledger.applications.get(app_id)
-    is_shown = app is not None and app.state is AppState.RESERVING and app.shortage is not None
-    if app is not None and is_shown and not _is_reserving_in_core(app):
+    is_shown = app is not None and app.state is AppState.RESERVING and app.report.shortage is not None
+    if app is not None and is_shown and not conditions.is_reserving_in_core(app):
         _note_blocked_placeholder(app)
         _write_gang_conditions(ledger, out, app, now, all_members=False)
 
@@ -104,33 +95,12 @@ def _record_reason(
     task = ledger.tasks.get(change.key)
     if task is None or task.state is not TaskState.SCHEDULING:
         return
-    task.shortage = (
-        _reserved(task.shortage, change) if change.state is SchedulingState.RESERVED else shortage_of(change)
-    )
+    if change.state is SchedulingState.RESERVED:
+        task.shortage = conditions.with_reserved_node(task.shortage, change)
+    else:
+        task.shortage = conditions.of_change(change)
     task.reason_kind = change.kind
     changed[task.uid] = task
-
-
-def shortage_of(change: SchedulingStateChanged) -> Condition | None:
-    """The condition of a pod in this state; None if the pod does not wait."""
-    reason = _REASONS.get(change.state)
-    return Condition(reason, change.reason or messages.waits()) if reason else None
-
-
-def _reserved(before: Condition | None, change: SchedulingStateChanged) -> Condition:
-    """The condition of a pod with a reserved node. The pod still waits for resources, so autoscalers must see it.
-
-    The missing resources stay in the message, because the core does not report them again. While preempted pods
-    terminate for the pod, their node is nominated, as by kube-scheduler, so that autoscalers add no node.
-    """
-    shortage = missing_resources(before) if before and before.reason == messages.UNSCHEDULABLE else ""
-    message = messages.node_reserved(shortage, change.reason) or messages.waits()
-    return Condition(messages.UNSCHEDULABLE, message, change.preemption_node)
-
-
-def missing_resources(condition: Condition) -> str:
-    """The missing resources in the condition's message, without the reserved node."""
-    return condition.message.partition(messages.RESERVED)[0]
 
 
 def update_pod_condition(ledger: Ledger, out: Outcome, task: Task, now: float) -> None:
@@ -141,7 +111,7 @@ def update_pod_condition(ledger: Ledger, out: Outcome, task: Task, now: float) -
     wanted, current = task.shortage, task.reported_condition or task.pod.condition
     if (
         wanted is None
-        or task.state not in _WAITING_STATES
+        or task.state not in WAITING_STATES
         or wanted == current
         or _is_condition_unneeded(task, wanted, current)
     ):
@@ -197,7 +167,7 @@ _REPORTED_STATES: Final = frozenset({AppState.SUBMITTED, AppState.ACCEPTED, AppS
 
 def watch_progress(ledger: Ledger, app: Application, now: float, pause: float = FIRST_CHECK_S) -> None:
     """Sets the timer for the next progress check of the gang."""
-    app.check_pause = pause
+    app.report.check_pause = pause
     set_timer(ledger, Deadline(now + pause, TimerKind.GANG, app.id))
 
 
@@ -206,22 +176,21 @@ def check_progress(ledger: Ledger, out: Outcome, app_id: AppId, now: float) -> N
     app = ledger.applications.get(app_id)
     if app is None or app.state is not AppState.RESERVING or state.is_namespace_terminating(ledger, app.namespace):
         return
-    if app.gang is not None and app.gang.placement is not Placement.DIRECT and not app.shortages:
+    if app.gang is not None and app.gang.placement is not Placement.DIRECT and not app.report.shortages:
         _note_blocked_placeholder(app)
-    reached = count_placeholders(app)
+    report, reached = app.report, count_placeholders(app)
     bound = reached[1]
-    if reached == app.reached:
+    if reached == report.reached:
         waits_for_writes = _waits_for_own_writes(app)
-        if not waits_for_writes or app.check_pause >= _OWN_WRITES_PAUSE_S:
-            _write_gang_conditions(
-                ledger, out, app, now, all_members=not waits_for_writes or app.check_pause >= _LONGEST_GANG_PAUSE_S
-            )
-    elif bound and bound != app.reached[1]:
+        if not waits_for_writes or report.check_pause >= _OWN_WRITES_PAUSE_S:
+            is_for_all = not waits_for_writes or report.check_pause >= _LONGEST_GANG_PAUSE_S
+            _write_gang_conditions(ledger, out, app, now, all_members=is_for_all)
+    elif bound and bound != report.reached[1]:
         progress(out, app, messages.placeholders_bound(bound, app.wanted))
-    if reached != app.reached and app.shortage is not None:
+    if reached != report.reached and report.shortage is not None:
         _write_gang_conditions(ledger, out, app, now, all_members=False)
-    app.reached = reached
-    watch_progress(ledger, app, now, min(app.check_pause * 2, _LONGEST_GANG_PAUSE_S))
+    report.reached = reached
+    watch_progress(ledger, app, now, min(report.check_pause * 2, _LONGEST_GANG_PAUSE_S))
 
 
 def count_placeholders(app: Application) -> tuple[int, int]:
@@ -231,24 +200,14 @@ def count_placeholders(app: Application) -> tuple[int, int]:
 
 
 def _note_blocked_placeholder(app: Application) -> None:
-    blocked = _blocked_placeholder(app)
-    app.shortage = blocked.shortage if blocked is not None else app.impossible
-    app.shortage_kind = blocked.reason_kind if blocked is not None else ""
-
-
-def _blocked_placeholder(app: Application) -> Task | None:
-    """The placeholder whose reason is shown for the gang; None if none waits. Missing nodes first, as in Direct."""
-    short = [
-        (task.shortage.reason != messages.UNSCHEDULABLE, task.uid)
-        for task in app.placeholders.values()
-        if task.state is TaskState.SCHEDULING and task.shortage is not None
-    ]
-    return app.placeholders[min(short)[1]] if short else None
+    blocked = conditions.blocked_placeholder(app)
+    app.report.shortage = blocked.shortage if blocked is not None else app.report.impossible
+    app.report.kind = blocked.reason_kind if blocked is not None else ""
 
 
 def _waits_for_own_writes(app: Application) -> bool:
     """Whether the gang waits only for writes of the operator: placeholders to be created, seen or bound."""
-    if app.shortages:
+    if app.report.shortages:
         return False
     if any(task.state is TaskState.SCHEDULING and task.shortage is not None for task in app.placeholders.values()):
         return False
@@ -258,7 +217,7 @@ def _waits_for_own_writes(app: Application) -> bool:
 
 def reservation_note(app: Application) -> Note:
     """The event of a complete reservation."""
-    if _is_reserving_in_core(app) and app.gang is not None:
+    if conditions.is_reserving_in_core(app) and app.gang is not None:
         return messages.all_members_reserved(app.gang.size)
     return messages.all_placeholders_bound(len(app.slots))
 
@@ -278,11 +237,11 @@ def states_changed(ledger: Ledger, out: Outcome, changes: Iterable[SchedulingSta
 
 
 def _shortage_changed(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
-    before = _gang_conditions(app)
-    app.shortage, app.shortage_kind = _first_shortage(app) or (app.impossible, "")
-    if not app.shortages:
+    before = conditions.all_of_gang(app)
+    app.report.shortage, app.report.kind = conditions.first_shortage(app) or (app.report.impossible, "")
+    if not app.report.shortages:
         _clear_conditions(app, before)
-    elif app.state is AppState.RUNNING or (app.state is AppState.RESERVING and app.check_pause > FIRST_CHECK_S):
+    elif app.state is AppState.RUNNING or (app.state is AppState.RESERVING and app.report.check_pause > FIRST_CHECK_S):
         _write_gang_conditions(ledger, out, app, now)
 
 
@@ -300,40 +259,27 @@ def _record_shortage(
     if change.state is SchedulingState.RESERVED:  # by preemption: no node has to be added for the members
         why: Condition | None = Condition(messages.SKIPPED, change.reason)
     else:
-        why = shortage_of(change)
-    before = app.shortages.pop(group, None)
+        why = conditions.of_change(change)
+    before = app.report.shortages.pop(group, None)
     after = None if why is None else (why, change.kind)
     if after is not None:
-        app.shortages[group] = after
+        app.report.shortages[group] = after
     if after != before:
         changed[app.id] = app
 
 
-def _first_shortage(app: Application) -> tuple[Condition, str] | None:
-    """The reason, and its kind, of the task group that is shown for the gang. Missing nodes first."""
-    first = min(
-        app.shortages.items(), key=lambda item: (item[1][0].reason != messages.UNSCHEDULABLE, item[0]), default=None
-    )
-    return first[1] if first is not None else None
-
-
 def joined(ledger: Ledger, out: Outcome, app: Application, task: Task, now: float) -> None:
     """A member joined a gang without placeholder pods that waits: gives the pod the condition of the gang."""
-    if _is_reserving_in_core(app) and app.check_pause != FIRST_CHECK_S:
-        task.shortage = _direct_condition(app, task)
+    if conditions.is_reserving_in_core(app) and app.report.check_pause != FIRST_CHECK_S:
+        task.shortage = conditions.of_gang(app, task, "")
         update_pod_condition(ledger, out, task, now)
 
 
 def reservation_over(app: Application) -> None:
     """The gang does not wait for a reservation without placeholder pods any more. Each member waits for itself."""
-    if _is_reserving_in_core(app):
-        _clear_conditions(app, _gang_conditions(app))
-        app.shortages.clear()
-
-
-def _gang_conditions(app: Application) -> set[Condition | None]:
-    """Conditions that members have because of the gang."""
-    return {_full_direct_condition(app), _short_direct_condition(app), app.impossible}
+    if conditions.is_reserving_in_core(app):
+        _clear_conditions(app, conditions.all_of_gang(app))
+        app.report.shortages.clear()
 
 
 def _clear_conditions(app: Application, gang_conditions: set[Condition | None]) -> None:
@@ -342,21 +288,15 @@ def _clear_conditions(app: Application, gang_conditions: set[Condition | None]) 
             task.shortage = None
 
 
-def _is_reserving_in_core(app: Application) -> bool:
-    """Whether the core is reserving for the application without waiting for placeholder pods."""
-    is_looked_for = app.state is AppState.RESERVING or (app.state is AppState.RUNNING and bool(app.shortages))
-    return is_looked_for and app.gang is not None and app.gang.uses_virtual_placeholders
-
-
 def cannot_fit(ledger: Ledger, out: Outcome, app: Application, message: str, now: float) -> None:
     """The gang would not fit even if the nodes were empty. Writes this condition on the originator without a delay."""
     ledger.unsatisfiable.add(app.id)
-    app.impossible = Condition(messages.UNSCHEDULABLE, message)
-    app.shortage = app.shortage or app.impossible
+    app.report.impossible = Condition(messages.UNSCHEDULABLE, message)
+    app.report.shortage = app.report.shortage or app.report.impossible
     task = ledger.tasks.get(app.originator.ref.uid)
     if task is not None and app.state is AppState.RESERVING:
         task.waits_since = now - ledger.settings.condition_delay_s
-        task.shortage = _impossible_condition(app, message)
+        task.shortage = conditions.impossible_condition(app, message)
         update_pod_condition(ledger, out, task, now)
 
 
@@ -369,17 +309,12 @@ def members_missing(ledger: Ledger, out: Outcome, app: Application, now: float) 
     _write_gang_conditions(ledger, out, app, now, all_members=False)
 
 
-def _impossible_condition(app: Application, message: str) -> Condition:
-    """The condition of the originator. An autoscaler must not add a node for it and for its placeholder."""
-    return Condition(messages.UNSCHEDULABLE if _is_reserving_in_core(app) else messages.SKIPPED, message)
-
-
 def may_fit(ledger: Ledger) -> None:
     """Nodes have changed: drops all conditions that a gang cannot fit, until the core reports them again."""
     for app_id in ledger.unsatisfiable:
         app = ledger.applications[app_id]
-        app.shortage = None if app.shortage == app.impossible else app.shortage
-        app.impossible = None
+        app.report.shortage = None if app.report.shortage == app.report.impossible else app.report.shortage
+        app.report.impossible = None
     ledger.unsatisfiable.clear()
 
 
@@ -387,19 +322,30 @@ def _write_gang_conditions(
     ledger: Ledger, out: Outcome, app: Application, now: float, *, all_members: bool = True
 ) -> None:
     """Writes the reason why the gang waits as conditions of all its pods, or only of the originator."""
-    if _is_reserving_in_core(app):
-        for task in app.members.values():
-            if task.state in _WAITING_STATES:
-                _wait(ledger, out, task, _direct_condition(app, task), now)
-        return
+    in_core = conditions.is_reserving_in_core(app)
+    waiting = WAITING_STATES if in_core else {TaskState.PENDING}
+    kind = _shown_kind(app, now) if all_members and not in_core else ""
     originator = app.members.get(app.originator.ref.uid)
-    if originator is not None and originator.state is TaskState.PENDING:
-        _wait(ledger, out, originator, _originator_condition(app), now)
-    if all_members:
-        condition = _member_condition(app, now)
-        for task in app.members.values():
-            if task.state is TaskState.PENDING and task is not originator:
-                _wait(ledger, out, task, condition, now)
+    others = [task for task in app.members.values() if task is not originator] if in_core or all_members else []
+    for task in others if originator is None else [originator, *others]:
+        if task.state in waiting:
+            _wait(ledger, out, task, conditions.of_gang(app, task, kind), now)
+
+
+def _shown_kind(app: Application, now: float) -> str:
+    """The kind of the reason that members other than the originator show.
+
+    A large gang has many members, so their condition changes rarely: if the kind was the same at the last two checks,
+    and to each kind at most once per hour.
+    """
+    kind, report = conditions.kind_of(app), app.report
+    shown = next(reversed(report.shown_kinds), None)
+    is_lasting = kind == report.last_kind and now >= report.shown_kinds.get(kind, -EVENT_TTL_S) + EVENT_TTL_S
+    if shown is None or (kind != shown and is_lasting):
+        report.shown_kinds.pop(kind, None)
+        report.shown_kinds[kind], shown = now, kind
+    report.last_kind = kind
+    return shown or ""
 
 
 def _wait(ledger: Ledger, out: Outcome, task: Task, why: Condition, now: float) -> None:
@@ -407,70 +353,6 @@ def _wait(ledger: Ledger, out: Outcome, task: Task, why: Condition, now: float) 
         task.waits_since = now - ledger.settings.condition_delay_s
     task.shortage = why
     update_pod_condition(ledger, out, task, now)
-
-
-def _direct_condition(app: Application, task: Task) -> Condition:
-    """The reason why the reservation waits, for a member of a gang without placeholder pods.
-
-    The originator has the details, unless it does not wait: after a restart it can have a node already.
-    """
-    originator = app.members.get(app.originator.ref.uid)
-    has_details = originator is None or originator is task or originator.state not in _WAITING_STATES
-    return _full_direct_condition(app) if has_details else _short_direct_condition(app)
-
-
-def _full_direct_condition(app: Application) -> Condition:
-    shortage = app.shortage
-    if app.impossible is not None and shortage is not None and shortage.reason == messages.UNSCHEDULABLE:
-        return app.impossible
-    reason = shortage.reason if shortage else messages.SKIPPED
-    return Condition(reason, messages.gang_waits(app.name, _why(app)))
-
-
-def _why(app: Application) -> str:
-    """The members that are missing, and what the gang waits for."""
-    return "; ".join(filter(None, (app.members_missing, app.shortage.message if app.shortage else "")))
-
-
-def _short_direct_condition(app: Application) -> Condition:
-    """The reason in one sentence. Each member is `Unschedulable` for autoscalers, because there are no placeholders."""
-    reason = app.shortage.reason if app.shortage else messages.SKIPPED
-    is_impossible = app.impossible is not None and reason == messages.UNSCHEDULABLE
-    kind = messages.NO_NODES_EMPTY if is_impossible else _kind(app)
-    return Condition(reason, messages.member_waits(app.name, kind, app.originator.ref.name))
-
-
-def _kind(app: Application) -> str:
-    """The reason without names and amounts; empty = none is known."""
-    if app.shortage is None or app.shortage.reason == messages.UNSCHEDULABLE:
-        return messages.NO_NODES if app.shortage else ""
-    return messages.SHORT_REASONS.get(app.shortage_kind, "")
-
-
-def _member_condition(app: Application, now: float) -> Condition:
-    """The kind of the reason why placeholders wait, for members other than the originator, which has the details.
-
-    A large gang has many members, so their condition changes rarely: if the kind was the same at the last two checks,
-    and to each kind at most once per hour.
-    """
-    kind = _kind(app)
-    shown = next(reversed(app.shown_kinds), None)
-    is_lasting = kind == app.last_kind and now >= app.shown_kinds.get(kind, -EVENT_TTL_S) + EVENT_TTL_S
-    if shown is None or (kind != shown and is_lasting):
-        app.shown_kinds.pop(kind, None)
-        app.shown_kinds[kind], shown = now, kind
-    app.last_kind = kind
-    return Condition(messages.SKIPPED, messages.member_waits(app.name, shown or "", app.originator.ref.name))
-
-
-def _originator_condition(app: Application) -> Condition:
-    """The reason why placeholders wait, for the originator. A quota takes precedence over missing nodes."""
-    shortage = app.shortage
-    if app.impossible is not None and shortage is not None and shortage.reason == messages.UNSCHEDULABLE:
-        return _impossible_condition(app, app.impossible.message)
-    bound = len(app.slots) - len(app.open_slots)
-    message = messages.originator_waits(app.name, bound, app.wanted, _why(app))
-    return Condition(messages.SKIPPED, message)
 
 
 #: Seconds that an API server keeps an event by default (kube-apiserver, --event-ttl).
@@ -500,7 +382,7 @@ def report_core_event(ledger: Ledger, out: Outcome, event: CoreEvent, now: float
 
 def _post_to_pod(out: Outcome, task: Task, message: str) -> None:
     """Why the pod waits, or what of a pod with a node was ignored."""
-    is_waiting = task.state in _WAITING_STATES
+    is_waiting = task.state in WAITING_STATES
     post(out, task.pod.ref, messages.failed_scheduling(message) if is_waiting else messages.ignored(message))
 
 
@@ -521,7 +403,7 @@ def _is_unposted(task: Task, message: str, now: float) -> bool:
 def _is_in_condition(task: Task, text: str) -> bool:
     """Whether the condition of the pod has this message, apart from numbers."""
     condition = task.pod.condition
-    return condition is not None and _NUMBER.sub("#", missing_resources(condition)) == text
+    return condition is not None and _NUMBER.sub("#", conditions.missing_resources(condition)) == text
 
 
 def _application_event(ledger: Ledger, out: Outcome, event: CoreEvent, now: float) -> None:

@@ -266,6 +266,27 @@ class NamespaceCreations:
 
 
 @dataclass(slots=True)
+class GangReport:
+    """Why a gang waits for its reservation, and what was reported of it (`reporting`, `conditions`).
+
+    ``shortage``: the reason that is shown; ``kind``: the core's kind of it (``muster_si.keys.REASON_*``).
+    ``shortages``: both per task group, if the core reserves without placeholder pods. ``impossible``: why the gang
+    could not fit even on empty nodes. ``shown_kinds``: kinds in the conditions of its members, in order, with the
+    times. ``last_kind``, ``reached``: the kind, and the number of placeholders seen and bound, at the last check.
+    ``check_pause``: seconds between two checks.
+    """
+
+    shortage: Condition | None = None
+    kind: str = ""
+    shortages: dict[str, tuple[Condition, str]] = field(default_factory=dict)
+    impossible: Condition | None = None
+    shown_kinds: dict[str, float] = field(default_factory=dict)
+    last_kind: str = ""
+    reached: tuple[int, int] = (0, 0)
+    check_pause: float = 0.0
+
+
+@dataclass(slots=True)
 class Application:
     """One run of an application in the current session.
 
@@ -278,11 +299,6 @@ class Application:
     ``is_missing_gang_reported``: a pod has an event that there is no gang. ``asks_early``: pods may be requested before
     the core accepts the application. ``submission``: which submission of the session it was. ``user``, ``namespace``:
     those of the first pod.
-
-    While the gang reserves: ``shortage`` is the reason why it waits, ``shortage_kind`` the core's kind of it
-    (``muster_si.keys.REASON_*``). ``shortages`` has both per task group if the core reserves without placeholder pods.
-    ``impossible``: why the gang could not fit even on empty nodes. ``reached``: number of placeholders seen and bound
-    at the last check. ``check_pause``: seconds between two checks.
     """
 
     id: AppId
@@ -354,15 +370,7 @@ class Application:
     mismatches: set[str] = field(default_factory=set)
     #: Membership and namespace that were compared last. The next pod mostly has the same, and is not compared again.
     examined: tuple[Membership, str] | None = None
-    shortage: Condition | None = None
-    shortage_kind: str = ""
-    shortages: dict[str, tuple[Condition, str]] = field(default_factory=dict)
-    impossible: Condition | None = None
-    #: Kinds of reasons in the conditions of its members, in order, with the times; the kind at the last check.
-    shown_kinds: dict[str, float] = field(default_factory=dict)
-    last_kind: str = ""
-    reached: tuple[int, int] = (0, 0)
-    check_pause: float = 0.0
+    report: GangReport = field(default_factory=GangReport)
     #: By task group: nodes of rejected pods that have no replacement yet, oldest first.
     refusals: dict[str, deque[NodeRefusals]] = field(default_factory=dict)
 

@@ -180,7 +180,7 @@ def test_late_messages_about_the_earlier_run_have_no_effect_on_the_new_one() -> 
         driver.receive(SchedulingStates((change,)))
     for update in (keys.APP_RUNNING, keys.APP_FAILING, keys.APP_COMPLETED):
         driver.updated(update)
-    assert (run.state, run.shortages, run.timed_out_groups) == (AppState.RESERVING, {}, set())
+    assert (run.state, run.report.shortages, run.timed_out_groups) == (AppState.RESERVING, {}, set())
     assert driver.ledger.runs[APP] is run
 
 

@@ -77,4 +77,4 @@ def test_a_timer_of_a_deleted_application_does_not_fire_for_the_next_one_of_that
     app = created_again(driver, "w1")
     assert app.id == APP
     driver.wait(0.1)
-    assert app.check_pause == reporting.FIRST_CHECK_S, "its own first check is due at 3.9"
+    assert app.report.check_pause == reporting.FIRST_CHECK_S, "its own first check is due at 3.9"
