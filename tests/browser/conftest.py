@@ -105,6 +105,7 @@ async def visiting(
         viewport={"width": size[0], "height": size[1]}, color_scheme=theme, reduced_motion="reduce", timezone_id="UTC"
     )
     page = await context.new_page()
+    page.set_default_timeout(90_000)  # a busy machine is not a failure
     visit = Visit(page, base)
 
     def on_console(message: ConsoleMessage) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 import aiohttp
+import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 from playwright.async_api import Browser
@@ -75,6 +76,7 @@ async def test_hostile_names_are_text(browser: Browser) -> None:
                 assert await visit.accessibility() == []
 
 
+@pytest.mark.timeout(600)  # adds 10,000 applications first
 async def test_five_thousand_nodes_and_ten_thousand_applications(browser: Browser) -> None:
     """The first view is measured and printed; what is asserted is how much is rendered and requested."""
     async with live_core.running() as live:
@@ -136,6 +138,17 @@ async def test_a_closed_core_asks_for_a_token_that_no_address_contains(browser: 
             refused = [text for text in visit.complaints if "401" in text]
             assert refused
             visit.complaints[:] = [text for text in visit.complaints if "401" not in text]
+
+
+async def test_a_page_that_could_not_be_loaded_says_so(browser: Browser, base: str) -> None:
+    async with visiting(browser, base) as visit:
+        await visit.page.route("**/ui/health.js", lambda route: route.abort())
+        await visit.page.goto(f"{base}#/health")
+        await visit.contains("This page could not be loaded")
+        await visit.page.unroute("**/ui/health.js")
+        await visit.page.get_by_role("button", name="Load again").click()
+        await visit.contains("all checks passed")
+        visit.complaints[:] = [text for text in visit.complaints if "ERR_FAILED" not in text]
 
 
 @asynccontextmanager

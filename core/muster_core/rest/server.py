@@ -35,7 +35,7 @@ from muster_core.rest.auth import (
     is_loopback,
 )
 from muster_core.rest.health import Background
-from muster_core.rest.http import JSON_TYPE, RestContext, RestFailure, answer
+from muster_core.rest.http import JSON_TYPE, Connections, RestContext, RestFailure, answer
 from muster_core.rest.routes import MOVED, ROUTES, Media, Query, Route
 from muster_core.rest.schemas import FailureInfo
 from muster_core.runtime.log_level import LevelControl
@@ -233,7 +233,8 @@ class StartFailure(Exception):
 
 def application(rest_context: RestContext, guard: Authorizer, *, has_ui: bool = False) -> web.Application:
     """Builds the web application with authorization on every route, except the static files of the web UI."""
-    made = web.Application(middlewares=[_failures_as_json], client_max_size=_MOST_BYTES)
+    recording = partial(_record_request, rest_context.connections)
+    made = web.Application(middlewares=[web.middleware(recording), _failures_as_json], client_max_size=_MOST_BYTES)
     methods: dict[str, list[str]] = {path: ["GET"] for path in (_OPENAPI, *MOVED)}
     for route in ROUTES:
         methods.setdefault(route.path, []).append(route.method)
@@ -263,7 +264,6 @@ async def _admitted(
     route: Route, rest_context: RestContext, guard: Authorizer, request: web.Request
 ) -> web.StreamResponse:
     """Authorizes the request and calls its endpoint."""
-    rest_context.connections.record_request(request.protocol)
     await guard.admit(request, route.access)
     return await route.endpoint(rest_context, request)
 
@@ -306,6 +306,12 @@ async def _add_headers(
     for name, value in shared.get(request.match_info.handler, {}).items():
         response.headers.setdefault(name, value)
     response.headers[hdrs.X_CONTENT_TYPE_OPTIONS] = "nosniff"
+
+
+async def _record_request(connections: Connections, request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Records that the connection has sent a request, whatever the path."""
+    connections.record_request(request.protocol)
+    return await handler(request)
 
 
 @web.middleware

@@ -166,10 +166,14 @@ export async function readEvents() {
 let gathered = [], flush = null;
 const FLUSH_MS = 200;
 
+/** The object of a line; none if a proxy has cut it. */
+const parsed = (line) => { try { return JSON.parse(line); } catch { return null; } };
+
 function showEvents() {
-  const fresh = gathered.slice(-EVENTS).map((line) => JSON.parse(line)).filter((record) => 'type' in record);
+  const lines = gathered;
   gathered = [];
   flush = null;
+  const fresh = lines.map(parsed).filter((record) => record && 'type' in record);
   if (fresh.length && !live.paused) update({ events: [...live.events, ...fresh].slice(-EVENTS), changes: live.changes + 1 });
 }
 
@@ -181,7 +185,7 @@ async function readLines(reader) {
     if (done) return;
     const lines = (rest + decoder.decode(value, { stream: true })).split('\n');
     rest = lines.pop();
-    gathered.push(...lines.slice(-EVENTS));
+    gathered = [...gathered, ...lines].slice(-EVENTS); // a hidden tab shows nothing for minutes
     flush ??= setTimeout(showEvents, FLUSH_MS);
   }
 }

@@ -20,14 +20,18 @@ function parseAddress() {
 
 const loaded = {};
 
+const NotLoaded = () => html`<p class="empty" role="alert">This page could not be loaded.
+  ${' '}<button type="button" class="filter" onClick=${() => location.reload()}>Load again</button></p>`;
+
 /** The component of a page, loaded at its first use. One application has a page of its own. */
 function usePage(address) {
   const name = address.page === 'applications' && address.parts.length === 2 ? 'application' : address.page;
-  const [, set] = useState('');
+  const [result, set] = useState({});
   useEffect(() => {
-    if (!loaded[name]) import(`./${name}.js`).then((module) => { loaded[name] = module.default; set(name); });
+    if (!loaded[name]) import(`./${name}.js`).then((module) => { loaded[name] = module.default; set({ name }); }, () => set({ failed: name }));
   }, [name]);
-  return loaded[name];
+  // A browser remembers that a module failed, so only loading everything again helps.
+  return loaded[name] || (result.failed === name ? NotLoaded : undefined);
 }
 
 // --- colours ---------------------------------------------------------------------------------------------------------

@@ -7,10 +7,13 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+from aiohttp.test_utils import TestServer
 
 from muster_core.rest import web_ui
-from muster_core.rest.auth import AccessSettings
-from muster_core.rest.server import RestSettings
+from muster_core.rest.auth import OPEN_READS, AccessSettings, Authorizer
+from muster_core.rest.http import RestContext
+from muster_core.rest.server import RestSettings, application
+from tests.unit.core.conftest import Bench
 from tests.unit.core.rest.conftest import Serve
 
 FOLDER = Path(web_ui.__file__).parent / "ui"
@@ -113,6 +116,21 @@ async def test_data_that_did_not_change_are_sent_once(http: aiohttp.ClientSessio
         assert answer.headers["Cache-Control"] == "private, no-cache"
     async with http.get("/ws/v1/partitions", headers={"If-None-Match": f'"other", {etag}'}) as answer:
         assert (answer.status, await answer.read()) == (304, b"")
+
+
+@pytest.mark.parametrize("path", ["/ui/", "/ui/main.js", "/", "/openapi.json", "/ws/v1/stack", "/nothing"])
+async def test_a_connection_with_any_request_is_not_closed_as_silent(bench: Bench, path: str) -> None:
+    context = RestContext(bench.core)
+    async with (
+        TestServer(application(context, Authorizer(OPEN_READS), has_ui=True)) as server,
+        aiohttp.ClientSession(server.make_url("/")) as session,
+        session.get(path, allow_redirects=False) as answer,
+    ):
+        await answer.read()
+        assert server.handler is not None
+        assert server.handler.connections
+        for now_s in (0.0, 100.0):
+            assert context.connections.sweep(server.handler.connections, now_s) == 0
 
 
 def test_every_library_is_the_one_of_the_list() -> None:
