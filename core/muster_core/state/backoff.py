@@ -112,8 +112,9 @@ class Backoff:
         self._delayed: dict[BlockedApplications, int] = {}
         self._heap: list[tuple[int, int, BlockedApplications]] = []
         self._sequence = 0
-        #: Those of `woken` that had active applications when no further attempt was allowed.
-        self._postponed: dict[BlockedApplications, None] = {}
+        #: Those that had active applications when no further attempt was allowed, and were not tried since. Each is in
+        #: `woken` or `tried`.
+        self._postponed: OrderedDict[BlockedApplications, None] = OrderedDict()
         self._attempts = _Allowance(ATTEMPTS_IN_VAIN, ATTEMPTS_IN_VAIN_PER_S)
         self._early = _Allowance(ATTEMPTS_IN_VAIN, EARLY_ATTEMPTS_PER_S)
         #: Evaluations of reasons that still apply, or may still apply.
@@ -149,6 +150,7 @@ class Backoff:
             self.again(entry)
             if self._postponed:
                 self._postponed[entry] = None
+                self._postponed.move_to_end(entry, last=False)
         else:
             self.woken[entry] = None
 
@@ -177,9 +179,10 @@ class Backoff:
                 self.tried[entry] = False
                 return entry
         for _ in range(min(len(self.woken), _LOOKS)):
-            if self._postponed and next(iter(self.woken)) not in self._postponed:
+            if (following := self._first()) is None:
                 return None
-            entry, _ = self.woken.popitem(last=False)
+            entry = following
+            del self.woken[entry]
             is_early = entry.retry_ns > self.now_ns
             if not is_early or self._early.left >= 1 + sum(self.tried.values()):
                 self.tried[entry] = is_early
@@ -188,6 +191,12 @@ class Backoff:
             self._sequence = self._delayed[entry] = self._sequence + 1
             heappush(self._heap, (entry.retry_ns, self._sequence, entry))
         return None
+
+    def _first(self) -> BlockedApplications | None:
+        """The reason of `woken` that is next. None = those that were postponed have active applications."""
+        if not self._postponed:
+            return next(iter(self.woken))
+        return next((entry for entry in self._postponed if entry in self.woken), None)
 
     def attempted(
         self, heads: Collection[BlockedApplications], *, is_in_vain: bool, is_early: bool, is_refused: bool

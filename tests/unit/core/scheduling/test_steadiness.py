@@ -43,6 +43,11 @@ _WAITING = 400
 _NODES = 20
 _HOST = "kubernetes.io/hostname"
 
+#: Affinity to a pod that does not exist.
+NEXT_TO_NOTHING = PodProperties(
+    InterPodConstraints(affinity=(PodTerm(_HOST, (Target("kubernetes.io/label/app", values=("none",)),), ("ns",)),))
+)
+
 #: Applications that never fit, small pods per second, and the longest delay of an application that fits.
 _DOOMED = 1000
 _PER_S = 5
@@ -193,6 +198,68 @@ def test_no_other_reason_becomes_active_before_all_that_were_active_are_tried() 
         if set(tried) >= set(entries):
             break
     assert tried.index(entries[0]) < 64
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_every_woken_reason_becomes_active_whatever_leaves_while_others_are_postponed(seed: int) -> None:
+    random, scenario, backoff = Random(seed), Scenario(a_configuration(a_queue("a"))), Backoff()
+    entries = [BlockedApplications(scenario.partition) for _ in range(300)]
+    for entry in entries:
+        backoff.wake(entry)
+    for step in range(200):
+        backoff.begin(step * SECOND // 50, has_news=False)
+        entry = random.choice(entries)
+        match random.randrange(8):
+            case 0 if entry not in backoff:
+                backoff.wake(entry)
+            case 1:
+                backoff.wake(entry, is_certain=True)
+            case 2 if entry in backoff:
+                backoff.again(entry)  # one of its applications was deleted
+            case 3 if step % 5 == 0:
+                backoff.discard(entry)
+            case _:
+                if list(iter(backoff.take, None)):
+                    attempt_in_vain(backoff, random)
+    woken = {entry for entry in entries if entry in backoff} - backoff.tried.keys()
+    assert len(woken) > 60
+    for second in range(4, 400):
+        backoff.begin(second * SECOND, has_news=False)
+        woken -= set(iter(backoff.take, None))
+        while backoff.tried and not attempt_in_vain(backoff, random):
+            pass
+    assert backoff.next_ns() == 0
+    assert not woken
+
+
+def attempt_in_vain(backoff: Backoff, random: Random) -> bool:
+    """Attempt one active application. It is blocked again. Return whether none is active any more."""
+    if not backoff.tried:
+        return True
+    entry = random.choice(list(backoff.tried))
+    backoff.discard(entry)
+    entry.retry_ns = backoff.now_ns + SECOND
+    return bool(backoff.attempted([entry], is_in_vain=True, is_early=False, is_refused=False))
+
+
+def test_an_application_that_fits_starts_although_one_that_was_woken_is_deleted() -> None:
+    """One change wakes more than are tried at once. The deleted one is of a class that others have too."""
+    scenario = Scenario(a_configuration(a_queue("a")), nodes=1, vcore=100)
+    doomed = [(number, f"doomed{number}{name}") for number in range(66) for name in "xy"]
+    scenario.send(
+        *(ApplicationAdded(an_application(name)) for _, name in doomed),
+        *(
+            AskAdded(replace(an_ask(name, app=name, vcore=1000 + number), facts=NEXT_TO_NOTHING))
+            for number, name in doomed
+        ),
+        *(ApplicationAdded(an_application(f"fits{number}")) for number in range(20)),
+        *(AskAdded(an_ask(f"fits{number}", app=f"fits{number}", vcore=2500 + number)) for number in range(20)),
+    )
+    scenario.wait(30)
+    found = placed(scenario.add_node("n1", vcore=400_000)).keys()
+    assert len(found) < 20
+    scenario.release_ask("doomed63y", "doomed63y")
+    assert len(found | placed(scenario.wait(_DELAY_S)).keys()) == 20
 
 
 def test_a_request_that_fits_again_starts_within_seconds_beside_a_thousand_that_never_fit() -> None:
