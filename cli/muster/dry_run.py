@@ -87,10 +87,10 @@ def _read(target: Target, files: Sequence[str], submitter: Submitter) -> Json:
     texts = {shown_name(file): read_file(file, _MOST_BYTES) for file in files}
     copied = read_copy(target.rest, target.cluster, "a dry run")
     try:
-        read = [read_requests(written, file, copied.shared, submitter) for file, written in texts.items()]
+        events = read_requests(texts, copied.shared, submitter)
     except BadInput as error:
         raise BadUsage(str(error)) from error
-    return answer(copied, [event for events in read for event in events], files[0])
+    return answer(copied, events, files[0])
 
 
 def answer(copied: ClusterCopy, events: Sequence[ApplicationAdded | AskAdded], file: str) -> Json:

@@ -118,22 +118,26 @@ class Submitter:
 
 
 def read_requests(
-    written: str, file: str, known: Sequence[Raw], submitter: Submitter
+    files: Mapping[str, str], known: Sequence[Raw], submitter: Submitter
 ) -> list[ApplicationAdded | AskAdded]:
     """What the core receives if these manifests are applied. Raises BadInput.
 
-    `known`: the namespaces and priority classes of the cluster, which have precedence over those of the manifests.
+    `files`: texts by name; pods of one application can be in several. `known`: the namespaces and priority classes of
+    the cluster, which have precedence over those of the manifests.
     """
-    found = (_submitted(raw, submitter) for raw in _documents(written, file))
-    documents = [_named(raw, number, file) for number, raw in enumerate(found)]
-    _controlled(documents, file)
-    if nodes := [raw for raw in documents if raw["kind"] == "Node"]:
-        raise BadInput(f"{file}: {_subject(nodes[0])}: nodes are not applied; write pods and controllers")
-    present = {_subject(raw) for raw in known}
+    documents: list[Raw] = []
+    for file, written in files.items():
+        found = (_submitted(raw, submitter) for raw in _documents(written, file))
+        of_file = [_named(raw, len(documents) + number, file) for number, raw in enumerate(found)]
+        _controlled(documents + of_file, file)
+        if nodes := [raw for raw in of_file if raw["kind"] == "Node"]:
+            raise BadInput(f"{file}: {_subject(nodes[0])}: nodes are not applied; write pods and controllers")
+        documents += of_file
+    names, present = ", ".join(files), {_subject(raw) for raw in known}
     ledger = Ledger(Settings())
-    for _ in _admit(ledger, known, [raw for raw in documents if _subject(raw) not in present], file):
+    for _ in _admit(ledger, known, [raw for raw in documents if _subject(raw) not in present], names):
         pass
-    return [event for event in _reported(ledger, file) if isinstance(event, ApplicationAdded | AskAdded)]
+    return [event for event in _reported(ledger, names) if isinstance(event, ApplicationAdded | AskAdded)]
 
 
 def _submitted(raw: Raw, submitter: Submitter) -> Raw:

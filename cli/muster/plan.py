@@ -71,6 +71,8 @@ def command(
 def _read(target: Target, file: str, within: int) -> Json:
     """Raises CommandError."""
     written, shown = read_file(file, _MOST_BYTES), shown_name(file)
+    if not written.strip():  # for example of a pipe whose first program failed
+        raise BadUsage(f"{shown} is empty; write the complete configuration")
     parse_configuration(written, shown)  # an invalid file needs no cluster
     copied = read_copy(target.rest, target.cluster, "plan")
     configuration, _ = parse_configuration(written, shown, copied.extra)

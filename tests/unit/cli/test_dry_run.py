@@ -155,3 +155,18 @@ def test_bytes_and_time_are_bounded(
     monkeypatch.setattr(dry_run, "_REAL_S", 0.0)
     result = served.run("apply", "--dry-run=server", "-f", job(tmp_path))
     assert (result.exit_code, "cannot be simulated in 0 s" in result.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("second, found", [("p2", "would start now"), ("p1", "has two objects: Pod 'team-a/p1'")])
+def test_pods_of_one_application_can_be_in_several_files(
+    served: Served, cluster: ApiServer, tmp_path: Path, second: str, found: str
+) -> None:
+    files = []
+    for number, name in enumerate(("p1", second)):
+        path = tmp_path / f"{number}.yaml"
+        labels = {"applicationId": "x", "queue": "root.c"}
+        container = {"name": "main", "resources": {"requests": {"cpu": "1"}}}
+        spec = {"schedulerName": "muster", "containers": [container]}
+        path.write_text(yaml.safe_dump({"kind": "Pod", "metadata": {"name": name, "labels": labels}, "spec": spec}))
+        files += ["-f", str(path)]
+    assert found in served.run("apply", "--dry-run=server", *files).output

@@ -135,6 +135,7 @@ def test_a_config_map_with_settings(served: Served, cluster: ApiServer, tmp_path
         ),
         ("partitions: []", "partitions"),
         ("{", "queues.yaml: "),
+        ("\n", "queues.yaml is empty"),
         ("partitions: [{name: other, queues: [{name: root}]}]", "has no partition 'default'"),
     ],
 )
