@@ -32,7 +32,8 @@ def a_cluster(seed: int) -> tuple[Cluster, list[Event], ApplicationSpec, list[As
     spec = replace(cluster.specs[TARGET], created_ns=NOW_NS)
     if random.random() < 0.3:
         spec = replace(spec, gang_placement=GangPlacement.RESERVE)
-    members = tuple(replace(member, priority=priority) for member in spec.members)
+    tags = tuple(cluster.asks[TARGET][0].tags.items())
+    members = tuple(replace(member, priority=priority, tags=tags) for member in spec.members)
     asks = [replace(ask, priority=priority, created_ns=NOW_NS) for ask in cluster.asks[TARGET]]
     events = [
         event
