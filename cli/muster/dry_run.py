@@ -110,7 +110,10 @@ def answer(copied: ClusterCopy, events: Sequence[ApplicationAdded | AskAdded], f
     if found is None:
         raise BadUsage(f"the cluster cannot be simulated in {_REAL_S:g} s")
     names = copied.pods | {str(ask.key): _name(ask) for ask in asks}
-    return {"applications": [_result(found, name, names) for name in dict.fromkeys(ask.application for ask in asks)]}
+    return {
+        "applications": [_result(found, name) for name in dict.fromkeys(ask.application for ask in asks)],
+        "preempted": [_victim(found, victim, names) for victim in found.victims],
+    }
 
 
 def _name(ask: AskSpec) -> str:
@@ -125,7 +128,7 @@ _RESULTS: Final = {
 }
 
 
-def _result(found: Outlook, name: ApplicationId, pods: Mapping[str, str]) -> Json:
+def _result(found: Outlook, name: ApplicationId) -> Json:
     app = found.applications[name]
     return {
         "application": app.name,
@@ -136,7 +139,6 @@ def _result(found: Outlook, name: ApplicationId, pods: Mapping[str, str]) -> Jso
         "afterSeconds": round(app.waited_ns / _SECOND, 3) if app.fate is Fate.STARTED else None,
         "nodes": dict(app.nodes),
         "reason": app.reason,
-        "preempted": [_victim(found, victim, pods) for victim in found.victims],
         "limits": [usage_data(one) for one in found.limits.get(name, ())],
     }
 
@@ -156,11 +158,17 @@ def _victim(found: Outlook, victim: Victim, pods: Mapping[str, str]) -> Json:
 def _view(found: Json, wide: bool, now_ns: int) -> RenderableType:  # noqa: FBT001  # the signature of a View
     parts: list[RenderableType] = []
     for one in found["applications"]:
-        parts += [*_lines(one, wide=wide), ""]
+        parts += [*_lines(one), ""]
+    if found["preempted"]:
+        shown = found["preempted"] if wide else found["preempted"][:_SHOWN]
+        pods = ", ".join(f"{victim['pod']} on {victim['node']}" for victim in shown)
+        rest = len(found["preempted"]) - len(shown)
+        more = f" and {rest} more (-o wide)" if rest else ""
+        parts += [f"Preempted meanwhile, for these or for other applications: {pods}{more}", ""]
     return Group(*parts[:-1])
 
 
-def _lines(one: Json, *, wide: bool) -> list[RenderableType]:
+def _lines(one: Json) -> list[RenderableType]:
     name = f"{one['namespace']}/{one['application']} in queue {one['queue']}"
     match one["result"]:
         case "starts":
@@ -172,11 +180,6 @@ def _lines(one: Json, *, wide: bool) -> list[RenderableType]:
             lines = [f"{name}: would be rejected: {one['reason']}"]
         case _:
             lines = [f"{name}: would fail: {one['reason']}"]
-    if one["preempted"]:
-        shown = one["preempted"] if wide else one["preempted"][:_SHOWN]
-        pods = ", ".join(f"{victim['pod']} on {victim['node']}" for victim in shown)
-        rest = len(one["preempted"]) - len(shown)
-        lines.append(f"Preempted: {pods}{f' and {rest} more (-o wide)' if rest else ''}")
     if one["limits"]:
         made = table("LIMIT OF", "THEN", sentences=("THEN",))
         for limit in one["limits"]:

@@ -88,15 +88,16 @@ def test_a_gang_that_would_wait(served: Served, cluster: ApiServer, tmp_path: Pa
 
 
 def test_what_would_be_preempted(served: Served, cluster: ApiServer, tmp_path: Path) -> None:
-    found = result_of(served, job(tmp_path, "root.b", cpu="4", priorityClassName="high"))
-    assert found["result"] == "starts"
+    options = "apply", "--dry-run=server", "-f", job(tmp_path, "root.b", cpu="4", priorityClassName="high")
+    found = json.loads(served.run(*options, "-o", "json").stdout)
+    assert found["applications"][0]["result"] == "starts"
     assert found["preempted"] == []
     del cluster.objects["/api/v1/nodes/b"]
-    found = result_of(served, job(tmp_path, "root.b", cpu="4", priorityClassName="high"))
+    found = json.loads(served.run(*options, "-o", "json").stdout)
     assert found["preempted"] == [{"pod": "ns/busy-0", "application": "busy", "node": "a"}]
-    assert found["afterSeconds"] >= 30
+    assert found["applications"][0]["afterSeconds"] >= 30
     page = served.run("apply", "--dry-run=server", "-f", job(tmp_path, "root.b", cpu="4", priorityClassName="high"))
-    assert "Preempted: ns/busy-0 on a" in page.stdout
+    assert "for these or for other applications: ns/busy-0 on a" in page.stdout
 
 
 def test_the_limits_of_the_user(served: Served, cluster: ApiServer, tmp_path: Path) -> None:
