@@ -39,23 +39,29 @@ class PythonProgram:
     module: str
 
 
-# Without the stamp the server reports v0.0.0, which clients reject and plugins cannot parse.
+# Without the stamp the server reports v0.0.0, which clients reject and plugins cannot parse. Programs that do not have
+# the package ignore it.
 _STAMPED = (
     f"-s -w -X {_STAMP}.gitVersion={KUBERNETES_VERSION} -X {_STAMP}.gitMajor={_MAJOR} "
     f"-X {_STAMP}.gitMinor={_MINOR} -X {_STAMP}.gitTreeState=clean"
 )
 
 
+def _control_plane(name: str, package: str) -> Program:
+    """Return a program of the one module graph of etcd, Kubernetes and KWOK, whose packages are compiled once."""
+    return Program(name, "controlplane", package, _STAMPED)
+
+
 def _kubernetes(name: str) -> Program:
-    return Program(name, "kubernetes", f"k8s.io/kubernetes/cmd/{name}", _STAMPED)
+    return _control_plane(name, f"k8s.io/kubernetes/cmd/{name}")
 
 
-ETCD = Program("etcd", "etcd", "go.etcd.io/etcd/server/v3")
+ETCD = _control_plane("etcd", "go.etcd.io/etcd/server/v3")
 APISERVER = _kubernetes("kube-apiserver")
 CONTROLLERS = _kubernetes("kube-controller-manager")
 SCHEDULER = _kubernetes("kube-scheduler")
 KUBECTL = _kubernetes("kubectl")
-KWOK = Program("kwok", "kwok", "sigs.k8s.io/kwok/cmd/kwok")
+KWOK = _control_plane("kwok", "sigs.k8s.io/kwok/cmd/kwok")
 CONFORMANCE = Program("conformance", "conformance", "muster.local/devcluster/conformance", _STAMPED)
 DECODING = Program("decoding", "decoding", "muster.local/devcluster/decoding")
 

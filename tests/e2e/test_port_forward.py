@@ -16,7 +16,7 @@ import pytest
 import pytest_asyncio
 import yaml
 
-from devcluster import binaries, ports, programs
+from devcluster import binaries, kwok, ports, programs
 from devcluster.api import Json
 from devcluster.certificates import Authority
 from devcluster.cluster import Cluster
@@ -79,6 +79,7 @@ async def forwarded(home: Cluster, server: tuple[int, bool], tmp_path: Path) -> 
         [
             str(binaries.ensure([programs.KWOK], exact=True)[programs.KWOK.name]),
             f"--kubeconfig={await home.admin_kubeconfig()}",
+            f"--config={kwok.STAGES}",
             f"--config={tmp_path / 'kwok.yaml'}",
             "--manage-all-nodes=false",
             "--manage-nodes-with-annotation-selector=devcluster.muster/no-node=true",

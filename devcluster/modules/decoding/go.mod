@@ -1,4 +1,4 @@
-// encoding/json with the types of Kubernetes, for tests that compare Muster's decoder with it. Pinned as in ../kubernetes.
+// encoding/json with the types of Kubernetes, for tests that compare Muster's decoder with it. Pinned as in ../controlplane.
 module muster.local/devcluster/decoding
 
 go 1.26.0
@@ -17,8 +17,8 @@ require (
 	github.com/modern-go/reflect2 v1.0.3-0.20250322232337-35a7c28c31ee // indirect
 	github.com/x448/float16 v0.8.4 // indirect
 	go.yaml.in/yaml/v2 v2.4.3 // indirect
-	golang.org/x/net v0.49.0 // indirect
-	golang.org/x/text v0.33.0 // indirect
+	golang.org/x/net v0.51.0 // indirect
+	golang.org/x/text v0.34.0 // indirect
 	gopkg.in/inf.v0 v0.9.1 // indirect
 	k8s.io/klog/v2 v2.140.0 // indirect
 	k8s.io/kube-openapi v0.0.0-20260317180543-43fb72c5454a // indirect

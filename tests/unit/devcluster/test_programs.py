@@ -3,6 +3,7 @@
 import fcntl
 import io
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from devcluster.build import build, progress
 
 
 def copy_of(modules: Path, into: Path) -> Path:
-    for family in ("kubernetes", "etcd", "kwok"):
+    for family in ("controlplane", "install"):
         (into / family).mkdir(parents=True)
         for file in ("go.mod", "go.sum"):
             (into / family / file).write_bytes((modules / family / file).read_bytes())
@@ -22,19 +23,19 @@ def copy_of(modules: Path, into: Path) -> Path:
 
 def test_the_hash_follows_the_pins_of_its_own_family_only(tmp_path: Path) -> None:
     modules = copy_of(programs.MODULES, tmp_path)
-    before = {family: programs.family_hash(family, modules) for family in ("kubernetes", "etcd", "kwok")}
+    before = {family: programs.family_hash(family, modules) for family in ("controlplane", "install")}
     assert before == {family: programs.family_hash(family) for family in before}
-    with (modules / "etcd" / "go.mod").open("a") as file:
+    with (modules / "install" / "go.mod").open("a") as file:
         file.write("// another pin\n")
-    assert programs.family_hash("etcd", modules) != before["etcd"]
-    assert programs.family_hash("kwok", modules) == before["kwok"]
+    assert programs.family_hash("install", modules) != before["install"]
+    assert programs.family_hash("controlplane", modules) == before["controlplane"]
 
 
 def test_the_hash_follows_sources_of_our_own(tmp_path: Path) -> None:
     modules = copy_of(programs.MODULES, tmp_path)
-    before = programs.family_hash("kwok", modules)
-    (modules / "kwok" / "main.go").write_text("package main")
-    assert programs.family_hash("kwok", modules) != before
+    before = programs.family_hash("install", modules)
+    (modules / "install" / "main.go").write_text("package main")
+    assert programs.family_hash("install", modules) != before
 
 
 def test_every_program_is_a_tool_of_its_module() -> None:
@@ -44,7 +45,20 @@ def test_every_program_is_a_tool_of_its_module() -> None:
 
 def test_the_stamped_version_is_the_pinned_one() -> None:
     pin = f"k8s.io/kubernetes {programs.KUBERNETES_VERSION} "
-    assert pin in (programs.MODULES / "kubernetes" / "go.mod").read_text()
+    assert pin in (programs.MODULES / "controlplane" / "go.mod").read_text()
+
+
+def test_programs_of_the_tests_share_the_compiled_packages_of_the_control_plane() -> None:
+    shared = versions("controlplane")
+    for family in (programs.CONFORMANCE.family, programs.DECODING.family):
+        assert {
+            module: version for module, version in versions(family).items() if shared.get(module, version) != version
+        } == {}
+
+
+def versions(family: str) -> dict[str, str]:
+    text = (programs.MODULES / family / "go.mod").read_text()
+    return dict(re.findall(r"^\t?(?:require )?(\S+\.\S+) (v\S+)(?: // indirect)?$", text, re.MULTILINE))
 
 
 def test_cached_programs_do_not_wait_for_another_builder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
