@@ -305,7 +305,7 @@ async def _add_headers(
     """Adds headers to every response before its first byte is sent."""
     for name, value in shared.get(request.match_info.handler, {}).items():
         response.headers.setdefault(name, value)
-    response.headers[hdrs.X_CONTENT_TYPE_OPTIONS] = "nosniff"
+    response.headers.update(web_ui.HEADERS)
 
 
 async def _record_request(connections: Connections, request: web.Request, handler: Handler) -> web.StreamResponse:

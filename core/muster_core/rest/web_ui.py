@@ -28,13 +28,15 @@ _TYPES: Final = {
     ".txt": "text/plain; charset=utf-8",
 }
 
-#: Nothing inline, and nothing from another origin. Scripts change styles through the object model, which is permitted.
-_HEADERS: Final[Mapping[str, str]] = {
+#: Headers of every response of the server. Nothing inline, and nothing from another origin; scripts change styles
+#: through the object model, which is permitted.
+HEADERS: Final[Mapping[str, str]] = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     hdrs.REFERRER_POLICY: "no-referrer",
+    hdrs.X_CONTENT_TYPE_OPTIONS: "nosniff",
 }
 
 
@@ -71,9 +73,7 @@ def add_routes(application: web.Application) -> None:
 
 async def _serve(file: _File, request: web.Request) -> web.Response:
     packs = "gzip" in request.headers.get(hdrs.ACCEPT_ENCODING, "").lower()
-    response = whole(request, file.bodies[packs], file.content_type, is_packed=packs, etag=file.etags[packs])
-    response.headers.update(_HEADERS)
-    return response
+    return whole(request, file.bodies[packs], file.content_type, is_packed=packs, etag=file.etags[packs])
 
 
 async def _redirect(request: web.Request) -> web.Response:

@@ -46,6 +46,12 @@ async def test_a_file_has_a_strict_policy_and_is_sent_once(http: aiohttp.ClientS
         assert (answer.status, await answer.read()) == (200, b"")
 
 
+@pytest.mark.parametrize("path", ["/", "/ui/main.js", "/ui/absent.js", "/ws/v1/partitions", "/absent"])
+async def test_every_response_has_the_policy(http: aiohttp.ClientSession, path: str) -> None:
+    async with http.get(path, allow_redirects=False) as answer:
+        assert {name: answer.headers.get(name) for name in web_ui.HEADERS} == web_ui.HEADERS
+
+
 @pytest.mark.parametrize("path", ["/", "/ui"])
 async def test_a_redirect_to_the_ui_is_relative(http: aiohttp.ClientSession, path: str) -> None:
     async with http.get(path, allow_redirects=False) as answer:
