@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
-from itertools import islice
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -94,7 +93,7 @@ def history(app: Json, pod: str, rest: Rest, cluster: Callable[[], Cluster]) -> 
     spaces = {app.get("namespace") or "", *(name.rpartition("/")[0] for name in names.values())} - {""}
     for space in sorted(spaces if not pod else {pod.rpartition("/")[0]} - {""}):
         try:
-            found += _events_of_pods(cluster(), space, keys, pod, names)
+            found += _events_of_pods(cluster(), space, keys, pod, names, notes)
         except (Unreachable, NotThere, BadUsage) as error:
             notes.append(f"events of pods: {error}")
     return _in_order(found, names, notes)
@@ -107,7 +106,7 @@ def of_pods(cluster: Cluster, pods: Collection[Json]) -> Json:
     found = [entry for pod in pods for entry in _conditions(pod)]
     for space in sorted({pod["metadata"]["namespace"] for pod in pods}):
         try:
-            found += _events_of_pods(cluster, space, names, "", names)
+            found += _events_of_pods(cluster, space, names, "", names, notes)
         except (Unreachable, NotThere) as error:
             notes.append(f"events of pods: {error}")
     return _in_order(found, names, notes)
@@ -182,11 +181,15 @@ def _reasons(app: Json, pod: str, keys: Collection[str]) -> Iterator[HistoryEntr
 
 
 def _events_of_pods(
-    cluster: Cluster, namespace: str, keys: Collection[str], pod: str, names: Json
+    cluster: Cluster, namespace: str, keys: Collection[str], pod: str, names: Json, notes: list[str]
 ) -> Iterator[HistoryEntry]:
     """Events of the pods with these keys (UIDs), and of the pod. Raises NotThere, Unreachable."""
     path = f"/api/v1/namespaces/{quote(namespace, safe='')}/events"
-    for event in islice(cluster.list(path, fieldSelector="involvedObject.kind=Pod"), MOST_EVENTS):
+    fields = "involvedObject.kind=Pod" + (f",involvedObject.name={pod.rpartition('/')[2]}" if pod else "")
+    for number, event in enumerate(cluster.list(path, fieldSelector=fields)):
+        if number >= MOST_EVENTS:
+            notes.append(f"events of pods: namespace {namespace} has more than {MOST_EVENTS}; the others are left out")
+            return
         about = event.get("involvedObject") or {}
         name = f"{namespace}/{about.get('name')}"
         if about.get("kind") != "Pod" or (about.get("uid") not in keys and name != pod):

@@ -134,6 +134,15 @@ def test_a_history_is_bounded(served: Served, monkeypatch: pytest.MonkeyPatch) -
     assert "2 earlier entries are left out" in found["notes"]
 
 
+def test_a_history_says_that_a_namespace_has_more_events_than_are_read(
+    served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history, "MOST_EVENTS", 1)
+    with api_server(*(an_event(name, "2030-01-01T00:00:00Z", "Killing") for name in "pq")) as api:
+        result = served.run("explain", "waits", "--history", "--kubeconfig", api.kubeconfig(tmp_path), "-n", "ns")
+    assert "namespace ns has more than 1; the others are left out" in result.stdout
+
+
 def test_a_history_is_not_watched(served: Served) -> None:
     result = served.run("explain", "waits", "--history", "--watch")
     assert result.exit_code == 2
