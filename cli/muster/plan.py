@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Final
 
 import typer
@@ -96,27 +96,40 @@ def planned(copied: ClusterCopy, configuration: Configuration, within: int = 60)
         return found
 
     now, then = run(), run(edited)
-    refused = _refused(copied, copied.configuration), _refused(copied, configuration)
-    return {"within": within, "differences": [*differences(now, then), *_newly_refused(now, *refused)]}
+    placed = _placed(copied, copied.configuration), _placed(copied, configuration)
+    return {"within": within, "differences": [*differences(now, then), *_placed_otherwise(now, *placed)]}
 
 
-def _refused(copied: ClusterCopy, configuration: Configuration) -> dict[ApplicationId, str]:
-    """The applications that would not be placed if they were submitted under this configuration, with the reason."""
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """The queue of an application; empty = it is rejected for this reason."""
+
+    queue: str
+    reason: str = ""
+
+
+def _placed(copied: ClusterCopy, configuration: Configuration) -> dict[ApplicationId, _Place]:
+    """Where applications would be placed if they were submitted under this configuration."""
     core = VirtualCore(copied.now_ns)
     effects = core.apply(copied.under(configuration))
-    found = {one.application: one.reason for one in effects if isinstance(one, ApplicationRejected)}
+    found = {one.application: _Place("", one.reason) for one in effects if isinstance(one, ApplicationRejected)}
     for app in core.scheduler_state.partitions[PARTITION].applications.values():
-        if app.queue.is_recovery:
-            found[app.id] = "no placement rule selects a queue"
+        is_lost = app.queue.is_recovery
+        found[app.id] = _Place("", "no placement rule selects a queue") if is_lost else _Place(app.queue.path)
     return found
 
 
-def _newly_refused(
-    now: Outlook, present: Mapping[ApplicationId, str], edited: Mapping[ApplicationId, str]
+def _placed_otherwise(
+    now: Outlook, present: Mapping[ApplicationId, _Place], edited: Mapping[ApplicationId, _Place]
 ) -> Iterator[Json]:
-    for name, why in edited.items():
-        if name not in present and name in now.applications:
-            yield {"change": "rejected", **_subject(now.applications[name]), "reason": why}
+    for name, place in edited.items():
+        if name not in now.applications or present.get(name, place).queue == place.queue:
+            continue
+        subject = _subject(now.applications[name])
+        if not place.queue:
+            yield {"change": "rejected", **subject, "reason": place.reason}
+        else:
+            yield {"change": "moves", **subject, "to": place.queue}
 
 
 def differences(now: Outlook, then: Outlook) -> Iterator[Json]:
@@ -164,7 +177,7 @@ def usage_data(usage: Usage) -> Json:
 
 # --- output ----------------------------------------------------------------------------------------------------------
 
-_ORDER: Final = ("exceeds", "preempted", "rejected", "fails", "waits", "starts")
+_ORDER: Final = ("exceeds", "preempted", "rejected", "fails", "moves", "waits", "starts")
 
 
 def _view(found: Json, wide: bool, now_ns: int) -> RenderableType:  # noqa: FBT001  # the signature of a View
@@ -190,6 +203,8 @@ def message(entry: Json) -> str:
             return count(entry["pods"], "pod")
         case "exceeds":
             return usage_text(entry)
+        case "moves":
+            return f"to {entry['to']}"
         case _:
             return str(entry["reason"])
 
@@ -227,6 +242,7 @@ _WORDS: Final = {
     "preempted": "preempted",
     "rejected": "rejected if submitted again",
     "fails": "failed",
+    "moves": "moved if submitted again",
     "waits": "no longer started",
     "starts": "started",
 }

@@ -119,6 +119,17 @@ def test_applications_that_would_not_be_placed_again(served: Served, cluster: Ap
     assert "small" not in found
 
 
+def test_applications_that_would_be_placed_in_another_queue(served: Served, cluster: ApiServer, tmp_path: Path) -> None:
+    rules = [{"name": "fixed", "value": "root.b"}]
+    file = queues(tmp_path, leaf("a", "5"), leaf("b"), placementrules=rules)
+    found = planned(served, file)
+    assert (found["busy"]["change"], found["busy"]["to"]) == ("moves", "root.b")
+    assert "small" not in found
+    page = served.run("plan", file).stdout
+    assert "to root.b" in page
+    assert "2 moved if submitted again" in page
+
+
 def test_a_config_map_with_settings(served: Served, cluster: ApiServer, tmp_path: Path) -> None:
     text = Path(queues(tmp_path, leaf("a", "7"), leaf("b"))).read_text()
     file = tmp_path / "map.yaml"
