@@ -16,16 +16,16 @@ from rich.console import Group, RenderableType
 from muster.cluster_copy import ClusterCopy, read_copy
 from muster.config import read_file, shown_name
 from muster.errors import PROBLEM, BadUsage
-from muster.manifests import Submitter, read_requests
+from muster.manifests import Submission, Submitter, read_requests
 from muster.options import Target, connected
 from muster.output import Format, Output, show, table
 from muster.plan import nodes_text, usage_data, usage_text
-from muster.printers import span
+from muster.printers import count, span
 from muster_core.foresight.outlook import Fate, Outlook, Victim
 from muster_core.foresight.submission import submitted
 from muster_core.foresight.unblocking import copies, scheduled
 from muster_core.foresight.workload import PARTITION, BadInput
-from muster_core.model.events import ApplicationAdded, AskAdded
+from muster_core.model.events import AskAdded
 from muster_core.model.ids import ApplicationId
 from muster_core.model.specs import AskSpec
 
@@ -87,15 +87,15 @@ def _read(target: Target, files: Sequence[str], submitter: Submitter) -> Json:
     texts = {shown_name(file): read_file(file, _MOST_BYTES) for file in files}
     copied = read_copy(target.rest, target.cluster, "a dry run")
     try:
-        events = read_requests(texts, copied.shared, submitter)
+        submission = read_requests(texts, copied.shared, submitter)
     except BadInput as error:
         raise BadUsage(str(error)) from error
-    return answer(copied, events, files[0])
+    return answer(copied, submission, files[0])
 
 
-def answer(copied: ClusterCopy, events: Sequence[ApplicationAdded | AskAdded], file: str) -> Json:
+def answer(copied: ClusterCopy, submission: Submission, file: str) -> Json:
     """The results as data. Raises BadUsage if the manifests have no pods for Muster, or cannot be examined."""
-    asks = [event.spec for event in events if isinstance(event, AskAdded)]
+    asks = [event.spec for event in submission.events if isinstance(event, AskAdded)]
     if not asks:
         raise BadUsage(f"{shown_name(file)}: has no pods that Muster would schedule")
     if claims := next((ask for ask in asks if ask.facts.volumes.claims), None):
@@ -106,13 +106,14 @@ def answer(copied: ClusterCopy, events: Sequence[ApplicationAdded | AskAdded], f
         raise BadUsage(f"pod {min(wanted.values())} exists; a dry run is for new pods")
     deadline = time.monotonic() + _REAL_S
     on_copy = copies(scheduled(copied.events, copied.now_ns), copied.events, scheduled)
-    found = on_copy(lambda copy: submitted(copy, PARTITION, events, lambda: time.monotonic() < deadline))
+    found = on_copy(lambda copy: submitted(copy, PARTITION, submission.events, lambda: time.monotonic() < deadline))
     if found is None:
         raise BadUsage(f"the cluster cannot be simulated in {_REAL_S:g} s")
     names = copied.pods | {str(ask.key): _name(ask) for ask in asks}
     return {
         "applications": [_result(found, name) for name in dict.fromkeys(ask.application for ask in asks)],
         "preempted": [_victim(found, victim, names) for victim in found.victims],
+        "podsLeftOut": submission.left_out,
     }
 
 
@@ -165,6 +166,8 @@ def _view(found: Json, wide: bool, now_ns: int) -> RenderableType:  # noqa: FBT0
         rest = len(found["preempted"]) - len(shown)
         more = f" and {rest} more (-o wide)" if rest else ""
         parts += [f"Preempted meanwhile, for these or for other applications: {pods}{more}", ""]
+    if left_out := found["podsLeftOut"]:
+        parts += [f"Left out: {count(left_out, 'pod')} with a node, with scheduling gates or of another scheduler", ""]
     return Group(*parts[:-1])
 
 

@@ -52,6 +52,22 @@ _CONTROLLERS: Final = {
     "ReplicaSet": "replicas",
     "StatefulSet": "replicas",
 }
+#: Kinds that are often in the same files and create no pods. Other unknown kinds might, so they are errors.
+_WITHOUT_PODS: Final = frozenset(
+    {
+        *(
+            "ConfigMap",
+            "HorizontalPodAutoscaler",
+            "Ingress",
+            "NetworkPolicy",
+            "PodDisruptionBudget",
+            "Secret",
+            "Service",
+        ),
+        *("ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"),
+    }
+)
+
 #: Most pods of all controllers of a simulation, because a few bytes make any number of them.
 _MOST_PODS: Final = 100_000
 
@@ -75,7 +91,7 @@ def read_manifests(
     """Reads manifests. Pods run for their `activeDeadlineSeconds`, else for `run_s`. Raises BadInput.
 
     `known`, `pods_before`: `shared` and `pods` of other files. Pods that are bound, gated or of another scheduler are
-    no jobs.
+    no jobs; Services and the like are skipped.
     """
     documents = [_named(raw, number, file) for number, raw in enumerate(_documents(written, file))]
     count = pods_before + _controlled(documents, file, pods_before)
@@ -117,9 +133,15 @@ class Submitter:
     groups: Sequence[str] = ()
 
 
-def read_requests(
-    files: Mapping[str, str], known: Sequence[Raw], submitter: Submitter
-) -> list[ApplicationAdded | AskAdded]:
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """What the core receives. `left_out`: number of pods that it does not: bound, gated or of another scheduler."""
+
+    events: Sequence[ApplicationAdded | AskAdded]
+    left_out: int
+
+
+def read_requests(files: Mapping[str, str], known: Sequence[Raw], submitter: Submitter) -> Submission:
     """What the core receives if these manifests are applied. Raises BadInput.
 
     `files`: texts by name; pods of one application can be in several. `known`: the namespaces and priority classes of
@@ -135,14 +157,16 @@ def read_requests(
         documents += of_file
     names, present = ", ".join(files), {_subject(raw) for raw in known}
     ledger = Ledger(Settings())
-    for _ in _admit(ledger, known, [raw for raw in documents if _subject(raw) not in present], names):
-        pass
-    return [event for event in _reported(ledger, names) if isinstance(event, ApplicationAdded | AskAdded)]
+    admitted = _admit(ledger, known, [raw for raw in documents if _subject(raw) not in present], names)
+    pods = sum(raw["kind"] == "Pod" for raw in admitted)
+    events = [event for event in _reported(ledger, names) if isinstance(event, ApplicationAdded | AskAdded)]
+    return Submission(events, pods - sum(isinstance(event, AskAdded) for event in events))
 
 
 def _submitted(raw: Raw, submitter: Submitter) -> Raw:
     """The object in its namespace, and with the user of its pods as the webhook writes it."""
-    metadata = {"namespace": submitter.namespace, **mapping(raw.get("metadata"))}
+    metadata = dict(mapping(raw.get("metadata")))
+    metadata["namespace"] = text(metadata.get("namespace")) or submitter.namespace
     if raw.get("kind") in ("Namespace", "PriorityClass", "Node"):
         return raw
     if not submitter.user:
@@ -217,7 +241,8 @@ def _documents(written: str, file: str) -> Iterator[Raw]:
     try:
         for document in _loaded(written):
             if isinstance(document, dict):
-                yield from objects(document.get("items")) if "items" in document else (document,)
+                found = objects(document.get("items")) if "items" in document else (document,)
+                yield from (one for one in found if text(one.get("kind")) not in _WITHOUT_PODS)
             elif document is not None:
                 raise BadInput(f"{file}: is neither a CSV file nor a manifest")
     except (yaml.YAMLError, RecursionError) as error:

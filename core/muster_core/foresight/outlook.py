@@ -182,6 +182,8 @@ def _applications(partition: Partition, seen: _Effects) -> dict[ApplicationId, A
             if key not in seen.victims:
                 nodes[node] += 1
         fate, reason = _fate(app, seen.rejected.get(app.id))
+        if fate is Fate.WAITING and lost[app.id]:
+            reason = reason or "its pods are preempted"
         found[app.id] = ApplicationOutlook(
             app.id,
             app.name,

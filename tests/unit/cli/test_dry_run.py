@@ -111,6 +111,40 @@ def test_an_application_that_would_be_rejected(served: Served, cluster: ApiServe
     assert (found["result"], "no placement rule" in found["reason"]) == ("rejected", True)
 
 
+def test_an_application_that_another_one_of_the_manifests_preempts_tells_it(
+    served: Served, cluster: ApiServer, tmp_path: Path
+) -> None:
+    del cluster.objects["/api/v1/nodes/b"]
+    file = tmp_path / "both.yaml"
+    pods = [
+        {
+            "kind": "Pod",
+            "metadata": {"name": name, "labels": {"applicationId": name, "queue": queue}},
+            "spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": cpu}}}], **more},
+        }
+        for name, queue, cpu, more in (("x", "root.c", 1, {}), ("y", "root.b", 4, {"priorityClassName": "high"}))
+    ]
+    file.write_text(yaml.safe_dump_all(pods))
+    found = json.loads(served.run("apply", "--dry-run=server", "-f", str(file), "-o", "json").stdout)
+    results = {one["application"]: (one["result"], one["reason"]) for one in found["applications"]}
+    assert results == {"x": ("waits", "its pods are preempted"), "y": ("starts", "")}
+    assert {victim["application"] for victim in found["preempted"]} == {"x", "busy"}
+
+
+def test_what_the_manifests_have_besides_their_pods(served: Served, cluster: ApiServer, tmp_path: Path) -> None:
+    """Services have no pods. Pods with a gate or of another scheduler are not examined, and counted."""
+    file = tmp_path / "all.yaml"
+    others = [
+        {"kind": "Service", "metadata": {"name": "new"}},
+        {"kind": "Pod", "metadata": {"name": "gated"}, "spec": {"schedulingGates": [{"name": "later"}]}},
+        {"kind": "Pod", "metadata": {"name": "other"}, "spec": {"schedulerName": "default-scheduler"}},
+    ]
+    file.write_text(f"{Path(job(tmp_path)).read_text()}---\n{yaml.safe_dump_all(others)}")
+    found = json.loads(served.run("apply", "--dry-run=server", "-f", str(file), "-o", "json").stdout)
+    assert ([one["result"] for one in found["applications"]], found["podsLeftOut"]) == (["starts"], 2)
+    assert "Left out: 2 pods" in served.run("apply", "--dry-run=server", "-f", str(file)).stdout
+
+
 @pytest.mark.parametrize("options", [(), ("--dry-run", "client"), ("--dry-run", "none")])
 def test_nothing_is_ever_applied(served: Served, cluster: ApiServer, tmp_path: Path, options: tuple[str, ...]) -> None:
     result = served.run("apply", "-f", job(tmp_path), *options)
@@ -127,6 +161,7 @@ def test_nothing_is_ever_applied(served: Served, cluster: ApiServer, tmp_path: P
         ("kind: Node\nmetadata: {name: a}", "nodes are not applied"),
         ("kind: Pod\nmetadata: {name: a}\nspec: {schedulerName: other}", "has no pods that Muster would schedule"),
         ("kind: Pod\nmetadata: {name: a}\nspec: {priorityClassName: absent}", "add the PriorityClass"),
+        ("kind: Pods\nmetadata: {name: a}", "kind 'Pods' is not simulated"),
         ("kind: Job\nmetadata: {name: a}\nspec: {parallelism: 999999999}", "at most 100000 are allowed"),
         ("kind: Pod\nmetadata: {name: busy-0, namespace: ns, labels: {queue: root.b}}", "pod ns/busy-0 exists"),
     ],
