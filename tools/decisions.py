@@ -140,6 +140,8 @@ def record(name: str, journal: Path) -> Path:
     with path.open("wb") as raw, gzip.GzipFile("", "wb", 9, raw, mtime=0) as file:
         for text in lines_of(journal):
             line = orjson.loads(text)
+            if "continued" in line:
+                continue  # a part of the event before
             file.write(orjson.dumps({key: line[key] for key in ("now", "event", "restart") if key in line}) + b"\n")
     return path
 

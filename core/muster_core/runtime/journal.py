@@ -1,7 +1,8 @@
 """Journal of events and cycles.
 
 The scheduler task writes one JSON line per event and cycle. The same events and cycle budgets produce the same
-decisions, so a journal reproduces a run exactly.
+decisions, so a journal reproduces a run exactly. An event that is applied in parts has one line per part. Only the
+first one contains the event, because a second event with equal content would be another event.
 """
 
 from __future__ import annotations
@@ -99,9 +100,10 @@ class Journal:
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
 
-    def stepped(self, now_ns: int, event: Event, effects: Sequence[Effect]) -> None:
-        """Writes an event and its effects."""
-        self._write({"now": now_ns, "event": to_plain(event), "effects": to_plain(effects)})
+    def stepped(self, now_ns: int, event: Event, effects: Sequence[Effect], *, is_continued: bool = False) -> None:
+        """Writes an event, or a part of one, and its effects. `is_continued`: not its first part."""
+        what = {"continued": True} if is_continued else {"event": to_plain(event)}
+        self._write({"now": now_ns, **what, "effects": to_plain(effects)})
 
     def cycled(self, now_ns: int, budget: CycleBudget, effects: Sequence[Effect]) -> None:
         """Writes a cycle, its time budget and its effects."""

@@ -487,12 +487,13 @@ class Loop:  # long: one method for each part of an iteration
         self._receive([event])
 
     def _step(self, now_ns: int, event: Event) -> list[Effect]:
+        is_continued = self.scheduler_state.has_begun(event)
         taken = self._supervisor.attempt(partial(step_part, self.scheduler_state, event, now_ns), None, event)
         effects = self.scheduler_state.outbox.drain() if taken is None else taken  # effects before an exception
         if self.scheduler_state.outbox.failures:
             self._report_failures()
         if self._journal is not None:
-            write = partial(self._journal.stepped, now_ns, event, effects)
+            write = partial(self._journal.stepped, now_ns, event, effects, is_continued=is_continued)
             self._supervisor.attempt(write, None, "the journal")
         return effects
 

@@ -398,9 +398,13 @@ class SchedulerState:
         first = self.cycles % len(partitions) if partitions else 0
         return partitions[first:] + partitions[:first]
 
+    def has_begun(self, event: object) -> bool:
+        """Whether a part of this event was applied, and parts are left."""
+        return self.unfinished is not None and self.unfinished.event is event
+
     def continues(self, event: object) -> bool:
-        """Whether a part of this event was applied. Completes another event of which a part was applied."""
-        if self.unfinished is not None and self.unfinished.event is event:
+        """Like `has_begun`. Completes another event of which a part was applied."""
+        if self.has_begun(event):
             return True
         self.complete_event()
         return False

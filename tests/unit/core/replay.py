@@ -28,6 +28,7 @@ class Deviation:
 def replay(lines: Iterable[bytes]) -> Iterator[Deviation]:
     """Repeats all events and cycles on an empty state. Yields nothing if all effects are equal."""
     scheduler_state, supervisor = SchedulerState(), Supervisor(Metrics())
+    event: Event | None = None
     for number, text in enumerate(lines, start=1):
         line = cast("dict[str, object]", orjson.loads(text))
         if "restart" in line:
@@ -36,6 +37,8 @@ def replay(lines: Iterable[bytes]) -> Iterator[Deviation]:
         now_ns = cast("int", line["now"])
         if "event" in line:
             event = cast("Event", from_plain(line["event"]))
+        if "granted" not in line:
+            assert event is not None
             redo = partial(step_part, scheduler_state, event, now_ns)
         else:
             budget = _budget_for(cast("int", line["granted"]))

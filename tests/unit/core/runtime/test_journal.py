@@ -4,6 +4,7 @@ import asyncio
 import io
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import cast
 
 import orjson
@@ -22,6 +23,8 @@ from tests.unit import builders
 from tests.unit.core import messages
 from tests.unit.core.conftest import Bench, FakeClock, Notebook
 from tests.unit.core.replay import replay
+from tests.unit.core.scheduling.many_pods import FIRST_SELECTOR, REMOVED, from_nothing
+from tools import decisions
 
 
 async def gang_life_cycle(bench: Bench) -> None:
@@ -69,6 +72,37 @@ async def test_the_journal_replays_to_the_same_effects() -> None:
     assert b"PLACEHOLDER_REPLACED" in written
     assert b'"NewAllocation"' in written
     assert list(replay(lines)) == []
+
+
+async def journal_of(*events: Event) -> list[bytes]:
+    file = io.BytesIO()
+    core = Scheduler(LoopSettings(), FakeClock(), Journal(file))
+    core.loop.event_queue.post(QueuedMessage(events))
+    running = asyncio.create_task(core.run())
+    while len(core.loop.event_queue) or core.loop._unfinished:  # noqa: ASYNC110 - nothing signals this state
+        await asyncio.sleep(0)
+    core.close()
+    await running
+    return file.getvalue().splitlines()
+
+
+@pytest.mark.parametrize("event", [REMOVED, FIRST_SELECTOR], ids=["removal", "selector"])
+async def test_d19_an_event_in_parts_replays_in_the_same_parts(event: Event) -> None:
+    lines = await journal_of(*from_nothing(event))
+    assert [one.line for one in replay(lines)] == []
+    assert sum(b'"continued"' in line for line in lines) >= 2
+
+
+async def test_d19_an_event_in_parts_is_one_event_of_a_recorded_history(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events = from_nothing(REMOVED)
+    journal = tmp_path / "core.journal"
+    journal.write_bytes(b"\n".join(await journal_of(*events)))
+    monkeypatch.setattr(decisions, "HISTORIES", tmp_path)
+    lines = [*decisions.lines_of(decisions.record("large", journal))]
+    assert sum(b'"event"' in line for line in lines) == len(events)
+    assert decisions.replayed(lines).events == len(events)
 
 
 def test_decoding_restores_the_shared_object_for_absent_constraints() -> None:

@@ -5,11 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 from muster_core.model.constraints import InterPodConstraints, PodTerm, Target, TargetOperator
-from muster_core.model.events import ApplicationAdded, ApplicationRemoved, AskAdded, NodeAdded
+from muster_core.model.events import (
+    ApplicationAdded,
+    ApplicationRemoved,
+    AskAdded,
+    Event,
+    ManagerRegistered,
+    NodeAdded,
+)
 from muster_core.model.ids import ApplicationId
 from muster_core.model.limits import PODS_PER_PART
 from muster_core.model.specs import PodProperties
-from tests.unit.builders import PARTITION, a_configuration, a_node, a_queue, an_application, an_ask
+from tests.unit.builders import PARTITION, RM, a_configuration, a_node, a_queue, an_application, an_ask
 from tests.unit.core.scheduling.scenario import Scenario
 
 PODS = 2 * PODS_PER_PART + PODS_PER_PART // 2
@@ -27,6 +34,12 @@ class Unchecked(Scenario):
 
     def _check(self) -> None:
         pass
+
+
+def from_nothing(event: Event) -> list[Event]:
+    """The event on a partition with as many requests, and everything before it since the start."""
+    before = ManagerRegistered(RM, a_configuration(a_queue("a"))), ApplicationAdded(an_application())
+    return [*before, *(AskAdded(an_ask(f"r{number}")) for number in range(PODS)), event]
 
 
 def large(pods: int = PODS) -> Unchecked:

@@ -15,7 +15,7 @@ from muster_core.model.ids import PartitionId, RmId
 from muster_core.model.states import ManagerState
 from muster_core.runtime.journal import Journal
 from muster_core.scheduling import invariants
-from muster_core.scheduling.scheduler import CycleBudget, CycleResult, cycle, step
+from muster_core.scheduling.scheduler import CycleBudget, CycleResult, cycle, step_part
 from muster_core.state.scheduler_state import SchedulerState
 from tests.unit.builders import SECOND
 from tests.unit.core.replay import replay
@@ -46,8 +46,8 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """One event, or one cycle with its number of continuations, and its effects. `fault`: the injected fault, if any.
-    `is_discarded`: the state was discarded afterwards.
+    """One part of an event, or one cycle with its number of continuations, and its effects. `fault`: the injected
+    fault, if any. `is_continued`: not the first part. `is_discarded`: the state was discarded afterwards.
     """
 
     now_ns: int
@@ -55,6 +55,7 @@ class Recorded:
     granted: int
     effects: list[Effect]
     fault: FaultAt
+    is_continued: bool = False
     is_discarded: bool = False
 
 
@@ -115,11 +116,15 @@ class Stage:  # long: everything that the loop of the core does, and its checks
     # -- events and cycles ---------------------------------------------------------
 
     def _step(self, event: Event) -> list[Effect]:
-        armed = replace(self.fault)
-        effects, failure = _stepped(self.scheduler_state, event, self.now_ns, self.fault)
+        effects: list[Effect] = []
+        failure: Exception | None = None
+        is_continued = False
+        while not is_continued or self.scheduler_state.has_begun(event):
+            armed = replace(self.fault)
+            part, failure = _stepped(self.scheduler_state, event, self.now_ns, self.fault)
+            self._keep(Recorded(self.now_ns, event, 0, part, armed, is_continued))
+            effects, is_continued = effects + part, True
         self.tally.events += 1
-        recorded = Recorded(self.now_ns, event, 0, effects, armed)
-        self._keep(recorded)
         self._replicate(event, effects)
         self._check_failure(failure)
         if failure is None:
@@ -272,7 +277,7 @@ class Stage:  # long: everything that the loop of the core does, and its checks
             if recorded.is_discarded:
                 journal.recovery_started()
             elif recorded.event is not None:
-                journal.stepped(recorded.now_ns, recorded.event, recorded.effects)
+                journal.stepped(recorded.now_ns, recorded.event, recorded.effects, is_continued=recorded.is_continued)
             else:
                 cycle_budget = CycleBudget(lambda: True)
                 cycle_budget.granted = recorded.granted
@@ -283,14 +288,14 @@ class Stage:  # long: everything that the loop of the core does, and its checks
 def _stepped(
     scheduler_state: SchedulerState, event: Event, now_ns: int, fault: FaultAt
 ) -> tuple[list[Effect], Exception | None]:
-    """Step like the core's loop: an exception loses no effect. The fault is raised only for timers, because a resource
-    manager repeats its own events.
+    """Step a part like the core's loop: an exception loses no effect. The fault is raised only for timers, because a
+    resource manager repeats its own events.
     """
     if not isinstance(event, TimerFired) or not fault.left:
-        return step(scheduler_state, event, now_ns), None
+        return step_part(scheduler_state, event, now_ns), None
     try:
         with fault.armed():
-            return step(scheduler_state, event, now_ns), None
+            return step_part(scheduler_state, event, now_ns), None
     except Exception as failure:  # noqa: BLE001 - checked by the caller
         return scheduler_state.outbox.drain(), failure
 

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import pytest
 
+from muster_core.model.events import Event
 from muster_core.scheduling import ledger
 from tests.amounts import amount
+from tests.unit.core.scheduling.many_pods import FIRST_SELECTOR, REMOVED, from_nothing
 from tests.unit.core.scheduling.random_events.rounds import run_round
+from tests.unit.core.scheduling.random_events.simulated_core import Stage, Tally
 
 #: A normal round, and one with gangs of thousands of members. `make soak` also runs those with thousands of queues.
 _SEEDS = (16, 15)
@@ -31,3 +34,12 @@ def test_random_events_detect_a_missing_write(name: str, monkeypatch: pytest.Mon
     monkeypatch.setattr(ledger, name, lambda *_, **__: None)
     with pytest.raises(AssertionError):
         run_round(_SEEDS[0], shrinks=False)
+
+
+@pytest.mark.parametrize("event", [REMOVED, FIRST_SELECTOR], ids=["removal", "selector"])
+def test_d19_an_event_in_parts_is_done_over_in_the_same_parts(event: Event) -> None:
+    stage = Stage(Tally())
+    stage.send(*from_nothing(event))
+    stage.do_over()
+    stage.do_over_from_file()
+    assert b'"continued"' in stage.journal()
