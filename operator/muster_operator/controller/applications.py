@@ -99,7 +99,7 @@ def create(
         user=member.user,
         namespace=pod.ref.namespace,
         namespace_uid=state.namespace_uid(ledger, pod.ref.namespace),
-        asks_early=not (is_again or pod.node or (gang and gang.size)),
+        asks_early=not (is_again or (gang and gang.size)),
         gang_problem=found.message if isinstance(found, GangProblem) else "",
         succeeded=succeeded,
     )
@@ -151,7 +151,7 @@ def namespace_seen(ledger: Ledger, out: Outcome, before: Namespace | None, found
 def _submit_pods_of_namespace(ledger: Ledger, out: Outcome, namespace: str, now: float) -> None:
     """Submits pods in this namespace whose application belongs to another namespace and runs already."""
     for app in ledger.applications.values():
-        if may_ask(ledger, app) and app.namespace != namespace:
+        if may_ask(app) and app.namespace != namespace:
             for task in app.members.values():
                 if task.state is TaskState.PENDING and task.pod.ref.namespace == namespace:
                     tasks.submit(ledger, out, task, now)
@@ -162,27 +162,29 @@ def namespace_timed_out(ledger: Ledger, out: Outcome, app_id: AppId, now: float)
     app = ledger.applications.get(app_id)
     if app is not None and app.state is AppState.NEW:
         submit(ledger, out, app, now)
-    elif app is not None and may_ask(ledger, app):
+    elif app is not None and may_ask(app):
         for task in app.members.values():
             if task.state is TaskState.PENDING:
                 tasks.submit(ledger, out, task, now)
 
 
-def may_ask(ledger: Ledger, app: Application) -> bool:
+def may_ask(app: Application) -> bool:
     """Whether the members can be requested. See docs/internals/semantics.md, 19."""
     match app.state:
         case AppState.RUNNING:
             return True
         case AppState.RESERVING:
             return app.gang is not None and app.gang.uses_virtual_placeholders
-        case AppState.SUBMITTED:
-            return app.asks_early and ledger.phase is Phase.LIVE
         case _:
             return False
 
 
 def submit(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
-    """Submits the application, and its members if they may be early. Posts problems of its namespace as events."""
+    """Submits the application, and the members it has if they may be early. Posts problems of its namespace as events.
+
+    Members that appear later wait for the acceptance: otherwise they would overtake one that the core rejected because
+    it read the request before the application.
+    """
     step(app, AppEvent.SUBMIT)
     app.submission = ledger.submissions = ledger.submissions + 1
     namespace = ledger.namespaces.get(app.namespace)
@@ -191,7 +193,7 @@ def submit(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
             note = messages.namespace_of_application_ignored(namespace.name, problem)
             reporting.post(out, app.originator.ref, note)
     out.requests.append(ApplicationSubmitted(application_spec(ledger, app)))
-    if may_ask(ledger, app):
+    if app.asks_early and ledger.phase is Phase.LIVE and not any(task.node for task in app.members.values()):
         submit_waiting(ledger, out, app, now)
 
 
@@ -278,11 +280,10 @@ def _add(ledger: Ledger, out: Outcome, app: Application, pod: Pod, now: float, *
         join_failed(ledger, out, task, app.failure)
     elif task.node is not None and app.state not in ANSWERED:
         tasks.count_on_node(ledger, out, task)
-        app.asks_early = False
     elif ledger.phase is Phase.LIVE:
         if task.node is not None:
             tasks.report_bound(ledger, out, task)
-        if may_ask(ledger, app) and task.state is TaskState.PENDING:
+        if may_ask(app) and task.state is TaskState.PENDING:
             _ask(ledger, out, app, task, now)
             if app.gang is not None:
                 reporting.joined(ledger, out, app, task, now)
@@ -424,10 +425,8 @@ def request_declined(ledger: Ledger, out: Outcome, task: Task, now: float) -> No
     tasks.step(task, TaskEvent.ROLL_BACK)
     was_early, task.is_early = task.is_early, False
     app = ledger.applications.get(task.app)
-    if was_early and app is not None:
-        app.asks_early = False
-        if may_ask(ledger, app):
-            tasks.submit(ledger, out, task, now)
+    if was_early and app is not None and may_ask(app):
+        tasks.submit(ledger, out, task, now)
 
 
 def placeholder_bound(ledger: Ledger, out: Outcome, task: Task, now: float) -> None:

@@ -371,7 +371,6 @@ def _has_node(ledger: Ledger, out: Outcome, app: Application | None, task: Task,
             tasks.report_bound(ledger, out, task)
         elif app is not None:
             tasks.count_on_node(ledger, out, task)
-            app.asks_early = False
     if task.pod.membership.placeholder:
         applications.placeholder_bound(ledger, out, task, now)
     elif app is not None:

@@ -50,12 +50,12 @@ def on(node: str, name: str = "w0") -> Raw:
     return a_pod(name, app=APP, nodeName=node)
 
 
-def test_a_pod_is_requested_together_with_its_application() -> None:
+def test_the_first_pod_is_requested_together_with_its_application() -> None:
     driver = live()
     first = driver.see(a_pod("w0", app=APP))
     assert [type(item) for item in first.requests] == [ApplicationSubmitted, AskSubmitted]
-    assert requested_keys(driver.see(a_pod("w1", app=APP))) == ["uid-w1"]
-    assert not driver.accepted()
+    assert not driver.see(a_pod("w1", app=APP))
+    assert requested_keys(driver.accepted()) == ["uid-w1"]
     assert requested_keys(driver.see(a_pod("w2", app=APP))) == ["uid-w2"]
 
 
@@ -79,12 +79,15 @@ def test_a_request_that_the_core_read_before_the_application_is_sent_again(is_ac
     assert events(driver.receive(rejected("w0"))) == [("w0", "TaskRejected", "TaskRejected")]
 
 
-def test_later_pods_wait_for_the_acceptance_after_an_early_request_was_rejected() -> None:
-    """The core answers the application only after the group lookup of its user."""
+@pytest.mark.parametrize("is_rejected_first", [True, False])
+def test_a_later_pod_does_not_overtake_one_whose_early_request_was_rejected(is_rejected_first: bool) -> None:  # noqa: FBT001
+    """The core can read the request of the first pod before the application, and that of the second after it."""
     driver = live()
     driver.see(a_pod("w0", app=APP))
-    driver.receive(rejected("w0"))
-    assert not driver.see(a_pod("w1", app=APP))
+    sent = []
+    for is_rejection in (is_rejected_first, not is_rejected_first):
+        sent += requested_keys(driver.receive(rejected("w0")) if is_rejection else driver.see(a_pod("w1", app=APP)))
+    assert not sent
     assert requested_keys(driver.accepted()) == ["uid-w0", "uid-w1"]
 
 
