@@ -23,7 +23,7 @@ PROTOS := $(sort $(wildcard proto/muster_si/*.proto))
 PYTEST := $(BIN)/pytest -n 3 $(ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup browser check test test-py e2e e2e-all e2e-kind e2e-frameworks attacks soak chaos bench simulate-bench decisions demo image docs proto diagrams manifests chart changelog release-facts
+.PHONY: help setup browser check test test-py e2e e2e-all e2e-kind e2e-frameworks attacks soak chaos bench simulate-bench decisions demo image docs proto diagrams manifests chart krew changelog release-facts
 
 help: ## print this help
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -148,6 +148,9 @@ manifests: setup ## render deploy/base and deploy/overlays from the chart, for k
 
 chart: setup ## lint the chart and package it in build/chart (PUSH=oci://registry/path pushes it, with IMAGE=registry/name as its default image)
 	$(BIN)/python -m tools.package $(if $(PUSH),--push $(PUSH) --image $(IMAGE))
+
+krew: setup ## package the kubectl plug-in for krew in build/krew (URL=https://host/folder is where its archive will be)
+	$(BIN)/python -m tools.krew $(if $(URL),--url $(URL))
 
 changelog: setup ## show the change notes of the next release from changelog.d (VERSION=0.1.0 moves them to CHANGELOG.md)
 	$(BIN)/towncrier build $(if $(VERSION),--yes --version $(VERSION),--draft --version unreleased)

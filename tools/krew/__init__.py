@@ -1,0 +1,1 @@
+"""Packages the kubectl plug-in for krew (`make krew`)."""
