@@ -32,7 +32,8 @@ from tests.e2e.scenario import Scenario
 OpenScenario = Callable[..., Awaitable[Scenario]]
 MakeSetup = Callable[..., Setup]
 
-QUICK = {"service.completingTimeout": "1s", "service.placeholderImage": "registry.k8s.io/pause:3.10.2"}
+COMPLETING = "service.completingTimeout"
+QUICK = {COMPLETING: "100ms", "service.placeholderImage": "registry.k8s.io/pause:3.10.2"}
 """Settings of every scenario: completed applications are removed soon, so that a test can wait for an empty state."""
 
 BUSY = {"MUSTER_COMPARE_EVERY": "0.2"}
@@ -177,7 +178,7 @@ async def _open(
     kubeconfig = await cluster.kubeconfig_for(muster_processes.ACCOUNT, muster_processes.NAMESPACE, url)
     muster = Muster(setup(kubeconfig, folder, log_level="debug"))
     stack.push_async_callback(muster.stop)
-    return Scenario(cluster, muster, namespace, gate)
+    return Scenario(cluster, muster, namespace, gate, completes_slowly=config.get(COMPLETING) != QUICK[COMPLETING])
 
 
 async def _namespace(cluster: Cluster, stack: AsyncExitStack) -> str:

@@ -28,14 +28,20 @@ OCCUPIES = ("test", "occupies")
 
 
 class Scenario:
-    """The environment of one scenario. ``gate`` exists only if the scenario requested it."""
+    """The environment of one scenario. ``gate`` exists only if the scenario requested it.
 
-    def __init__(self, cluster: Cluster, muster: Muster, namespace: str, gate: Gate | None) -> None:
+    ``completes_slowly``: its completing timeout is longer than a test should wait at its end.
+    """
+
+    def __init__(
+        self, cluster: Cluster, muster: Muster, namespace: str, gate: Gate | None, *, completes_slowly: bool = False
+    ) -> None:
         self.cluster = cluster
         self.api = cluster.admin
         self.muster = muster
         self.namespace = namespace
         self.deadline_s = DEADLINE_S
+        self.completes_slowly = completes_slowly
         self._gate = gate
         self._mark = cluster.audit.mark() if cluster.plane else 0
 

@@ -292,6 +292,8 @@ async def test_yunikorn_config_maps_set_the_scheduler_name_until_a_restart(
         await scenario.all_bound(3)
     finally:
         await api.delete("configmaps", "yunikorn-configs", NAMESPACE)
+        # Without its settings the end of the scenario would wait for the default completing timeout.
+        await api.create({**config_map, "metadata": {"name": CONFIGURATION}}, NAMESPACE)
 
 
 async def scheduler_of_a_new_pod(scenario: Scenario, ann: Api, name: str) -> str:

@@ -12,7 +12,6 @@ from tests.e2e.manifests import Group, a_gang, a_pod
 from tests.e2e.rest import get_json, queue_exists
 from tests.e2e.scenario import Scenario
 
-SOON = {"service.completingTimeout": "1s"}
 #: Half of it is occupied in every test.
 NODE = FakeNode("node-0", cpu="4")
 
@@ -51,7 +50,7 @@ def reserving_gang(placement: str) -> list[Json]:
 async def test_an_application_completes_after_its_last_pod_is_deleted_and_stays_readable(
     open_scenario: OpenScenario, pods: list[Json]
 ) -> None:
-    scenario = await open_scenario([NODE], {"service.completingTimeout": "10s"})
+    scenario = await open_scenario([NODE], {"service.completingTimeout": "4s"})
     await scenario.occupy("node-0", "2")
     await scenario.create(pods)
 
@@ -88,7 +87,7 @@ async def test_an_application_completes_after_its_last_pod_is_deleted_and_stays_
 
 async def test_the_oldest_member_becomes_the_originator_of_a_reserving_gang(open_scenario: OpenScenario) -> None:
     """The gang continues with placeholders of the new originator, and runs when resources are free."""
-    scenario = await open_scenario([NODE], SOON)
+    scenario = await open_scenario([NODE])
     await scenario.occupy("node-0", "2")
     first, *others = a_gang("job", [Group("workers", 3)], timeout_s=600, placement="Reserve")
     await scenario.create([first])

@@ -136,7 +136,7 @@ async def test_a_retry_after_the_other_members_have_succeeded_needs_one_node(
     mode: str, open_scenario: OpenScenario
 ) -> None:
     """The Job controller creates the pod again after a pause that is longer than the completing timeout."""
-    scenario = await open_scenario([FakeNode("node-0", cpu="3")], {"service.completingTimeout": "1s"})
+    scenario = await open_scenario([FakeNode("node-0", cpu="3")])
     await scenario.create([a_job("indexed", mode, 3, completionMode="Indexed", backoffLimit=100)])
     await wait_for_bound(scenario, "indexed", 3)
     by_index = {pod["metadata"]["annotations"][INDEX]: pod for pod in await of_job(scenario, "indexed")}

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import aiohttp
 
 from devcluster import muster as muster_processes
-from devcluster.api import Json
 from devcluster.cluster import Cluster
 from devcluster.controlplane import ControlPlane
 from devcluster.errors import ApiError, ConditionNotMet, ProcessFailed
@@ -23,6 +22,7 @@ from tests.e2e.faults.plan import Plan
 from tests.e2e.faults.pod_versions import PodObserver
 from tests.e2e.faults.proxy import FaultyProxy
 from tests.e2e.faults.schedule import Schedule
+from tests.e2e.final_checks import is_in_session
 from tests.e2e.scenario import Scenario
 
 CONFIG = {"service.completingTimeout": "1s", "service.placeholderImage": "registry.k8s.io/pause:3.10.2"}
@@ -47,7 +47,7 @@ class FaultEnvironment:
         """The instance that leads and has a live session, or None."""
         for muster in self.musters:
             with suppress(*RETRIED_ERRORS):
-                if await muster.role() == "ok" and _is_in_session(await muster.dump()):
+                if await muster.role() == "ok" and is_in_session(await muster.dump()):
                     return muster
         return None
 
@@ -70,11 +70,6 @@ class FaultEnvironment:
         except ConditionNotMet as error:
             tails = "\n".join(muster.tails() for muster in self.musters)
             raise ProcessFailed("muster", f"{error}; ended by itself: {self.kubelet.exits}", tails) from error
-
-
-def _is_in_session(dump: Json) -> bool:
-    """Whether this core has a live session. The operator may still be ready shortly after its core was killed."""
-    return any(state.get("phase") == "LIVE" for state in dump["rmDiagnostics"].values())
 
 
 @asynccontextmanager

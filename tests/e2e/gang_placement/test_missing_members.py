@@ -12,7 +12,7 @@ from tests.e2e.scenario import Scenario
 
 MISSING = "waiting for 3 members of task group w: 2 exist"
 #: Members are missing when none has appeared for twelve times as long.
-SOON = {"gang.memberWait": "250ms", "service.completingTimeout": "1s"}
+SOON = {"gang.memberWait": "250ms"}
 
 
 async def a_busy_scenario(open_scenario: OpenScenario, mode: str, style: str) -> Scenario:
