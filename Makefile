@@ -19,8 +19,10 @@ endif
 
 TYPED := proto core operator cli tools tests $(wildcard devcluster benchmarks)
 PROTOS := $(sort $(wildcard proto/muster_si/*.proto))
-# More processes than cores: end-to-end tests wait more than they compute.
-PYTEST := $(BIN)/pytest -n 3 $(ARGS)
+# More processes than cores: end-to-end tests wait more than they compute. With four, one of them runs the other tests.
+PYTEST = $(BIN)/pytest -n $(PROCESSES) $(ARGS)
+PROCESSES = 3
+test: PROCESSES = 4
 
 .DEFAULT_GOAL := help
 .PHONY: help setup browser check test test-py e2e e2e-all e2e-kind e2e-frameworks attacks soak chaos bench simulate-bench decisions demo image docs proto diagrams manifests chart krew changelog release-facts
