@@ -12,7 +12,7 @@ from devcluster.audit import Write
 from devcluster.nodes import FakeNode
 from tests.e2e.conditions import wait_for_event, wait_for_reason
 from tests.e2e.conftest import OpenScenario, placement_of_run
-from tests.e2e.manifests import PREFIX, Group, a_gang, a_member, a_pod, with_annotations
+from tests.e2e.manifests import Group, a_gang, a_member, a_pod, with_annotations
 from tests.e2e.scenario import Scenario
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "01-gang" / "gang.yaml"
@@ -60,31 +60,6 @@ async def test_the_first_example_runs_unchanged(open_scenario: OpenScenario) -> 
     scenario = await open_scenario(nodes(4, cpu="1"))
     await scenario.create(yaml.safe_load_all(EXAMPLE.read_text()))
     await scenario.all_bound(7)
-
-
-async def test_executors_created_after_their_driver_runs_use_its_reservation(
-    open_scenario: OpenScenario,
-) -> None:
-    scenario = await open_scenario(nodes(3))
-    groups = [Group("driver", 1), Group("executors", 4, cpu="2")]
-    await scenario.create([a_member("spark", "driver", "driver", groups, "gangPlacement=Reserve")])
-
-    async def driver_runs() -> bool:
-        return await phases(scenario) == {"Running": 1}
-
-    await scenario.eventually("the driver runs", driver_runs)
-    assert len(await scenario.bound(placeholders=True)) == 4
-    for index in range(4):
-        executor = a_pod(f"executor-{index}", cpu="2", labels={"applicationId": "spark"})
-        await scenario.create([with_annotations(executor, {f"{PREFIX}task-group-name": "executors"})])
-    await scenario.all_bound(5)
-
-
-async def test_members_beyond_min_member_are_scheduled_as_usual(open_scenario: OpenScenario) -> None:
-    scenario = await open_scenario(nodes(2))
-    await scenario.create(a_gang("more", [Group("workers", 2, real=5)], timeout_s=LONG_S, placement="Reserve"))
-    await scenario.all_bound(5)
-    assert sum(is_of_placeholder(write) for write in await scenario.bindings(7)) == 2
 
 
 async def test_a_group_without_members_is_ignored_and_the_other_groups_stay_a_gang(open_scenario: OpenScenario) -> None:
@@ -151,19 +126,6 @@ async def test_a_real_pod_larger_than_its_placeholder_is_scheduled_as_usual_and_
         return about == {"large-workers-2"}
 
     await scenario.eventually("the event is reported", is_reported)
-
-
-async def test_two_gangs_that_fit_only_one_at_a_time_both_finish(open_scenario: OpenScenario) -> None:
-    """The first one takes over what the other one reserves."""
-    scenario = await open_scenario(nodes(2, cpu="2"))
-    gangs = [a_gang(app, [Group("workers", 3)], timeout_s=LONG_S) for app in ("left", "right")]
-    for pair in zip(*gangs, strict=True):
-        await scenario.create(with_annotations(pod, {"devcluster.muster/run-for": "1s"}) for pod in pair)
-
-    async def all_done() -> bool:
-        return await phases(scenario) == {"Succeeded": 6}
-
-    await scenario.eventually("both gangs are done", all_done)
 
 
 async def test_unused_placeholders_are_released_when_the_application_finishes(open_scenario: OpenScenario) -> None:

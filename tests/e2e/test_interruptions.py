@@ -61,22 +61,6 @@ async def test_deletes_missed_by_the_watch_are_found_by_the_list_after_410(open_
     await scenario.eventually("the gang and the waiting pod have nodes", all_have_nodes)
 
 
-async def test_a_bind_with_a_lost_response_is_resolved_by_reading_the_pod(open_scenario: OpenScenario) -> None:
-    scenario = await open_scenario([FakeNode("node-0")], gated=True)
-    lost = scenario.gate.drop_response("POST", r"/binding", times=3)
-    await scenario.create(a_gang("lost", [Group("workers", 3)], timeout_s=600))
-    await lost.reached(3)
-    await scenario.all_bound(3)
-
-
-async def test_requests_to_a_busy_api_server_are_retried(open_scenario: OpenScenario) -> None:
-    scenario = await open_scenario([FakeNode("node-0")], gated=True)
-    for method, path, status in [("POST", r"/pods$", 429), ("POST", r"/binding", 500), ("DELETE", r"/pods/tg-", 503)]:
-        scenario.gate.fail(method, path, status, times=2, retry_after_s=1 if status == 429 else None)
-    await scenario.create(a_gang("busy", [Group("workers", 3)], timeout_s=600))
-    await scenario.all_bound(3)
-
-
 async def test_a_permanently_rejected_bind_is_reported_and_tried_on_another_node(
     open_scenario: OpenScenario,
 ) -> None:

@@ -19,22 +19,6 @@ async def only_bound(scenario: Scenario, *names: str) -> None:
     await scenario.eventually(f"only {', '.join(names)} are bound", are_bound)
 
 
-async def test_a_pod_over_quota_waits_with_a_message_and_runs_after_another_is_deleted(
-    open_scenario: OpenScenario,
-) -> None:
-    scenario = await open_scenario(NODES, queues(resources={"max": {"vcore": "2500m"}}))
-    labels = {"applicationId": "job", "queue": "root.leaf"}
-    await scenario.create(a_pod(f"pod-{index}", labels=labels) for index in range(2))
-    await scenario.all_bound(2)
-    await scenario.create([a_pod("late", labels=labels)])
-    await wait_for_reason(
-        scenario, "late", "SchedulingSkipped", "root.leaf", "requested cpu 1, available 500m of 2500m"
-    )
-    await scenario.api.delete("pods", "pod-0", scenario.namespace)
-    await scenario.all_bound(2)
-    await only_bound(scenario, "pod-1", "late")
-
-
 async def test_the_quota_of_a_parent_limits_the_sum_of_its_leaves(open_scenario: OpenScenario) -> None:
     team = a_queue("team", a_queue("left"), a_queue("right"), maximum={"vcore": "2"})
     scenario = await open_scenario(NODES, queue_file(team))

@@ -10,7 +10,6 @@ from tests.e2e.manifests import Group, a_gang, a_pod
 from tests.e2e.scenario import Scenario
 
 GANG = [Group("workers", 4)]
-NODE_FOR_TWO = [FakeNode("node-0", cpu="2500m")]
 NODE_FOR_FOUR = [FakeNode("node-0", cpu="4500m")]
 ORIGINATOR = "hard-workers-0"
 FOREIGN = {"type": "example.com/checked", "status": "True"}
@@ -22,16 +21,6 @@ async def crowded(open_scenario: OpenScenario, settings: Mapping[str, str] | Non
     await scenario.create(a_pod(f"busy-{index}", labels={"applicationId": "busy"}) for index in range(2))
     await scenario.all_bound(2)
     return scenario
-
-
-async def warnings(scenario: Scenario) -> list[str]:
-    return [event["message"] for event in await scenario.events() if event["type"] == "Warning"]
-
-
-async def test_a_soft_timeout_releases_placeholders_and_schedules_pods_one_by_one(open_scenario: OpenScenario) -> None:
-    scenario = await crowded(open_scenario)
-    await scenario.create(a_gang("soft", GANG, style="Soft", timeout_s=3, placement="Reserve"))
-    await scenario.all_bound(4)
 
 
 async def test_a_hard_timeout_fails_the_application_before_a_real_pod_runs(open_scenario: OpenScenario) -> None:
@@ -53,19 +42,6 @@ async def test_a_hard_timeout_fails_the_application_before_a_real_pod_runs(open_
         assert why.items() >= {"status": "False", "reason": status["reason"], "message": status["message"]}.items()
     [originator] = [pod for pod in pods if pod["metadata"]["name"] == ORIGINATOR]
     assert condition(originator, FOREIGN["type"]).items() >= FOREIGN.items(), "of another client"
-
-
-async def test_an_unsatisfiable_gang_reports_the_missing_resources_immediately(
-    open_scenario: OpenScenario,
-) -> None:
-    """The member and the resource are reported before the timeout."""
-    scenario = await open_scenario(NODE_FOR_TWO)
-    await scenario.create(a_gang("huge", [Group("workers", 2, cpu="64")], timeout_s=600))
-
-    async def is_reported() -> bool:
-        return any("workers" in message and "cpu" in message for message in await warnings(scenario))
-
-    await scenario.eventually("a Warning names group and resource", is_reported)
 
 
 async def test_the_configured_timeout_applies_to_gangs_without_one(
