@@ -25,7 +25,8 @@ from muster_core.state.request_classes import AskClass
 from muster_core.state.scheduler_state import Partition
 from muster_core.state.snapshot import Snapshot, shape_of
 
-#: Classes that one step compares, and texts that it checks for being due.
+#: Applications whose classes one step lists, classes that it compares, and texts that it checks for being due.
+_APPLICATIONS: Final = 1024
 _CLASSES: Final = 1024
 _TEXTS: Final = 64
 
@@ -51,7 +52,7 @@ def step(partition: Partition, now_ns: int) -> bool:
         texts.timer = partition.next_number()
         no_app, no_key = ApplicationId(""), AllocationKey("")
         timer = Timer(TimerKind.REFRESH, partition.rm, partition.id, no_app, no_key, texts.timer)
-        is_open = texts.stale or texts.to_search
+        is_open = texts.stale or texts.is_searching
         at_ns = texts.step_at_ns if is_open else max(texts.step_at_ns, texts.search_at_ns)
         partition.outbox.put(TimerSet(timer, at_ns))
     return has_woken
@@ -70,10 +71,15 @@ def _search(partition: Partition, now_ns: int) -> bool:
     """
     texts, nodes = partition.texts, partition.nodes
     has_woken = False
-    if not texts.to_search and texts.searched_epoch != nodes.facts_epoch and now_ns >= texts.search_at_ns:
+    if not texts.is_searching and texts.searched_epoch != nodes.facts_epoch and now_ns >= texts.search_at_ns:
         texts.searched_epoch, texts.search_at_ns = nodes.facts_epoch, now_ns + REFRESH_NS
-        apps = partition.applications.values()
-        texts.to_search.extend((app.id, kind) for app in apps if app.waiting for kind in app.refusals)
+        texts.applications.extend(partition.applications)
+    for _ in range(min(len(texts.applications), _APPLICATIONS)):
+        if len(texts.to_search) >= _CLASSES:
+            break
+        app = partition.applications.get(texts.applications.popleft())
+        if app is not None and app.waiting:
+            texts.to_search.extend((app.id, kind) for kind in app.refusals)
     looks = LOOKS_PER_ATTEMPT
     for _ in range(min(len(texts.to_search), _CLASSES)):
         name, kind = texts.to_search[0]
@@ -87,7 +93,7 @@ def _search(partition: Partition, now_ns: int) -> bool:
             _compare(partition, app, kind, known, now_ns)
             has_woken = has_woken or app.is_reserving
         texts.to_search.popleft()
-    if not texts.to_search:
+    if not texts.is_searching:
         texts.reasons = {}
     return has_woken
 

@@ -119,7 +119,7 @@ def step_part(scheduler_state: SchedulerState, event: Event, now_ns: int) -> lis
 
     While `unfinished` is set, a call with the same event applies the next part. Another event and a cycle complete it.
     """
-    if not scheduler_state.continues(event):
+    if scheduler_state.unfinished is None or not scheduler_state.continues(event):
         if isinstance(event, AskAdded) and not event.spec.has_selectors:  # most events; none empties a partition
             partition = scheduler_state.partitions.get(event.spec.partition)
             if partition is not None:
@@ -286,11 +286,12 @@ class QueueAttempt:
     def _attempt(self, app: Application) -> bool:
         """Like `_take_one`. Returns False if it raised an exception. Raises InconsistentState."""
         scheduling = self.partition.scheduling
-        heads = scheduling.heads_of(app)
-        is_early = all(scheduling.backoff.tried.get(entry, False) for entry in heads.values())
+        heads = scheduling.heads_of(app).values()
+        is_early = all(scheduling.backoff.tried.get(entry, False) for entry in heads)
         self.is_in_vain, self.tried = True, []
         found = caught(partial(self._take_one, app))
-        scheduling.attempted(heads.values(), is_in_vain=self.is_in_vain, is_early=is_early, is_refused=found is False)
+        if heads:
+            scheduling.attempted(heads, is_in_vain=self.is_in_vain, is_early=is_early, is_refused=found is False)
         if isinstance(found, Exception):
             failures.application_failed(self.partition, app, found, self.now_ns)
             return False

@@ -168,6 +168,11 @@ class Backoff:
         self._delayed.pop(entry, None)
         self._postponed.pop(entry, None)
 
+    @property
+    def has_any(self) -> bool:
+        """Whether `take` can have a result. Most cycles ask where no reason was woken."""
+        return bool(self.woken or self._heap)
+
     def take(self) -> BlockedApplications | None:
         """Returns the next reason whose first applications become active. None = there is none that is allowed now."""
         if len(self.tried) >= _AT_ONCE or self._attempts.left < 1:
@@ -201,7 +206,7 @@ class Backoff:
     def attempted(
         self, heads: Collection[BlockedApplications], *, is_in_vain: bool, is_early: bool, is_refused: bool
     ) -> list[BlockedApplications]:
-        """Counts an attempt of an application that these reasons made active; without any, it is not bounded.
+        """Counts an attempt of an application that these reasons made active.
 
         `is_refused`: it ended before nodes were searched. Returns the reasons that had active applications and were not
         tried, if no further attempt is allowed now. No others become active before all of these were tried. Else the
@@ -209,10 +214,10 @@ class Backoff:
         """
         for entry in heads if self._postponed else ():
             self._postponed.pop(entry, None)
-        if heads and is_in_vain:
+        if is_in_vain:
             for allowance in (self._attempts, self._early) if is_early else (self._attempts,):
                 allowance.left -= _REFUSED if is_refused else 1
-        if not (heads and is_in_vain) or self._attempts.left >= 1:
+        if not is_in_vain or self._attempts.left >= 1:
             return []
         left = list(self.tried)
         for entry in reversed(left):

@@ -40,9 +40,10 @@ class ReportedText:
 class ReportedTexts:
     """Texts of a partition that are out of date, and the search for them after nodes have changed."""
 
-    #: `facts_epoch` of the nodes at the last search, the classes that it has not reached yet, their reasons, and when
-    #: the next search may start.
+    #: `facts_epoch` of the nodes at the last search, the applications and then classes that it has not reached yet,
+    #: reasons of classes, and when the next search may start.
     searched_epoch: int = 0
+    applications: deque[ApplicationId] = field(default_factory=deque)
     to_search: deque[tuple[ApplicationId, AskClass]] = field(default_factory=deque)
     reasons: dict[AskClass, UnschedulableReason] = field(default_factory=dict)
     search_at_ns: int = 0
@@ -54,9 +55,14 @@ class ReportedTexts:
     #: Number of the running timer; 0 = none.
     timer: int = 0
 
+    @property
+    def is_searching(self) -> bool:
+        """Whether the last search has not reached everything yet."""
+        return bool(self.applications or self.to_search)
+
     def is_any(self, facts_epoch: int) -> bool:
         """Whether there is work. `facts_epoch`: of the nodes now."""
-        return bool(self.stale or self.to_search) or self.searched_epoch != facts_epoch
+        return bool(self.stale) or self.is_searching or self.searched_epoch != facts_epoch
 
 
 def is_alike(one: UnschedulableReason, other: UnschedulableReason) -> bool:

@@ -459,7 +459,7 @@ class SchedulingQueue:  # long: every way in which the order changes
 
     def _activate_heads(self) -> None:
         """Makes the first applications of blocking reasons that may no longer apply active, some reasons at a time."""
-        while (woken := self.backoff.take()) is not None:
+        while self.backoff.has_any and (woken := self.backoff.take()) is not None:
             self._activate_head(woken)
 
     def _activate_head(self, entry: BlockedApplications) -> None:

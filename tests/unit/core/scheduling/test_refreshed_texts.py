@@ -118,6 +118,24 @@ def test_all_pods_get_the_last_text_when_the_nodes_stay() -> None:
     assert set(shown.values()) == {FULL.format(8)}
 
 
+def test_a_step_lists_a_part_of_many_applications() -> None:
+    """Otherwise one cycle takes longer the more applications there are, with room for all of them, too."""
+    scenario = Unchecked(QUEUES)
+    scenario.add_full_node("n0")
+    names = [f"app-{index}" for index in range(5_000)]
+    scenario.send(*(ApplicationAdded(an_application(name)) for name in names))
+    shown = waits(scenario.send(*(AskAdded(an_ask(f"x-{name}", app=name)) for name in names)))
+    shown |= waits(scenario.wait(60))
+    assert len(shown) == len(names)
+    shown = waits(scenario.add_full_node("n1"))
+    searched = scenario.partition.texts
+    assert 0 < len(searched.applications) < len(names)
+    shown |= waits(scenario.wait(600))
+    assert not searched.is_searching
+    assert {reason for _, reason in shown.values()} == {FULL.format(2)}
+    assert len(shown) == len(names)
+
+
 # -- gangs -----------------------------------------------------------------------------
 
 
