@@ -15,7 +15,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -224,7 +224,12 @@ async def main(console: Console, *, keep: bool) -> int:
 
 @asynccontextmanager
 async def environment(
-    cluster: Cluster, *, fake: bool = True, keep: bool = False, folder: Path | None = None
+    cluster: Cluster,
+    *,
+    fake: bool = True,
+    keep: bool = False,
+    folder: Path | None = None,
+    config: Mapping[str, str] = CONFIG,
 ) -> AsyncIterator[Muster]:
     """What ``KEEP=1 make demo`` leaves running: Muster with its account and the demo's settings, and the nodes.
 
@@ -232,7 +237,7 @@ async def environment(
     writes ``muster-configs``. Afterwards deletes account and settings unless ``keep``, and stops Muster unless ``keep``
     and the block succeeded. ``folder``: for Muster's socket and logs; the cluster's if None.
     """
-    async with muster.installed(cluster, keep=keep), muster.configured(cluster, CONFIG, muster.DEFAULTS, keep=keep):
+    async with muster.installed(cluster, keep=keep), muster.configured(cluster, config, muster.DEFAULTS, keep=keep):
         account = await cluster.kubeconfig_for(muster.ACCOUNT, muster.NAMESPACE)
         processes = Muster(Setup(account, folder or cluster.folder, tethered=not keep, preloaded=not keep))
         done = False

@@ -26,17 +26,20 @@ COMPARISON = "tests/conformance/test_placement.py"
 BROWSER = "tests/browser/"
 #: Tests that parse all Python files.
 OF_THE_TREE = tuple(f"tests/unit/repo/test_{name}.py" for name in ("layout", "messages", "sizes", "words"))
-#: Files whose tests take one or more minutes each or together, longest first. They start first, so that no process is
-#: left with one of them when the others have ended.
+#: Files whose tests take half a minute or more together, longest first. They start first, so that no process is left
+#: with one of them when the others have ended.
 LONGEST: Final = (
     "tests/e2e/gang_placement/test_placement_modes.py",
+    "tests/e2e/user_reports/test_runs.py",
     "tests/e2e/documents/test_transcripts.py",
     "tests/e2e/faults/test_survival.py",
-    "tests/e2e/gang_placement/test_all_or_nothing.py",
+    "tests/e2e/faults/test_each_request.py",
+    "tests/e2e/applications/test_runs.py",
+    "tests/e2e/gang_placement/test_auto.py",
     "tests/e2e/test_command.py",
     "tests/e2e/test_kills.py",
-    "tests/e2e/test_deletions.py",
     "tests/e2e/admission/test_webhooks.py",
+    "tests/e2e/gang_placement/test_all_or_nothing.py",
 )
 SECONDS_FOR_AN_E2E_TEST = 300
 

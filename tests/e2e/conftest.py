@@ -17,7 +17,7 @@ import pytest_asyncio
 
 from devcluster import muster as muster_processes
 from devcluster.cluster import Cluster, running
-from devcluster.demo import environment
+from devcluster.demo import CONFIG, environment
 from devcluster.errors import ApiError
 from devcluster.flavour import Flavour, wanted
 from devcluster.fork_server import fork_server
@@ -143,7 +143,8 @@ async def demo(home: Cluster, request: pytest.FixtureRequest) -> AsyncIterator[S
         stack.push_async_callback(home.remove_nodes)
         stack.push_async_callback(_no_pod, home, namespace)
         folder = await _folder(home, namespace)
-        muster = await stack.enter_async_context(environment(home, folder=folder))
+        config = CONFIG if "documents" in request.path.parts else {**CONFIG, **QUICK}  # documents show its states
+        muster = await stack.enter_async_context(environment(home, folder=folder, config=config))
         scenario = Scenario(home, muster, namespace, None)
         yield scenario
         await _checked(request, [scenario])
