@@ -9,9 +9,11 @@ import json
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -25,6 +27,8 @@ from muster_operator.translate.values import nanos
 #: The first test builds the program, about 10 s if the packages of Kubernetes are compiled.
 pytestmark = pytest.mark.timeout(300)
 
+#: Texts by the kind of annotation.
+CASES = yaml.safe_load((Path(__file__).parents[1] / "cases" / "annotations.yaml").read_text())
 REJECTED: Final = "rejected"
 Decode = Callable[[str, str], Any]
 
@@ -91,169 +95,7 @@ def _filled(value: Any) -> Any:
     return value if value not in ("", 0) or value is False else None
 
 
-GROUPS = [
-    # null
-    "null",
-    "[]",
-    "[null]",
-    '[{"name": null, "minMember": null, "minResource": null, "labels": null, "tolerations": null, "affinity": null}]',
-    '[{"nodeSelector": {"a": null, "b": "c"}, "labels": {"a": null}, "annotations": {"a": null}}]',
-    '[{"minResource": {"cpu": null, "memory": "1Gi"}}]',
-    '[{"tolerations": [null, {"key": null, "operator": "Exists", "tolerationSeconds": null}]}]',
-    '[{"affinity": {"nodeAffinity": null}}]',
-    '[{"topologySpreadConstraints": [{"maxSkew": null, "labelSelector": null, "topologyKey": "zone"}]}]',
-    '[{"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [null]}}}]',
-    # numbers, text and other kinds
-    '[{"minMember": "3"}]',
-    '[{"minMember": 3.0}]',
-    '[{"minMember": 3e0}]',
-    '[{"minMember": -0}]',
-    '[{"minMember": -7}]',
-    '[{"minMember": 2147483647}]',
-    '[{"minMember": 2147483648}]',
-    '[{"minMember": -2147483649}]',
-    '[{"minMember": 99999999999999999999999999}]',
-    '[{"minMember": true}]',
-    '[{"name": 7}]',
-    '[{"name": {}}]',
-    '[{"labels": {"a": 1}}]',
-    '[{"labels": {"a": true}}]',
-    '[{"labels": {"a": {}}}]',
-    '[{"labels": []}]',
-    '[{"nodeSelector": "zone"}]',
-    '[{"tolerations": {}}]',
-    '[{"tolerations": ["x"]}]',
-    '[{"tolerations": [{"value": 5}]}]',
-    '[{"tolerations": [{"tolerationSeconds": "5"}]}]',
-    '[{"tolerations": [{"tolerationSeconds": 9223372036854775807}]}]',
-    '[{"tolerations": [{"tolerationSeconds": 9223372036854775808}]}]',
-    '[{"affinity": []}]',
-    '[{"affinity": "x"}]',
-    '[{"topologySpreadConstraints": [{"maxSkew": "1"}]}]',
-    '[{"topologySpreadConstraints": [{"maxSkew": 1, "minDomains": 3, "matchLabelKeys": ["a", null]}]}]',
-    "{}",
-    '"text"',
-    "[1]",
-    "[[]]",
-    # quantities
-    '[{"minResource": {}}]',
-    '[{"minResource": {"cpu": 1, "memory": 1.5, "a": 1e3, "b": "1e3", "c": "0.1", "d": 0.1, "e": "4Ki", "f": "2n"}}]',
-    '[{"minResource": {"cpu": " 500m "}}]',
-    '[{"minResource": {"cpu": ""}}]',
-    '[{"minResource": {"cpu": "1 Gi"}}]',
-    '[{"minResource": {"cpu": "lots"}}]',
-    '[{"minResource": {"cpu": true}}]',
-    '[{"minResource": {"cpu": {}}}]',
-    '[{"minResource": {"cpu": []}}]',
-    '[{"minResource": {"cpu": -1}}]',
-    '[{"minResource": []}]',
-    # duplicate keys
-    '[{"name": "a", "name": "b"}]',
-    '[{"name": "a", "name": null}]',
-    '[{"minMember": 3, "minMember": null}]',
-    '[{"name": "a", "Name": "b", "NAME": "c"}]',
-    '[{"Name": "b", "name": "a"}]',
-    '[{"labels": {"a": "1", "b": "2"}, "labels": {"b": "3", "c": "4"}}]',
-    '[{"labels": {"a": "1"}, "Labels": {"c": "4"}}]',
-    '[{"labels": {"a": "1"}, "labels": null}]',
-    '[{"labels": {"a": "1"}, "labels": null, "labels": {"b": "2"}}]',
-    '[{"labels": {"a": "1", "a": "2", "A": "3"}}]',
-    '[{"minResource": {"cpu": 1}, "minResource": {"memory": 2}}]',
-    '[{"tolerations": [{"key": "a", "effect": "NoSchedule"}, {"key": "b"}], "tolerations": [{"key": "c"}]}]',
-    '[{"tolerations": [{"key": "a"}], "tolerations": [{"effect": "NoSchedule"}, {"effect": "NoExecute"}]}]',
-    '[{"tolerations": [{"key": "a"}], "tolerations": []}]',
-    '[{"affinity": {"nodeAffinity": {}}, "affinity": {"podAffinity": {}}}]',
-    '[{"affinity": {"nodeAffinity": {}}, "affinity": {"nodeAffinity": null}}]',
-    '[{"minMember": 3, "minMember": "x"}]',
-    # unknown keys and their case
-    '[{"maxMember": 3, "comment": [{"x": [1, 2.5, null]}]}]',
-    '[{"MINMEMBER": 2, "minmember": 3, "Minresource": {"CPU": "1", "cpu": "2"}}]',
-    '[{"tolerations": [{"Key": "a", "OPERATOR": "Exists", "unknown": 1}]}]',
-    '[{"nodeSelector": {"Zone": "a", "zone": "b"}}]',
-    '[{"\\u017felector": 1, "name\\u017f": "x", "label\\u017f": {"a": "b"}}]',
-    '[{"toleration\\u017f": [{"\\u212aey": "a"}]}]',
-    '[{"name ": "x", "min-member": 3, "min_member": 4}]',
-    '[{"affinity": {"NodeAffinity": {"RequiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}}}}]',
-    # text
-    '[{"name": "\\ud83d\\ude00 \\u00e4"}]',
-    '[{"name": "\\ud800"}]',
-    '[{"name": "\\udc00x"}]',
-    '[{"name": "\\ud800\\u0041"}]',
-    '[{"labels": {"\\ud800": "\\udfff"}}]',
-    '[{"name": "a\tb"}]',
-    '[{"name": "a\\qb"}]',
-    '[{"name": "\x7f\u2028"}]',
-    # not JSON
-    "",
-    " ",
-    "{",
-    "[{}] {}",
-    "[{}],",
-    "[{},]",
-    '[{"name": "a",}]',
-    "[NaN]",
-    '[{"minMember": 01}]',
-    '[{"minMember": +1}]',
-    '[{"minMember": .5}]',
-    '[{"minMember": 0x10}]',
-    "[{'name': 'a'}]",
-    "\ufeff[]",
-    "\u00a0[]",
-    " \t\r\n[ ] \n",
-    "[] // comment",
-]
-
-USERS = [
-    "null",
-    "{}",
-    '{"user": "ann", "groups": ["dev", "ops"]}',
-    '{"User": "ann", "GROUPS": ["dev"]}',
-    '{"user": "ann", "User": "bob"}',
-    '{"User": "bob", "user": "ann"}',
-    '{"user": "ann", "u\\u017fer": "bob"}',
-    '{"user": "ann", "user": null}',
-    '{"user": null}',
-    '{"user": 7}',
-    '{"user": ["ann"]}',
-    '{"username": "ann"}',
-    '{"user": "ann", "groups": null}',
-    '{"user": "ann", "groups": [null, "dev"]}',
-    '{"user": "ann", "groups": ["a", "b"], "groups": [null, null, "c"]}',
-    '{"user": "ann", "groups": ["dev", 5]}',
-    '{"user": "ann", "groups": "dev"}',
-    '{"user": "ann", "groups": {}}',
-    '{"user": "ann", "extra": {"a": [1]}}',
-    '{"user": "\\ud800"}',
-    '["ann"]',
-    '"ann"',
-    '{"user": "ann"} x',
-    '{"user": "ann"',
-]
-
-QUOTAS = [
-    "null",
-    "{}",
-    '{"cpu": "64", "memory": "100G"}',
-    '{"cpu": 64}',
-    '{"cpu": null, "memory": "1Gi"}',
-    '{"cpu": true}',
-    '{"cpu": "1", "cpu": "2", "CPU": "3"}',
-    '{"cpu": "1", "cpu": null}',
-    '{"cpu": ["1"]}',
-    '{"cpu": " 1 "}',
-    '["cpu"]',
-    '{"cpu": "1"} {}',
-    "{",
-]
-
-CASES = [
-    *(("task-groups", text) for text in GROUPS),
-    *(("user.info", text) for text in USERS),
-    *(("quota", text) for text in QUOTAS),
-]
-
-
-@pytest.mark.parametrize("kind,text", CASES)
+@pytest.mark.parametrize("kind,text", [(kind, text) for kind, texts in CASES.items() for text in texts])
 def test_an_annotation_is_decoded_as_go_decodes_it(go: Decode, kind: str, text: str) -> None:
     assert rejects_amounts(muster(kind, text)) == go(kind, text)
 
