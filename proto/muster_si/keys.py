@@ -134,6 +134,9 @@ TAG_PLACEMENT: Final = "muster/placement-constraint"
 #: Message of a release (STOPPED_BY_RM) of a pod that has succeeded. Its gang has not lost it
 #: (docs/internals/semantics.md, 32).
 RELEASE_SUCCEEDED: Final = "the pod has succeeded"
+#: End of the message of a release (PLACEHOLDER_REPLACED): the replaced pod may be deleted without waiting until its
+#: container has ended, because its node holds it and the pod that replaces it (docs/internals/semantics.md, 14).
+RELEASE_AT_ONCE: Final = " at once"
 
 # -- Muster: applications -----------------------------------------------------
 #: gangWaitTimeoutInSeconds of schedulingPolicyParameters, in milliseconds.

@@ -38,7 +38,10 @@ class NewAllocation:
 
 @value
 class Release:
-    """The core releases an allocation, or confirms its release (STOPPED_BY_RM)."""
+    """The core releases an allocation, or confirms its release (STOPPED_BY_RM).
+
+    `at_once`: a placeholder that is replaced, and whose container need not end before that of its replacement starts.
+    """
 
     partition: PartitionId
     application: ApplicationId
@@ -46,6 +49,7 @@ class Release:
     id: AllocationId
     termination: Termination
     message: str = ""
+    at_once: bool = False
 
 
 @dataclass(frozen=True, slots=True)

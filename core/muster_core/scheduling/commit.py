@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import assert_never
+from typing import Final, assert_never
 
 from muster_core.model.decisions import (
     Decision,
@@ -33,6 +33,7 @@ from muster_core.placement.plugins import node_properties
 from muster_core.scheduling import gangs, ledger, lifecycle, requeue, reservations, victims
 from muster_core.state.applications import Allocation, Application, Ask, lacking
 from muster_core.state.scheduler_state import Partition, ResponseBuilder
+from muster_si import keys
 
 
 def commit(partition: Partition, decision: Decision, now_ns: int) -> None:
@@ -296,14 +297,47 @@ def _start_replacement(partition: Partition, app: Application, decision: Placeho
     ledger.assume(partition, ask.spec, decision.node, dict(decision.volumes))
     ledger.mark_releasing(partition, app, placeholder, Termination.PLACEHOLDER_REPLACED, now_ns)
     placeholder.replaced_by = ask.spec.key
-    why = Termination.PLACEHOLDER_REPLACED
-    answer.released.append(
-        Release(partition.id, app.id, placeholder.spec.key, placeholder.id, why, message=ask.spec.key)
-    )
+    key, why = placeholder.spec.key, Termination.PLACEHOLDER_REPLACED
+    at_once = _release_at_once(partition, app, placeholder, ask, decision, now_ns)
+    answer.released.append(Release(partition.id, app.id, key, placeholder.id, why, ask.spec.key, at_once))
     ask.timer = partition.next_number()
     at_ns = now_ns + partition.timing.release_timeout_ns
     lifecycle.set_timer(partition, app, TimerKind.RELEASE, ask.timer, at_ns, ask.spec.key)
     report_scheduled(partition, app, ask, decision.node)
+
+
+#: Resources of which a kubelet assigns an amount, and not certain devices or pages.
+_AMOUNTS: Final = frozenset({keys.CPU, keys.MEMORY, keys.PODS, "ephemeral-storage"})
+
+
+def _release_at_once(
+    partition: Partition,
+    app: Application,
+    placeholder: Allocation,
+    ask: Ask,
+    decision: PlaceholderReplacement,
+    now_ns: int,
+) -> bool:
+    """Returns whether the request may start before the container of its placeholder has ended, and records it if so.
+
+    It may if the node holds both, and the containers of placeholders that were released at once shortly before, or if
+    the request gets another node. The pod of the placeholder is deleted before the request is bound. A kubelet
+    (1.36) admits a pod next to the pods that exist in the API: it forgets deleted ones first (`podStorage.Merge`,
+    `HandlePodRemoves`, `GetActivePods`), with their CPUs, memory and devices (`removeStaleState`,
+    `UpdateAllocatedDevices`). So it rejects neither, also if it aligns CPUs with NUMA nodes, but the old container may
+    run a little longer. It has to end first if it has devices or host ports, which would be assigned a second time.
+    """
+    node, spec = placeholder.node, placeholder.spec
+    if spec.facts.ports or any(name not in _AMOUNTS for name, _ in spec.resources.items()):
+        return False
+    ending = partition.nodes.record(node).released_at_once
+    for name in [name for name, (_, until_ns) in ending.items() if until_ns <= now_ns]:
+        del ending[name]
+    member = ask.spec.resources if decision.same_node else NOTHING
+    if member and not partition.nodes.available(node).covers(sum((amount for amount, _ in ending.values()), member)):
+        return False
+    ending[app.id, placeholder.id] = member, ledger.UNTIL_DELETED
+    return True
 
 
 def _take_over(

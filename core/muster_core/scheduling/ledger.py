@@ -6,6 +6,7 @@ modules of `scheduling`.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
@@ -130,6 +131,13 @@ def forget_preemption(partition: Partition, running: RunningPreemption) -> None:
         if ask is not None and ask.preemption == running.number:
             ask.preemption = 0
 
+
+#: How long the container of a placeholder may run after its pod was deleted without waiting for it: the grace period of
+#: one second, and as long again for the kubelet to stop it.
+CONTAINER_ENDS_NS: Final = 2_000_000_000
+
+#: Stands for the time at which the container of an existing pod ends.
+UNTIL_DELETED: Final = sys.maxsize
 
 _EARLY: Final = (ApplicationState.NEW, ApplicationState.ACCEPTED, ApplicationState.RESUMING)
 
@@ -384,6 +392,9 @@ def _leave_place(
     del on_node[app.id, allocation.id]
     if not on_node:
         del partition.placed[allocation.node]
+    released = partition.nodes.record(allocation.node).released_at_once
+    if (app.id, allocation.id) in released:
+        released[app.id, allocation.id] = allocation.spec.resources, now_ns + CONTAINER_ENDS_NS
     if allocation.replaced_by is None:
         leave(partition, allocation.node, allocation.spec)
 

@@ -491,7 +491,7 @@ def _release(release: Release) -> si_pb2.AllocationRelease:
         partitionName=partition_name(release.partition),
         applicationID=release.application,
         terminationType=_TERMINATION_TYPES[release.termination],
-        message=release.message,
+        message=release.message + keys.RELEASE_AT_ONCE if release.at_once else release.message,
         allocationKey=release.key,
         allocationID=release.id,
     )

@@ -17,7 +17,7 @@ import numpy as np
 
 from muster_core.model.constraints import Constraints, Taint, Target
 from muster_core.model.errors import UnknownSubject
-from muster_core.model.ids import AllocationId, AllocationKey, NodeId
+from muster_core.model.ids import AllocationId, AllocationKey, ApplicationId, NodeId
 from muster_core.model.resources import NOTHING, Resources
 from muster_core.model.specs import NodeSpec, Preferences
 from muster_core.model.states import NodeState
@@ -273,6 +273,9 @@ class NodeRecord:
     foreign: Resources = NOTHING
     #: Last reported utilization; None = never reported.
     utilization: Resources | None = None
+    #: Placeholders that were released at once: what is needed beside the allocations until when. First the request that
+    #: replaces it, then the container that ends after its pod. `scheduling` maintains it; the table never reads it.
+    released_at_once: dict[tuple[ApplicationId, AllocationId], tuple[Resources, int]] = field(default_factory=dict)
     #: The newest requests whose bind failed here, with the times.
     refused: deque[tuple[int, AllocationKey]] = field(default_factory=lambda: deque(maxlen=_REFUSALS_KEPT))
 

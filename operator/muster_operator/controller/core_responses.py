@@ -315,7 +315,7 @@ def _released(ledger: Ledger, out: Outcome, order: Released, now: float) -> None
     task.release = order.termination
     state.recount(task)
     task.allocation_id = order.allocation_id or task.allocation_id
-    tasks.kill(ledger, out, task, now, _reason(order))
+    tasks.kill(ledger, out, task, now, _reason(order), at_once=order.at_once)
 
 
 def _reason(order: AskCancelled | Released) -> str:

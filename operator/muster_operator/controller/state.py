@@ -422,11 +422,12 @@ class ForeignAllocation:
 
 @dataclass(slots=True)
 class Deletion:
-    """A pod that was deleted and still exists."""
+    """A pod that was deleted and still exists. ``force``: without waiting until its container has ended."""
 
     pod: PodRef
     reason: str
     placeholder: bool
+    force: bool = False
     tries: int = 1
     is_reported: bool = False
     answered: float | None = None

@@ -61,7 +61,7 @@ def _order_again(ledger: Ledger, out: Outcome, subject: tuple[str, ...], now: fl
     uid, app = PodUid(subject[0]), ledger.applications.get(AppId(subject[0]))
     if uid in ledger.deletions:
         deletion = ledger.deletions[uid]
-        out.commands.append(DeletePod(deletion.pod, deletion.reason))
+        out.commands.append(DeletePod(deletion.pod, deletion.reason, deletion.force))
     elif (task := ledger.tasks.get(uid)) is not None:
         _order_for_pod_again(ledger, out, task, now)
     elif app is not None and len(subject) > 1:

@@ -498,16 +498,20 @@ def roll_back(
     out.requests.append(AskSubmitted(ask_of(ledger, task)))
 
 
-def order_delete(
-    ledger: Ledger, out: Outcome, pod: PodRef, now: float, reason: str, *, placeholder: bool = True
-) -> None:
+def order_delete(ledger: Ledger, out: Outcome, placeholder: PodRef, now: float, reason: str) -> None:
+    """Deletes a placeholder without a task."""
+    _order_delete(ledger, out, Deletion(placeholder, reason, placeholder=True), now)
+
+
+def _order_delete(ledger: Ledger, out: Outcome, deletion: Deletion, now: float) -> None:
     """Deletes a pod and sets a timer that checks whether it is gone. See docs/internals/semantics.md, 14."""
+    pod = deletion.pod
     if pod.uid in ledger.deletions:
         return
-    ledger.deletions[pod.uid] = Deletion(pod, reason, placeholder)
+    ledger.deletions[pod.uid] = deletion
     ledger.deleting.add((pod.namespace, pod.name))
     set_timer(ledger, Deadline(now + ledger.settings.delete_retry_s, TimerKind.DELETION, pod.uid))
-    out.commands.append(DeletePod(pod, reason))
+    out.commands.append(DeletePod(pod, deletion.reason, deletion.force))
 
 
 def mark_disrupted(out: Outcome, task: Task, message: str) -> None:
@@ -521,13 +525,18 @@ def mark_disrupted(out: Outcome, task: Task, message: str) -> None:
         reporting.post(out, task.pod.ref, note)
 
 
-def kill(ledger: Ledger, out: Outcome, task: Task, now: float, reason: str) -> None:
-    """Deletes the pod. Its request or allocation in the core is released when the pod is gone."""
+def kill(ledger: Ledger, out: Outcome, task: Task, now: float, reason: str, *, at_once: bool = False) -> None:
+    """Deletes the pod. Its request or allocation in the core is released when the pod is gone.
+
+    ``at_once``: a placeholder is deleted without waiting until its container has ended.
+    """
     abandon_volumes(ledger, out, task)
     if task.state is not TaskState.KILLING:
         step(task, TaskEvent.KILL)
         state.recount(task)
-    order_delete(ledger, out, task.pod.ref, now, reason, placeholder=task.pod.membership.placeholder)
+    is_placeholder = task.pod.membership.placeholder
+    deletion = Deletion(task.pod.ref, reason, is_placeholder, force=is_placeholder and at_once)
+    _order_delete(ledger, out, deletion, now)
 
 
 def fail(ledger: Ledger, out: Outcome, task: Task, reason: str, message: str) -> None:

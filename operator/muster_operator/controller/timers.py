@@ -121,7 +121,7 @@ def _check_deletion(ledger: Ledger, out: Outcome, uid: PodUid, now: float) -> No
         set_timer(ledger, Deadline(earliest, TimerKind.DELETION, uid))
         return
     pod = ledger.pods.get(uid)
-    force = deletion.placeholder and stuck_s >= settings.delete_warning_s
+    force = deletion.force or (deletion.placeholder and stuck_s >= settings.delete_warning_s)
     if force or pod is None or not pod.terminating:
         out.commands.append(DeletePod(deletion.pod, deletion.reason, force))
         deletion.tries += 1

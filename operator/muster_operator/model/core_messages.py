@@ -254,13 +254,17 @@ class Allocated(msgspec.Struct, frozen=True, gc=False):
 
 
 class Released(msgspec.Struct, frozen=True, gc=False):
-    """An allocation is to be released, or (STOPPED_BY_RM) was. An empty key means all of the application."""
+    """An allocation is to be released, or (STOPPED_BY_RM) was. An empty key means all of the application.
+
+    ``at_once``: a placeholder that is replaced. Its pod is deleted without waiting for the end of its container.
+    """
 
     app: AppId
     key: PodUid
     termination: TerminationType
     allocation_id: AllocationId = NO_ALLOCATION_ID
     message: str = ""
+    at_once: bool = False
 
 
 class AskCancelled(msgspec.Struct, frozen=True, gc=False):

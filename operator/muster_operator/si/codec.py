@@ -629,6 +629,7 @@ def _allocation_response(response: si_pb2.AllocationResponse) -> AllocationRespo
                 _termination_of(gone.terminationType),
                 AllocationId(gone.allocationID),
                 gone.message,
+                gone.message.endswith(keys.RELEASE_AT_ONCE),
             )
             for gone in response.released
         ),

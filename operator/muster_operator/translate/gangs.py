@@ -316,6 +316,7 @@ _NOT_IN_NAMES: Final = re.compile(r"[^a-z0-9-]")
 
 #: Differs: a grace period of one second; YuniKorn sets 0. A period above 0 keeps the object of a deleted placeholder
 #: until the kubelet has stopped its container. Only then are the resources and devices free for the replacement pod.
+#: Where the node holds both, the placeholder is deleted with the period 0.
 GRACE_S: Final = 1
 
 #: Differs: placeholders have annotations that disable the sidecars of service meshes, because they run no workload, and

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
+
+import pytest
 
 from devcluster.api import Json
 from devcluster.nodes import FakeNode
@@ -226,3 +229,21 @@ async def _names(scenario: Scenario, expected: dict[str, int]) -> bool:
     """Whether each application has the expected number of placeholders."""
     names = [pod["metadata"]["name"] for pod in await scenario.api.find("pods", scenario.namespace)]
     return all(sum(name.startswith(f"tg-{app}-") for name in names) == count for app, count in expected.items())
+
+
+@pytest.mark.parametrize("cpu, deletes", [("4", 1), ("2", 2)], ids=["room for both", "full"])
+async def test_a_placeholder_is_deleted_once_if_its_node_has_room_for_its_member(
+    cpu: str, deletes: int, open_scenario: OpenScenario
+) -> None:
+    """Elsewhere the kubelet deletes it a second time, after its container has ended."""
+    scenario = await open_scenario([FakeNode("node-0", cpu=cpu)])
+    await scenario.create(a_gang("gang", [Group("workers", 4, cpu="500m")], placement="Reserve"))
+    await scenario.all_bound(4)
+
+    async def are_logged() -> Counter[str]:
+        deleted = (write for write in scenario.writes() if write.what == "delete pods" and write.succeeded)
+        found = Counter(write.name for write in deleted if write.namespace == scenario.namespace)
+        return found if len(found) == 4 and found.total() >= 4 * deletes else Counter()
+
+    found = await scenario.eventually("the deletes of all placeholders are in the audit log", are_logged)
+    assert set(found.values()) == {deletes}

@@ -3,6 +3,8 @@
 The messages pass both codecs: operator -> bytes -> core -> bytes -> operator.
 """
 
+import pytest
+
 from muster_core.model.constraints import Constraints, Requirement, Taint, Term, Toleration
 from muster_core.model.effects import AllocationResponse, NewAllocation, Release
 from muster_core.model.events import AllocationReleased, AskAdded, NodeAdded
@@ -144,6 +146,17 @@ def test_a_release_confirmation_keeps_its_termination_type() -> None:
     [event] = a_decoder().allocations.read(si_pb2.AllocationRequest.FromString(data)).events
     assert isinstance(event, AllocationReleased)
     assert (event.key, event.id, event.termination) == ("uid-1", "uid-1-0", Termination.PLACEHOLDER_REPLACED)
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+def test_a_release_states_whether_the_placeholder_is_deleted_at_once(*, at_once: bool) -> None:
+    spec, first = the_core_receives(the_ask()).spec, AllocationId("uid-1-0")
+    replaced = Termination.PLACEHOLDER_REPLACED
+    release = Release(spec.partition, ApplicationId("app-1"), spec.key, first, replaced, "uid-2", at_once)
+    data = si_allocations.allocation_response(AllocationResponse(RmId(RM), released=(release,))).SerializeToString()
+    response = decoded(si_pb2.AllocationResponse.FromString(data))
+    assert isinstance(response, CoreResponsesAllocationResponse)
+    assert [one.at_once for one in response.released] == [at_once]
 
 
 def test_an_allocation_and_a_release_are_received() -> None:

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import pytest
+
 from muster_operator.model import names
 from muster_operator.model.commands import DeletePod, Outcome
-from muster_operator.model.core_messages import AllocationReleased, AllocationReported, AskSubmitted, TerminationType
+from muster_operator.model.core_messages import (
+    AllocationReleased,
+    AllocationReported,
+    AllocationResponse,
+    AskSubmitted,
+    Released,
+    TerminationType,
+)
 from muster_operator.model.ids import AllocationId, PodUid
 from muster_si import keys
 from tests.unit.operator.controller.driver import APP, done, events, live, orders, refused, requested_keys
@@ -111,6 +120,23 @@ def test_a_member_that_cannot_be_bound_takes_over_its_own_reservation() -> None:
     confirmed = driver.released(key, replaced).requests
     assert confirmed == [AllocationReleased(APP, key, replaced, AllocationId(f"{key}-0"))]
     assert driver.ledger.places == {}
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+def test_a_placeholder_that_need_not_end_first_is_deleted_by_force(*, at_once: bool) -> None:
+    """The delete is also repeated by force, and the release is confirmed when the pod is gone."""
+    driver, placeholders = reserving()
+    for raw in placeholders:
+        driver.result(done(orders(driver.allocated(uid(raw)))[0]))
+    driver.updated("Running")
+    key, replaced = PodUid(uid(placeholders[0])), TerminationType.PLACEHOLDER_REPLACED
+    order = Released(APP, key, replaced, AllocationId(f"{key}-0"), at_once=at_once)
+    [delete] = orders(driver.receive(AllocationResponse(released=(order,))))
+    assert isinstance(delete, DeletePod)
+    assert delete.force is at_once
+    driver.result(done(delete))
+    assert orders(driver.wait(10)) == [delete], "it still exists and is not terminating"
+    assert driver.gone_uid(key).requests == [AllocationReleased(APP, key, replaced, AllocationId(f"{key}-0"))]
 
 
 def test_a_placeholder_that_is_rejected_during_its_replacement_counts_as_released() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from muster_operator.controller import sweep
 from muster_operator.controller.state import SWEEP_S
+from muster_operator.model import problems
 from muster_operator.model.commands import (
     BindPod,
     ClaimVolume,
@@ -14,11 +15,11 @@ from muster_operator.model.commands import (
     Outcome,
     Repeat,
 )
-from muster_operator.model.core_messages import AskSubmitted, TerminationType
-from muster_operator.model.ids import PodUid
+from muster_operator.model.core_messages import AllocationResponse, AskSubmitted, Released, TerminationType
+from muster_operator.model.ids import AllocationId, PodUid
 from muster_operator.model.states import TaskState
-from tests.unit.operator.controller.driver import Driver, done, live, orders, waiting
-from tests.unit.operator.controller.gang import a_member, creates, pod_of
+from tests.unit.operator.controller.driver import APP, Driver, done, live, orders, waiting
+from tests.unit.operator.controller.gang import a_member, creates, pod_of, reserving, uid
 from tests.unit.operator.controller.objects import a_pod
 from tests.unit.operator.controller.test_volume_binding import a_driver, allocated_with
 
@@ -87,6 +88,17 @@ def test_a_delete_without_a_result_is_ordered_again() -> None:
     [delete] = [one for one in orders(driver.released(W0, TerminationType.PREEMPTED_BY_SCHEDULER)) if is_delete(one)]
     assert swept(driver) == []
     assert swept(driver) == [delete]
+
+
+def test_a_forced_delete_without_a_result_is_ordered_again_as_such() -> None:
+    driver, placeholders = reserving()
+    key = uid(placeholders[0])
+    driver.result(done(orders(driver.allocated(key))[0]))
+    replaced = TerminationType.PLACEHOLDER_REPLACED
+    order = Released(APP, PodUid(key), replaced, AllocationId(f"{key}-0"), at_once=True)
+    delete = DeletePod(driver.ledger.pods[PodUid(key)].ref, problems.placeholder_replaced(), force=True)
+    assert orders(driver.receive(AllocationResponse(released=(order,)))) == [delete]
+    assert delete in swept(driver, 2)
 
 
 def is_delete(command: Command) -> bool:
