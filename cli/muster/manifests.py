@@ -71,6 +71,11 @@ _WITHOUT_PODS: Final = frozenset(
 #: Most pods of all controllers of a simulation, because a few bytes make any number of them.
 _MOST_PODS: Final = 100_000
 
+#: Levels of a YAML file, and how many times its length it may have with the contents of its aliases.
+_MOST_DEPTH: Final = 100
+_MOST_EXPANSION: Final = 4
+_LEAST_EXPANDED: Final = 65_536
+
 
 @dataclass(frozen=True, slots=True)
 class Manifests:
@@ -245,7 +250,7 @@ def _documents(written: str, file: str) -> Iterator[Raw]:
                 yield from (one for one in found if text(one.get("kind")) not in _WITHOUT_PODS)
             elif document is not None:
                 raise BadInput(f"{file}: is neither a CSV file nor a manifest")
-    except (yaml.YAMLError, RecursionError) as error:
+    except (yaml.YAMLError, RecursionError, ValueError) as error:  # ValueError: a number or date that Python refuses
         raise BadInput(f"{file}: is not a manifest: {' '.join(str(error).split())}") from error
 
 
@@ -253,9 +258,48 @@ def _loaded(written: str) -> Iterable[Any]:
     """The documents. JSON is decoded much faster than YAML, whose flow style also begins with a brace."""
     if written.lstrip().startswith("{"):
         with suppress(orjson.JSONDecodeError):
-            return [orjson.loads(written)]
-    found: Iterable[Any] = yaml.load_all(written, _LOADER)
-    return found
+            found = orjson.loads(written)
+            try:
+                orjson.dumps(found)  # has the depth that later functions can read
+            except orjson.JSONEncodeError as error:
+                raise RecursionError(str(error)) from error
+            return [found]
+    _check_size(written)
+    documents: Iterable[Any] = yaml.load_all(written, _LOADER)
+    return documents
+
+
+def _check_size(written: str) -> None:
+    """Raises YAMLError if the text is nested too deeply, or much larger with the contents of its aliases.
+
+    Reads only the events of the parser, before anything is built.
+    """
+    sizes = dict[str, int]()
+    around: list[tuple[str | None, int]] = []  # anchors of the collections around, and the size before each
+    size, most = 0, _MOST_EXPANSION * (len(written) + _LEAST_EXPANDED)
+    for event in yaml.parse(written, _LOADER):
+        match event:
+            case yaml.AliasEvent():
+                if event.anchor not in sizes:
+                    raise yaml.YAMLError(f"alias {event.anchor!r:.80} has no content, or contains itself")
+                size += sizes[event.anchor]
+            case yaml.ScalarEvent():
+                size += 1 + len(event.value)
+                if event.anchor:
+                    sizes[event.anchor] = 1 + len(event.value)
+            case yaml.CollectionStartEvent():
+                around.append((event.anchor, size))
+                size += 1
+                if len(around) > _MOST_DEPTH:
+                    raise yaml.YAMLError(f"more than {_MOST_DEPTH} levels are nested")
+            case yaml.CollectionEndEvent():
+                anchor, before = around.pop()
+                if anchor:
+                    sizes[anchor] = size - before
+            case _:
+                pass
+        if size > most:
+            raise yaml.YAMLError("its aliases stand for too much text; write less of it")
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # libyaml's is faster, if it exists
