@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from muster_core.main import install_extensions
+from muster_core.model.records import Change, Detail, EventRecorded, Notice
 from muster_core.rest.auth import OPEN_READS, AccessSettings
 from muster_core.rest.server import RestServer, RestSettings
 from muster_core.runtime.loop import LoopSettings
@@ -261,3 +262,14 @@ async def fill(live: LiveCore) -> None:
     await live.application("lost", "root.research", namespace="data", user="lee", ago_s=90)
     await live.application("smoke-test", "root.default", namespace="muster", ago_s=60)
     await live.idle()
+    preempted = EventRecorded(
+        RM,
+        Notice.QUEUE,
+        "root.research.training",
+        "2 allocations are preempted",
+        "team-a/llm-finetune",
+        Change.SET,
+        Detail.QUEUE_PREEMPTION,
+        app_name="llm-finetune",
+    )
+    live.core.events.add([preempted], time.time_ns())

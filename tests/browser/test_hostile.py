@@ -14,11 +14,13 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from playwright.async_api import Browser
 
+from muster_core.model.records import Change, Detail, EventRecorded, Notice
 from muster_core.rest.auth import AccessSettings
 from muster_si import keys
 from tests.browser import live_core
 from tests.browser.conftest import NARROW, WIDE, visiting
 from tests.browser.live_core import LiveCore, an_application
+from tests.unit.core.messages import RM
 
 PREFIX: Final = "/tools/muster"
 TOKEN: Final = "a-token-of-enough-characters"
@@ -44,6 +46,16 @@ async def test_hostile_names_are_text(browser: Browser) -> None:
             name = f"{number}-{kind}-{text[:200]}"
             await live.application(name, "root.batch.reports", 2, size, user=text[:200], tags=tags)
         await live.idle()
+        preempted = (f"{number} allocations are preempted" for number in range(len(HOSTILE)))
+        live.core.events.add(
+            [
+                EventRecorded(
+                    RM, Notice.QUEUE, "root.batch.reports", what, text[:200], Change.SET, Detail.QUEUE_PREEMPTION
+                )
+                for what, text in zip(preempted, HOSTILE.values(), strict=True)
+            ],
+            time.time_ns(),
+        )
         base = f"http://127.0.0.1:{live.port}/ui/"
         for window in (WIDE, NARROW):
             async with visiting(browser, base, window) as visit:
@@ -60,6 +72,8 @@ async def test_hostile_names_are_text(browser: Browser) -> None:
                 ):
                     await visit.go(page)
                     assert await visit.page.evaluate("document.documentElement.scrollWidth <= innerWidth"), page
+                await visit.go("preemptions")
+                await visit.contains(f"for {HOSTILE['markup']}: 0 allocations are preempted")
                 await visit.go("applications")
                 text = await visit.text()
                 assert HOSTILE["markup"] in text
@@ -70,6 +84,7 @@ async def test_hostile_names_are_text(browser: Browser) -> None:
                     await visit.page.get_by_role("link", name=f"{number}-{kind}").first.click()
                     await visit.page.get_by_role("heading", name="Phases").wait_for()
                     await visit.settled()
+                    assert "muster explain" not in await visit.text(), f"{kind}: a shell could misread the name"
                     assert await visit.page.evaluate("document.documentElement.scrollWidth <= innerWidth"), kind
                 assert await visit.page.locator("main img, main script, main b:text('bold')").count() == 0
                 assert "hit" not in await visit.page.title()

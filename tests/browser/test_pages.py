@@ -21,11 +21,11 @@ PAGES: Final = {
     "queues": ("queues", "notebooks"),
     "queue": ("queues/root.research.training", "Waiting, in scheduling order"),
     "applications": ("applications", "team-a/llm-pretrain"),
-    "application": ("applications/team-a/llm-finetune", "Suggestion"),
+    "application": ("applications/team-a/llm-finetune", "muster explain llm-finetune -n team-a --changes --estimate"),
     "nodes": ("nodes", "Which gang still fits"),
     "node": ("nodes/node-00", "Pods of other schedulers"),
     "users": ("users", "16 of 16"),
-    "preemptions": ("preemptions", "Earlier"),
+    "preemptions": ("preemptions", "for llm-finetune: 2 allocations are preempted"),
     "health": ("health", "all checks passed"),
 }
 

@@ -588,7 +588,7 @@ def queue_type(leaf: str) -> str:
 
 
 def preempting(count: int) -> str:
-    """Pods are preempted for requests of the queue."""
+    """Pods are preempted for requests of the queue. The record refers to their application."""
     return f"{count} allocations are preempted"
 
 

@@ -126,7 +126,15 @@ def notify_victims(
             partition.scheduling.requeue(app)  # one more of its members is missing
     partition.outbox.put(TimerSet(timer, max(candidates.due_ns(partition, victim) for _, victim in victims)))
     detail, text = Detail.QUEUE_PREEMPTION, messages.preempting(len(victims))
-    partition.note(Notice.QUEUE, running.queue, change=Change.SET, detail=detail, resource=freed, message=text)
+    partition.note(
+        Notice.QUEUE,
+        running.queue,
+        change=Change.SET,
+        detail=detail,
+        reference=app_id,
+        resource=freed,
+        message=text,
+    )
 
 
 def victim_of(partition: Partition, name: PlaceId) -> tuple[Application, Allocation]:

@@ -76,7 +76,12 @@ const blockedPods = (reason) => {
   return printable(count(reason.count, reason.kind) + names);
 };
 
+/** The command that computes more, in a process of its own. None for a name that a shell could read as something else. */
+const commandOf = (app) => ([app.applicationID, app.namespace].every((name) => /^[A-Za-z0-9][A-Za-z0-9._-]*$/.test(name || ''))
+  ? `muster explain ${app.applicationID} -n ${app.namespace} --changes --estimate` : '');
+
 function Explain({ app, queue, waiting }) {
+  const command = commandOf(app);
   const { status, reasons, preemption } = useMemo(() => explain(app), [app]);
   const at = (waiting || []).findIndex((item) => item.applicationID === app.applicationID && item.namespace === app.namespace);
   const ahead = reasons.length && at > 0 ? waiting.slice(0, at) : [];
@@ -92,6 +97,7 @@ function Explain({ app, queue, waiting }) {
       <ol class="line">${ahead.slice(0, 5).map((item) => html`<li key=${appName(item)}><${Name} text=${appName(item)} href=${appLink(item)} />
         <span>${printable(amounts(item.pendingResource))}</span>${item.blocksOthers && html`<b>blocks the queue</b>`}</li>`)}</ol>
       ${ahead.length > 5 && html`<p class="note">and ${ahead.length - 5} more</p>`}`}
+    ${reasons.length > 0 && command && html`<p class="note">The smallest changes that would start it, and when it is expected to start: <code>${command}</code></p>`}
     ${reasons.length > 0 && queue && html`<p class="note">Available in the queue: ${printable(amounts(queue.headroom))}</p>`}`;
 }
 

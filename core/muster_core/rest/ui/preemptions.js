@@ -1,7 +1,7 @@
 // Preemptions: what is being preempted now, and what the events of the core tell about earlier ones.
 import { html, useEffect, useMemo, useState } from './html.js';
 import { fetchEvents, PREEMPTED, QUOTA_PREEMPTION, useData, useLive } from './data.js';
-import { Card, Missing, Name, queueLink, Table } from './parts.js';
+import { appLink, Card, Missing, Name, queueLink, Table } from './parts.js';
 import { amounts, clock, printable, span } from './words.js';
 
 const APPLICATION = 2, QUEUE = 4, MOST = 10000;
@@ -18,11 +18,19 @@ const isAbout = (record) => (record.type === APPLICATION && record.eventChangeDe
 const keyOf = (record) => `${record.timestampNano} ${record.objectID} ${record.referenceID || ''} ${record.eventChangeDetail || ''}`;
 const plain = (resource) => Object.fromEntries(Object.entries(resource?.resources || {}).map(([name, { value }]) => [name, value]));
 
+/** The application for which pods are preempted; none if a queue is above its maximum. */
+const preemptorOf = (record) => (record.type === QUEUE && record.eventChangeDetail === QUOTA_PREEMPTION ? record.referenceID : undefined);
+
+function what(record) {
+  if (!record.message) return `released ${record.referenceID || ''}`;
+  return preemptorOf(record) ? `for ${preemptorOf(record)}: ${record.message}` : record.message;
+}
+
 const COLUMNS = [
   { title: 'Time', class: 'state', down: true, sort: (record) => record.timestampNano, cell: (record) => clock(record.timestampNano) },
   { title: 'Of', class: 'kind wide', sort: (record) => record.type, cell: (record) => (record.type === QUEUE ? 'queue' : 'application') },
   { title: 'Name', class: 'main', sort: (record) => record.objectID, cell: (record) => html`<${Name} text=${record.objectID} href=${record.type === QUEUE ? queueLink(record.objectID) : undefined} />` },
-  { title: 'What', class: 'why', cell: (record) => html`<${Name} text=${record.message || `released ${record.referenceID || ''}`} />` },
+  { title: 'What', class: 'why', cell: (record) => html`<${Name} text=${what(record)} href=${preemptorOf(record) && appLink({ applicationID: preemptorOf(record) })} />` },
   { title: 'Resources', class: 'wide queue', cell: (record) => html`<${Name} text=${amounts(plain(record.resource))} />` },
 ];
 

@@ -137,7 +137,7 @@ def test_a_confirmed_victim_is_recorded_as_preempted_and_not_echoed() -> None:
 def test_a_preemption_is_recorded_on_the_queue_of_the_ask() -> None:
     scenario, _ = preempting()
     [note] = [note for note in scenario.records if note.detail is Detail.QUEUE_PREEMPTION]
-    assert (note.subject, note.resource["vcore"]) == ("root.a", 1000)
+    assert (note.subject, note.reference, note.resource["vcore"]) == ("root.a", "a", 1000)
     [report] = scenario.partition.preemptions.reports
     assert (report.asks, report.victims) == ((("a", "x"),), (("b", "b3-0"),))
 
