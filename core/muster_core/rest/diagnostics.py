@@ -30,7 +30,7 @@ from aiohttp import web
 from muster_core.model.ids import partition_name
 from muster_core.rest import views
 from muster_core.rest.endpoints import active_config
-from muster_core.rest.http import Pieces, RequestContext, RestContext, RestFailure, array, bad_request, not_found, write
+from muster_core.rest.http import Pieces, RequestContext, RestContext, RestFailure, array, bad_request, not_found
 from muster_core.rest.schemas import Shape, encode
 from muster_core.rest.views import Steps, amounts
 from muster_core.runtime.sessions import Session, state_dump
@@ -231,7 +231,7 @@ async def full_state_dump(rest_context: RestContext, request: web.Request) -> we
     async with rest_context.dumping:
         outside = await _outside(rest_context)
         check = request.query.get("invariants") in ("1", "true")
-        return await write(
+        return await rest_context.writer.write(
             request,
             state_dump_pieces(rest_context.core.loop.scheduler_state, rest_context.now_ns(), outside, check=check),
         )

@@ -32,9 +32,9 @@ from muster_core.rest.http import (
     RestFailure,
     array,
     bad_request,
+    body_of,
     not_found,
     one,
-    write,
 )
 from muster_core.rest.schemas import Config, ValidationInfo
 from muster_core.runtime.log_level import LevelControl, LogLevel
@@ -237,7 +237,7 @@ async def config(rest_context: RestContext, request: web.Request) -> web.StreamR
     """Returns the active configuration: JSON if the Accept header is exactly `application/json`, else YAML."""
     session = _session(rest_context, request.query.get("rmId", ""))
     if request.headers.get(hdrs.ACCEPT) == _JSON:
-        return await write(request, one(await active_config(rest_context, session)))
+        return await rest_context.writer.write(request, one(await active_config(rest_context, session)))
     text = _config_text(session)
     shown = {
         "partitions": await _partitions_in(rest_context, text, str),
@@ -248,7 +248,7 @@ async def config(rest_context: RestContext, request: web.Request) -> web.StreamR
     }
     async with rest_context.checking:
         body = await asyncio.to_thread(_yaml, shown)
-    return web.Response(text=body, content_type="application/x-yaml", charset="utf-8")
+    return await rest_context.writer.write(request, iter((body.encode(),)), "application/x-yaml; charset=utf-8")
 
 
 async def active_config(rest_context: RestContext, session: Session | None = None) -> Config:
@@ -281,20 +281,21 @@ def _read_partitions(text: str, name_of: Callable[[str], str]) -> object:
 
 async def validate_conf(rest_context: RestContext, request: web.Request) -> web.StreamResponse:
     """Validates a queues.yaml. The status is 200 for invalid text too; the body has the reason."""
-    body = await request.read()
-    try:
-        text = body.decode()
-    except UnicodeDecodeError as error:
-        return await write(request, one(ValidationInfo(allowed=False, reason=f"the text is not UTF-8: {error.reason}")))
-    async with rest_context.checking:
-        found = await asyncio.to_thread(validate, text)
+    async with body_of(rest_context, request) as body:
+        try:
+            text = body.decode()
+        except UnicodeDecodeError as error:
+            reason = f"the text is not UTF-8: {error.reason}"
+            return await rest_context.writer.write(request, one(ValidationInfo(allowed=False, reason=reason)))
+        async with rest_context.checking:
+            found = await asyncio.to_thread(validate, text)
     shape = ValidationInfo(
         allowed=found.allowed,
         reason=found.reason or None,
         checksum=found.checksum,
         checksumMatch=found.checksum_match,
     )
-    return await write(request, one(shape))
+    return await rest_context.writer.write(request, one(shape))
 
 
 def _yaml(shown: object) -> str:
@@ -386,7 +387,8 @@ async def event_stream(rest_context: RestContext, request: web.Request) -> web.S
         async for portion in records:
             await _write(response, _lines(portion))
     except (TimeoutError, ConnectionError):
-        request.protocol.force_close()  # the reader accepts no data
+        if request.transport is not None:
+            request.transport.abort()  # the reader accepts no data, and closing would wait for it
     finally:
         records.close()
     return response
@@ -433,7 +435,7 @@ class LogLevelRequest(BaseModel):
 
 async def get_log_level(rest_context: RestContext, request: web.Request) -> web.StreamResponse:
     """Returns the log level."""
-    return await write(request, one(schemas.LogLevelInfo(level=_control(rest_context).level.value)))
+    return await rest_context.writer.write(request, one(schemas.LogLevelInfo(level=_control(rest_context).level.value)))
 
 
 async def set_log_level(rest_context: RestContext, request: web.Request) -> web.StreamResponse:
@@ -444,7 +446,7 @@ async def set_log_level(rest_context: RestContext, request: web.Request) -> web.
     except ValidationError as error:
         raise bad_request('invalid body: write {"level": "debug"}, or info, warning or error') from error
     control.set(wanted.level)
-    return await write(request, one(schemas.LogLevelInfo(level=control.level.value)))
+    return await rest_context.writer.write(request, one(schemas.LogLevelInfo(level=control.level.value)))
 
 
 def _control(rest_context: RestContext) -> LevelControl:
@@ -478,4 +480,4 @@ async def readiness(rest_context: RestContext, request: web.Request) -> web.Stre
 
 async def metrics(rest_context: RestContext, request: web.Request) -> web.StreamResponse:
     """Returns the metrics in the text format of Prometheus."""
-    return await write(request, rest_context.core.metrics.pieces(), CONTENT_TYPE_LATEST)
+    return await rest_context.metrics_writer.write(request, rest_context.core.metrics.pieces(), CONTENT_TYPE_LATEST)

@@ -11,7 +11,8 @@ import math
 import re
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import chain
@@ -73,14 +74,22 @@ def answer(failure: RestFailure) -> web.Response:
 _SLICE_S: Final = 0.005
 
 #: Size of the largest part of a response in memory.
-_SLICE_BYTES: Final = 1024 * 1024
+_SLICE_BYTES: Final = 256 * 1024
 
-#: A reader that accepts no data for this time is disconnected.
+#: A reader that accepts no data for this time is disconnected; the shorter time applies if others wait for its place.
 STALLED_S: Final = 30.0
+_HURRIED_S: Final = 1.0
 
 #: Smaller responses are not compressed.
 _PACKED_FROM: Final = 2_048
 _PACKING: Final = 1  # of 9: takes half the time of the default 6 for 10 % more bytes
+
+#: Responses that have begun and are not yet accepted by their readers. Further ones wait.
+_MOST_BEGUN: Final = 64
+
+#: Bodies of requests in memory. Further ones wait, each in a small buffer of its connection.
+_MOST_BODIES: Final = 4
+_BODY_S: Final = 30.0
 
 #: Parts of a response in order. Other work may run between two of them; an empty one only lets it run.
 Pieces = Iterator[bytes]
@@ -107,43 +116,85 @@ def array(elements: Iterable[Shape | Pieces | None]) -> Pieces:
     yield b"[]" if before == b"[" else b"]"
 
 
-async def write(
-    request: web.Request, pieces: Pieces, content_type: str = JSON_TYPE, *, stalled_s: float = STALLED_S
-) -> web.StreamResponse:
-    """Writes the pieces and lets other work run after every slice. Disconnects a reader that accepts no data."""
-    packs = "gzip" in request.headers.get(hdrs.ACCEPT_ENCODING, "").lower()
-    gathered, is_whole = _gather(pieces)
-    while not (gathered or is_whole):  # a failure is still a response of its own
-        await asyncio.sleep(0)
-        gathered, is_whole = _gather(pieces)
-    if is_whole:
-        is_packed = packs and len(gathered) >= _PACKED_FROM
-        body = gzip.compress(gathered, _PACKING, mtime=0) if is_packed else gathered
-        return whole(request, body, content_type, is_packed=is_packed)
-    response = web.StreamResponse(headers={hdrs.CONTENT_TYPE: content_type, hdrs.VARY: hdrs.ACCEPT_ENCODING})
-    if packs:
-        response.enable_compression(web.ContentCoding.gzip)
-    await response.prepare(request)
-    await _write_in_time(request, response, gathered, stalled_s)
-    while not is_whole:
-        await asyncio.sleep(0)
-        gathered, is_whole = _gather(pieces)
-        if gathered:
-            await _write_in_time(request, response, gathered, stalled_s)
-    await response.write_eof()
-    return response
+class Writer:
+    """Writes responses in pieces, however many clients ask at once and however slowly they read.
+
+    One slice is built at a time, so that many requests delay other work by one slice and not by one for each request.
+    Few responses begin at a time, because each holds its lists and its part in memory. A reader that accepts no data
+    keeps its place only as long as nobody waits for it.
+    """
+
+    def __init__(self, most: int = _MOST_BEGUN, *, stalled_s: float = STALLED_S, hurried_s: float = _HURRIED_S) -> None:
+        self._places = asyncio.Semaphore(most)
+        self._waiting = 0
+        self._building = asyncio.Lock()
+        self._stalled_s = stalled_s
+        self._hurried_s = hurried_s
+
+    async def write(self, request: web.Request, pieces: Pieces, content_type: str = JSON_TYPE) -> web.StreamResponse:
+        """Writes the pieces and lets other work run after every slice. Disconnects a reader that accepts no data."""
+        async with self._place():
+            packs = "gzip" in request.headers.get(hdrs.ACCEPT_ENCODING, "").lower()
+            gathered, is_whole = await self._gather(pieces)
+            while not (gathered or is_whole):  # a failure is still a response of its own
+                gathered, is_whole = await self._gather(pieces)
+            response: web.StreamResponse
+            if is_whole:
+                is_packed = packs and len(gathered) >= _PACKED_FROM
+                body = gzip.compress(gathered, _PACKING, mtime=0) if is_packed else gathered
+                response = whole(request, body, content_type, is_packed=is_packed)
+            else:
+                response = web.StreamResponse(
+                    headers={hdrs.CONTENT_TYPE: content_type, hdrs.VARY: hdrs.ACCEPT_ENCODING}
+                )
+                if packs:
+                    response.enable_compression(web.ContentCoding.gzip)
+            await response.prepare(request)
+            with suppress(ConnectionError):  # the reader has gone, or was disconnected
+                if not isinstance(response, web.Response):
+                    await self._accepted(request, response.write(gathered))
+                    while not is_whole:
+                        gathered, is_whole = await self._gather(pieces)
+                        await self._accepted(request, response.write(gathered))
+                await self._accepted(request, response.write_eof())
+            return response
+
+    @asynccontextmanager
+    async def _place(self) -> AsyncIterator[None]:
+        """Waits for a place, which is taken during the block."""
+        self._waiting += 1
+        try:
+            await self._places.acquire()
+        finally:
+            self._waiting -= 1
+        try:
+            yield
+        finally:
+            self._places.release()
+
+    async def _gather(self, pieces: Pieces) -> tuple[bytes, bool]:
+        """Returns what one slice of time yields, and whether that was the end. Other work has run since."""
+        async with self._building:
+            gathered = _slice(pieces)
+            await asyncio.sleep(0)
+        return gathered
+
+    async def _accepted(self, request: web.Request, writing: Coroutine[None, None, None]) -> None:
+        """Waits until the reader has accepted a part. Raises ConnectionResetError if it does not in time."""
+        task = asyncio.ensure_future(writing)
+        until = time.monotonic() + self._stalled_s
+        try:
+            while not (await asyncio.wait((task,), timeout=min(self._hurried_s, self._stalled_s)))[0]:
+                if self._waiting or time.monotonic() >= until:
+                    if request.transport is not None:
+                        request.transport.abort()  # closing it would wait until the reader accepts the rest
+                    raise ConnectionResetError("the client accepts no data")
+            task.result()
+        finally:
+            task.cancel()
 
 
-async def _write_in_time(request: web.Request, response: web.StreamResponse, part: bytes, stalled_s: float) -> None:
-    try:
-        await asyncio.wait_for(response.write(part), stalled_s)
-    except TimeoutError as error:
-        request.protocol.force_close()
-        raise ConnectionResetError("the client accepts no data") from error
-
-
-def _gather(pieces: Pieces) -> tuple[bytes, bool]:
-    """Returns what one slice of time yields, and whether that was the end."""
+def _slice(pieces: Pieces) -> tuple[bytes, bool]:
     until = time.perf_counter() + _SLICE_S
     gathered: list[bytes] = []
     size = 0
@@ -250,6 +301,11 @@ class RestContext:
     #: Allows one dump at a time, as in YuniKorn, and one profile at a time.
     dumping: asyncio.Lock = field(default_factory=asyncio.Lock)
     profiling: asyncio.Lock = field(default_factory=asyncio.Lock)
+    #: Responses about the state, and the metrics, which Prometheus reads in time whatever others read.
+    writer: Writer = field(default_factory=Writer)
+    metrics_writer: Writer = field(default_factory=Writer)
+    #: Bodies of requests that are read or checked.
+    bodies: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_MOST_BODIES))
     #: Allows one validation at a time, because a large configuration takes about a second of CPU time.
     checking: asyncio.Lock = field(default_factory=asyncio.Lock)
     connections: Connections = field(default_factory=Connections)
@@ -258,6 +314,18 @@ class RestContext:
     def __post_init__(self) -> None:
         """Sets the start time."""
         self.started_ns = self.now_ns()
+
+
+@asynccontextmanager
+async def body_of(rest_context: RestContext, request: web.Request) -> AsyncIterator[bytes]:
+    """The body of a request, one of few at a time. Raises RestFailure if it does not arrive in time."""
+    async with rest_context.bodies:
+        try:
+            async with asyncio.timeout(_BODY_S):
+                body = await request.read()
+        except TimeoutError as error:
+            raise RestFailure(408, f"the body did not arrive within {_BODY_S:g} s") from error
+        yield body
 
 
 T = TypeVar("T")

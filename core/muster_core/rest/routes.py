@@ -14,7 +14,7 @@ from aiohttp import web
 
 from muster_core.rest import diagnostics, endpoints, schemas
 from muster_core.rest.auth import AccessLevel
-from muster_core.rest.http import Pieces, RequestContext, RestContext, write
+from muster_core.rest.http import Pieces, RequestContext, RestContext
 
 View = Callable[[RequestContext], Pieces]
 Endpoint = Callable[[RestContext, web.Request], Awaitable[web.StreamResponse]]
@@ -69,10 +69,12 @@ def _view(
 def _shown(view: View) -> Endpoint:
     """Returns the endpoint that writes the pieces of a view."""
 
+    def pieces(context: RequestContext) -> Pieces:
+        yield from view(context)  # only when its turn has come, because a view can read many objects first
+
     async def answer(rest_context: RestContext, request: web.Request) -> web.StreamResponse:
-        return await write(
-            request, view(RequestContext(rest_context, request.match_info, request.query, rest_context.now_ns()))
-        )
+        context = RequestContext(rest_context, request.match_info, request.query, rest_context.now_ns())
+        return await rest_context.writer.write(request, pieces(context))
 
     return answer
 
@@ -281,7 +283,7 @@ _OTHERS: Final = (
         "Validates a queues.yaml.",
         endpoints.validate_conf,
         schemas.ValidationInfo,
-        failures=(413,),
+        failures=(408, 413),
         takes=Media.YAML,
     ),
     Route(

@@ -72,6 +72,7 @@ _DESCRIPTIONS: Final = {
     401: "a valid token is required",
     403: "the user of the token is not allowed to do this",
     404: "not found",
+    408: "the body did not arrive in time",
     409: "another profile is running",
     413: "the body is too large",
     500: "the request cannot be answered",

@@ -1,7 +1,9 @@
 """HTTP behavior of the server: methods, redirects, compression, headers, chunked responses."""
 
 import asyncio
-from collections.abc import Iterator
+import math
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 
 import aiohttp
@@ -12,7 +14,7 @@ from aiohttp.test_utils import TestServer
 from yarl import URL
 
 from muster_core.model.events import NodeAdded
-from muster_core.rest.http import Connections, write
+from muster_core.rest.http import Connections, Writer
 from muster_core.rest.routes import MOVED, ROUTES
 from muster_si.keys import EXTRA_BARRIER
 from tests.unit.builders import a_node
@@ -97,7 +99,7 @@ async def test_writing_a_large_response_yields_to_other_tasks() -> None:
 
     async def handle(request: web.Request) -> web.StreamResponse:
         asyncio.get_running_loop().call_soon(turns.append, 1)
-        return await write(request, pieces())
+        return await Writer().write(request, pieces())
 
     app = web.Application()
     app.router.add_get("/", handle)
@@ -128,11 +130,9 @@ async def test_a_stalled_reader_is_disconnected_and_delays_no_other_request() ->
             yield b"0," * 50_000
 
     async def handle(request: web.Request) -> web.StreamResponse:
-        try:
-            return await write(request, endless(), stalled_s=0.01)
-        except ConnectionError as error:
-            ended.append(str(error))
-            raise
+        response = await Writer(stalled_s=0.01).write(request, endless())
+        ended.append(request.path)
+        return response
 
     async def other(request: web.Request) -> web.StreamResponse:
         return web.Response(text="at once")
@@ -146,8 +146,97 @@ async def test_a_stalled_reader_is_disconnected_and_delays_no_other_request() ->
         while not ended:
             async with session.get("other") as answer:
                 assert await answer.text() == "at once"
+        assert server.handler is not None
+        while len(server.handler.connections) > 1:  # the socket is gone, although its data were never accepted
+            async with session.get("other") as answer:
+                assert answer.status == 200
         writer.close()
-    assert ended == ["the client accepts no data"]
+    assert ended == ["/endless"]
+
+
+async def test_stalled_readers_keep_few_places_and_only_until_others_wait_for_them() -> None:
+    begun: Counter[str] = Counter()
+
+    def endless() -> Iterator[bytes]:
+        begun["all"] += 1
+        begun["now"] += 1
+        begun["most"] = max(begun["most"], begun["now"])
+        while True:
+            yield b"0," * 50_000
+
+    writer = Writer(2, stalled_s=math.inf, hurried_s=0.01)
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        if request.path == "/short":
+            return await writer.write(request, iter((b"[]",)))
+        try:
+            return await writer.write(request, endless())
+        finally:
+            begun["now"] -= 1
+
+    app = web.Application()
+    app.router.add_get("/{name}", handle)
+    async with TestServer(app) as server, aiohttp.ClientSession(server.make_url("/")) as session:
+        readers = [await asyncio.open_connection("127.0.0.1", server.port, limit=1024) for _ in range(5)]
+        for _, stalled in readers:
+            stalled.write(b"GET /endless HTTP/1.1\r\nHost: a\r\n\r\n")
+        while begun["all"] < 2:  # noqa: ASYNC110 - nothing signals it
+            await asyncio.sleep(0)
+        async with session.get("short") as answer:
+            assert await answer.text() == "[]"
+        for _, stalled in readers:
+            stalled.close()
+    assert begun["most"] == 2
+
+
+async def test_many_requests_at_once_build_one_slice_between_two_turns_of_other_work() -> None:
+    turns: list[int] = [0]
+    built: Counter[int] = Counter()
+
+    def pieces() -> Iterator[bytes]:
+        for _ in range(4):
+            built[turns[0]] += 1
+            yield b" " * 300_000  # a slice
+
+    async def other_work() -> None:
+        while True:
+            turns[0] += 1
+            await asyncio.sleep(0)
+
+    writer = Writer()
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        return await writer.write(request, pieces())
+
+    app = web.Application()
+    app.router.add_get("/", handle)
+    async with TestServer(app) as server, aiohttp.ClientSession(server.make_url("/")) as session:
+        other = asyncio.create_task(other_work())
+
+        async def read() -> None:
+            async with session.get("") as answer:
+                await answer.read()
+
+        await asyncio.gather(*(read() for _ in range(20)))
+        other.cancel()
+    assert built.total() == 80
+    assert max(built.values()) == 1
+
+
+async def test_the_body_of_a_request_has_to_arrive_in_time(
+    http: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("muster_core.rest.http._BODY_S", 0.01)
+    arrived = asyncio.Event()
+
+    async def body() -> AsyncIterator[bytes]:
+        yield b"partitions:"
+        await arrived.wait()
+
+    async with http.post("/ws/v1/validate-conf", data=body()) as answer:
+        assert answer.status == 408
+        assert "did not arrive" in (await answer.json())["message"]
+    arrived.set()
 
 
 async def test_a_connection_without_a_complete_request_is_closed() -> None:

@@ -1,0 +1,347 @@
+"""Attacks on the REST port: pauses of the scheduler, memory, other readers, and data that needs a token.
+
+No cluster: the core runs in a process of its own with thousands of waiting applications and a full event ring, so that
+the process and its memory are those of the core. A gang starts during each attack.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import resource
+import socket
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass
+from itertools import cycle, islice
+from pathlib import Path
+from statistics import median
+
+import pytest_asyncio
+
+from muster_core.config.document import MOST_CHARACTERS
+from muster_core.rest.auth import AccessLevel
+from muster_core.rest.routes import ROUTES
+from muster_core.rest.web_ui import files
+from tests.attacks.attack import FULL, limit_bytes, sized
+from tests.attacks.core_process import SECRET
+
+_PART = re.compile(r"{(\w+)}")
+MIB = 2**20
+#: Above the memory of the idle process.
+MOST_BYTES = 150 * MIB
+LONGEST_PAUSE_S = 0.1
+P = "/ws/v1/partition/default"
+DATA = (
+    f"{P}/waiting",
+    f"{P}/applications/active/summary",
+    f"{P}/nodes/summary",
+    f"{P}/application/{SECRET}-0/events",
+)
+STATIC = [f"/ui/{'' if name == 'index.html' else name}" for name in files()]
+#: Beginnings of files outside the folder of the UI, and of what a path could lead to.
+FOREIGN = (b"root:", b"from __future__", b"[project]", b"# Libraries")
+HOSTILE = (
+    "../auth.py",
+    "../../../../../../../../../etc/passwd",
+    "..%2f..%2f..%2f..%2f..%2f..%2fetc%2fpasswd",
+    "%2e%2e/auth.py",
+    "%252e%252e%252fauth.py",
+    "..%5c..%5cauth.py",
+    "..%c0%af..%c0%afauth.py",
+    "//etc/passwd",
+    "%2fetc%2fpasswd",
+    "vendor/%2e%2e/%2e%2e/auth.py",
+    "vendor/README.md",
+    "vendor/",
+    "main.js%00.html",
+    "main.js/../../auth.py",
+    "main.js?file=../auth.py",
+    ";/../auth.py",
+    "a" * 7_500,
+    "a" * 60_000,
+    "../" * 2_000,
+    "%2e%2e%2f" * 800,
+)
+HEADERS = (
+    "",
+    f"Range: bytes={','.join(f'{number}-' for number in range(1_400))}\r\n",
+    "Range: bytes=0-99999999999999999999999999999\r\n",
+    "If-None-Match: " + ",".join(f'"{number:032x}"' for number in range(220)) + "\r\n",
+    "If-None-Match: " + '"' * 8_000 + "\r\n",
+    f"If-None-Match: {'W/' * 4_000}\r\n",
+    "If-None-Match: *\r\n",
+    f"If-None-Match: {'a' * 60_000}\r\n",
+    f"Accept-Encoding: {'gzip,' * 1_600}\r\n",
+    "".join(f"X-{number}: {'a' * 4_000}\r\n" for number in range(100)),
+    "".join(f"X-{number}: a\r\n" for number in range(5_000)),
+)
+METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "TRACE", "CONNECT", "PROPFIND")
+#: Values of a query parameter, or of a part of a path.
+VALUES = (
+    "",
+    "-1",
+    "9" * 18,
+    "9" * 4_000,
+    "1e9",
+    "%00",
+    "%ff%fe",
+    "%F0%9F%92%A9" * 300,
+    "%25" * 2_000,
+    "(a%2B)%2B" * 400,
+    "..%2f" * 800,
+    "a" * 7_000,
+    "%3Cscript%3E",
+)
+PARAMETERS = ("namespace", "count", "offset", "limit", "status", "start", "subtree", "rmId", "invariants", "seconds")
+
+
+@dataclass
+class Victim:
+    """The process with the core."""
+
+    process: asyncio.subprocess.Process
+    port: int
+    idle_bytes: int = 0
+
+    def memory(self, field: str) -> int:
+        """VmRSS or VmHWM, bytes."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        return next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith(field))
+
+    async def ask(self, what: str) -> str:
+        """Send a line to the process, and return the line that answers it."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(f"{what}\n".encode())
+        return (await self.process.stdout.readline()).decode().strip()
+
+    async def send(self, method: str, path: str, header: str = "", body: bytes = b"") -> tuple[int, bytes]:
+        """Send a request as it is, because clients change paths. Returns status and body; 0 = it was not answered."""
+        with suppress(ConnectionError):
+            reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+            try:
+                request = f"{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{header}\r\n"
+                writer.write(request.encode() + body)
+                await writer.drain()
+                head, _, answer = (await reader.read()).partition(b"\r\n\r\n")
+                return (int(head.split(b" ", 2)[1]), answer) if head else (0, b"")
+            finally:
+                writer.close()
+        return 0, b""
+
+    async def stalled(self, path: str, header: str = "") -> Callable[[], Awaitable[None]]:
+        """Send a request whose answer is never read. Returns what closes the connection."""
+        own = socket.socket()
+        own.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+        own.setblocking(False)
+        loop = asyncio.get_running_loop()
+        await loop.sock_connect(own, ("127.0.0.1", self.port))
+        await loop.sock_sendall(own, f"GET {path} HTTP/1.1\r\nHost: x\r\n{header}\r\n".encode())
+
+        async def close() -> None:
+            own.close()
+
+        return close
+
+    async def withstands(self, what: str, attack: Callable[[], Awaitable[None]]) -> None:
+        """Check the peak memory of an attack, that a gang starts meanwhile, and in the complete run the longest pause.
+
+        ``attack`` is repeated until the gang has started. Other processes on the machine can cause a pause, so the
+        complete run takes the median of three attacks.
+        """
+        pauses_s: list[float] = []
+        for _ in range(3 if FULL else 1):
+            await self.ask("pause")
+            gang = asyncio.create_task(self.ask("gang"))
+            await attack()
+            while not gang.done():
+                await attack()
+            pauses_s.append(float(await self.ask("pause")))
+            grown = self.memory("VmHWM") - self.idle_bytes
+            print(f"{what}: peak {grown / MIB:.0f} MiB above idle, pause {pauses_s[-1] * 1000:.0f} ms")  # noqa: T201 - -rP
+            assert grown < MOST_BYTES
+            assert self.memory("VmHWM") < limit_bytes("core")
+        assert not FULL or median(pauses_s) < LONGEST_PAUSE_S, f"{what}: {pauses_s}"
+
+
+@asynccontextmanager
+async def core(*arguments: str) -> AsyncIterator[Victim]:
+    """The process after each file and each view was read once."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "tests.attacks.core_process", str(sized(2_000, 10_000)), *arguments,
+        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    assert process.stdout is not None
+    assert process.stdin is not None
+    found = Victim(process, int(await process.stdout.readline()))
+    for path in (*DATA, *STATIC):
+        await found.send("GET", path)
+    await found.ask("gang")
+    found.idle_bytes = found.memory("VmRSS")
+    yield found
+    process.stdin.close()
+    await process.wait()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def victim() -> AsyncIterator[Victim]:
+    """A core with open reads."""
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit[1], limit[1]))
+    async with AsyncExitStack() as stack:
+        stack.callback(resource.setrlimit, resource.RLIMIT_NOFILE, limit)
+        yield await stack.enter_async_context(core())
+
+
+async def test_hundreds_of_concurrent_reads_delay_no_gang(victim: Victim) -> None:
+    """Each on a connection of its own, of views about all applications, nodes and events, compressed or not."""
+    requests = cycle((path, f"Accept-Encoding: {coding}\r\n") for coding in ("identity", "gzip") for path in DATA)
+    count = sized(100, 400)
+
+    async def read() -> None:
+        answers = await asyncio.gather(*(victim.send("GET", *next(requests)) for _ in range(count)))
+        assert Counter(status for status, _ in answers) == {200: count}
+
+    await victim.withstands(f"{count} reads at once", read)
+
+
+async def test_no_request_for_a_file_gets_another_one(victim: Victim) -> None:
+    """Every hostile path, header and method. No file outside the folder is served, and no request fails with 5xx."""
+    requests = [
+        *((method, f"/ui/{path}", "") for method in METHODS[:5] for path in HOSTILE),
+        *(("GET", path, header) for path in (*DATA, "/ui/main.js") for header in HEADERS),
+        *(
+            (method, path, header)
+            for method in METHODS
+            for path in ("/ui/vendor/uplot.js", *DATA)
+            for header in HEADERS[:2]
+        ),
+    ]
+    bodies = {body for file in files().values() for body in file.bodies.values()}
+
+    async def all_of(part: Iterable[tuple[str, str, str]]) -> None:
+        for method, path, header in part:
+            status, body = await victim.send(method, path, header)
+            told = f"{method} {path[:80]} {header[:80]}: {status} {body[:80]!r}"
+            assert status in {0, 200, 304} or 400 <= status < 500, told
+            if path.startswith("/ui/"):
+                assert status != 200 or body in bodies or method in {"HEAD", "OPTIONS"}, told
+                assert not any(text in body for text in FOREIGN) or body in bodies, told
+
+    async def hostile() -> None:
+        workers = sized(40, 300)
+        await asyncio.gather(*(all_of(requests[start::workers]) for start in range(min(workers, len(requests)))))
+
+    await victim.withstands("hostile requests", hostile)
+
+
+async def test_slow_readers_block_no_other_reader(victim: Victim) -> None:
+    """Readers that accept nothing, from the address of the others. Views, metrics and readiness are still served."""
+    count = sized(100, 400)
+
+    async def slow() -> None:
+        async with AsyncExitStack() as stack:
+            for path in islice(cycle((f"{P}/applications/active", f"{P}/nodes", DATA[0])), count):
+                stack.push_async_callback(await victim.stalled(path))
+            for path in ("/readyz", "/ws/v1/metrics", *DATA):
+                assert (await victim.send("GET", path))[0] == 200
+
+    await victim.withstands(f"{count} slow readers", slow)
+
+
+async def test_bodies_are_bounded(victim: Victim) -> None:
+    """Configurations of the largest accepted size, nested ones, and bodies that never arrive."""
+    count = sized(60, 400)
+    largest = b"#" * (MOST_CHARACTERS - 1) + b"\xff"
+    nested = (b"[" * 100_000, b"a: " * 100_000, b"a: &a [" + b"*a," * 100_000, b"{" * 4 * MIB)
+
+    async def post(body: bytes, length: int = 0) -> int:
+        header = f"Content-Length: {length or len(body)}\r\n"
+        return (await victim.send("POST", "/ws/v1/validate-conf", header, body))[0]
+
+    async def bodies() -> None:
+        large = (post(largest) for _ in range(count))
+        found = await asyncio.gather(*large, *map(post, nested), post(b"a", 2**40))
+        assert set(found) <= {200, 408, 413}
+
+    await victim.withstands(f"{count} bodies of {MOST_CHARACTERS // MIB} MiB", bodies)
+
+
+async def test_hostile_values_are_answered(victim: Victim) -> None:
+    """Each value for each parameter and part of a path. No request fails with 5xx, or changes what is served."""
+    paths = sorted(
+        {route.path for route in ROUTES if route.method == "GET" and route.access is not AccessLevel.GUARDED}
+    )
+    paths = [path for path in paths if not path.endswith(("/stream", "/fullstatedump"))]
+    requests = [
+        *(f"{path}?{parameter}={value}" for path in map(filled, paths) for parameter in PARAMETERS for value in VALUES),
+        *(_PART.sub(value, path) for path in paths for value in VALUES if "{" in path),
+        *(f"{path}?{'count=1&' * 900}" for path in map(filled, paths)),
+    ]
+    part = requests[:: sized(7, 1)]
+
+    async def values() -> None:
+        async def all_of(own: Sequence[str]) -> None:
+            for path in own:
+                status, body = await victim.send("GET", path)
+                assert status in {200, 501} or 400 <= status < 500, f"{path[:200]}: {status} {body[:200]!r}"
+
+        await asyncio.gather(*(all_of(part[start::40]) for start in range(40)))
+
+    await victim.withstands(f"{len(part)} hostile values", values)
+
+
+def filled(path: str, **values: str) -> str:
+    """A path of the table with values for its parts."""
+    return _PART.sub(lambda part: {"partition": "default", "state": "active", **values}.get(part[1], "x"), path)
+
+
+async def test_nothing_is_told_without_a_token(tmp_path: Path) -> None:
+    """Reads are closed. No path, method, value or header tells the name of an application, compressed or not."""
+    token = tmp_path / "token"
+    token.write_text("correct-horse-battery")
+    async with core(str(token)) as closed:
+        paths = [filled(route.path, application=f"{SECRET}-0") for route in ROUTES]
+        headers = (
+            "",
+            "Authorization: Bearer wrong-horse-battery\r\n",
+            "X-Forwarded-For: 127.0.0.1\r\n",
+            "Host: localhost\r\n",
+        )
+        for path in (
+            *paths,
+            "/openapi.json",
+            "//ws/v1/partitions",
+            f"{P}/nodes/../nodes",
+            "/ui/%2e%2e/ws/v1/partitions",
+        ):
+            for method in METHODS:
+                for header in headers:
+                    status, body = await closed.send(method, path, header)
+                    told = f"{method} {path} {header}: {status} {body[:200]!r}"
+                    is_probe = path in {"/livez", "/readyz"} or method == "OPTIONS"
+                    assert is_probe or status == 0 or 400 <= status < 500, told
+                    assert SECRET.encode() not in body.replace(path.encode(), b""), told
+        granted = await closed.send("GET", DATA[1], "Authorization: Bearer correct-horse-battery\r\n")
+        assert granted[0] == 200
+        assert SECRET.encode() in granted[1]
+
+
+async def test_hundreds_of_state_dumps_are_one_at_a_time(tmp_path: Path) -> None:
+    """A client with the token asks for many state dumps and reads none. Probes and metrics are still served."""
+    token = tmp_path / "token"
+    token.write_text("correct-horse-battery")
+    header = "Authorization: Bearer correct-horse-battery\r\n"
+    async with core(str(token)) as closed:
+
+        async def dumps() -> None:
+            async with AsyncExitStack() as stack:
+                for _ in range(sized(100, 300)):
+                    stack.push_async_callback(await closed.stalled("/debug/fullstatedump?invariants=1", header))
+                assert (await closed.send("GET", "/readyz"))[0] == 200
+                assert (await closed.send("GET", "/ws/v1/metrics", header))[0] == 200
+
+        await closed.withstands("state dumps", dumps)
