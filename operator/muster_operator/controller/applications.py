@@ -99,7 +99,7 @@ def create(
         user=member.user,
         namespace=pod.ref.namespace,
         namespace_uid=state.namespace_uid(ledger, pod.ref.namespace),
-        asks_early=not (is_again or (gang and gang.size)),
+        asks_early=not (is_again or pod.node or (gang and gang.size)),
         gang_problem=found.message if isinstance(found, GangProblem) else "",
         succeeded=succeeded,
     )
@@ -154,7 +154,7 @@ def _submit_pods_of_namespace(ledger: Ledger, out: Outcome, namespace: str, now:
         if may_ask(app) and app.namespace != namespace:
             for task in app.members.values():
                 if task.state is TaskState.PENDING and task.pod.ref.namespace == namespace:
-                    tasks.submit(ledger, out, task, now)
+                    _submit_member(ledger, out, app, task, now)
 
 
 def namespace_timed_out(ledger: Ledger, out: Outcome, app_id: AppId, now: float) -> None:
@@ -165,7 +165,7 @@ def namespace_timed_out(ledger: Ledger, out: Outcome, app_id: AppId, now: float)
     elif app is not None and may_ask(app):
         for task in app.members.values():
             if task.state is TaskState.PENDING:
-                tasks.submit(ledger, out, task, now)
+                _submit_member(ledger, out, app, task, now)
 
 
 def may_ask(app: Application) -> bool:
@@ -180,11 +180,7 @@ def may_ask(app: Application) -> bool:
 
 
 def submit(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
-    """Submits the application, and the members it has if they may be early. Posts problems of its namespace as events.
-
-    Members that appear later wait for the acceptance: otherwise they would overtake one that the core rejected because
-    it read the request before the application.
-    """
+    """Submits the application, and its only member if that may be early. Posts problems of its namespace as events."""
     step(app, AppEvent.SUBMIT)
     app.submission = ledger.submissions = ledger.submissions + 1
     namespace = ledger.namespaces.get(app.namespace)
@@ -193,7 +189,7 @@ def submit(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
             note = messages.namespace_of_application_ignored(namespace.name, problem)
             reporting.post(out, app.originator.ref, note)
     out.requests.append(ApplicationSubmitted(application_spec(ledger, app)))
-    if app.asks_early and ledger.phase is Phase.LIVE and not any(task.node for task in app.members.values()):
+    if app.asks_early and ledger.phase is Phase.LIVE and len(app.members) == 1:
         submit_waiting(ledger, out, app, now)
 
 
@@ -415,9 +411,23 @@ def _ask(ledger: Ledger, out: Outcome, app: Application, task: Task, now: float)
     """Submits a member. If its namespace is not known yet and is not the application's, waits for the namespace."""
     namespace = task.pod.ref.namespace
     if namespace == app.namespace or state.is_namespace_known(ledger, namespace):
-        tasks.submit(ledger, out, task, now)
+        _submit_member(ledger, out, app, task, now)
     else:
         set_timer(ledger, Deadline(now + state.WAIT_S, TimerKind.NAMESPACE, app.id))
+
+
+def _submit_member(ledger: Ledger, out: Outcome, app: Application, task: Task, now: float) -> None:
+    """Sends the request of a member.
+
+    An early request without an answer is sent again before the first of other members. They would overtake it if the
+    core has rejected it.
+    """
+    first = next(iter(app.members.values()))
+    if app.asks_early and task is not first:
+        app.asks_early = False
+        if first.is_early:
+            tasks.resend(ledger, out, first)
+    tasks.submit(ledger, out, task, now)
 
 
 def request_declined(ledger: Ledger, out: Outcome, task: Task, now: float) -> None:

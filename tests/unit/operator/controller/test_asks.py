@@ -69,7 +69,7 @@ def test_the_first_pod_determines_the_user_and_creation_time_of_the_application(
     assert spec.tags[keys.APP_TAG_CREATION_TIME] == str(CREATED_S)
     later = driver.see(a_pod("w1", app=APP, annotations={USER: json.dumps({"user": "bob"})}))
     assert not later.requests
-    assert [type(item) for item in driver.accepted().requests] == [AskSubmitted]
+    assert {type(item) for item in driver.accepted().requests} == {AskSubmitted}
 
 
 def quota_sent(driver: Driver, app: str) -> str:
