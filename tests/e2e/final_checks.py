@@ -27,6 +27,7 @@ async def check(scenario: Scenario) -> None:
         twice = {pod: count for pod, count in bindings_per_pod(scenario.writes()).items() if count > 1}
         assert not twice, f"bound more than once: {twice}\n{await scenario.report()}"
     if scenario.completes_slowly:  # a new core has only the applications of existing pods
+        await scenario.eventually("the core has only completing applications", lambda: _is_completing(scenario))
         await scenario.muster.core.kill()
         await scenario.muster.start()
     await scenario.eventually("the core's ledgers are empty", lambda: _core_is_empty(scenario))
@@ -38,6 +39,10 @@ async def check(scenario: Scenario) -> None:
 
 async def _no_pod(scenario: Scenario) -> bool:
     return not await scenario.api.find("pods", scenario.namespace)
+
+
+async def _is_completing(scenario: Scenario) -> bool:
+    return all(left.endswith(" is Completing") for left in leftovers(await scenario.muster.dump()))
 
 
 async def _core_is_empty(scenario: Scenario) -> bool:

@@ -32,7 +32,7 @@ async def test_throttled_creates_wait_while_binds_continue(open_scenario: OpenSc
     Only one of two writes in flight may be a create, so the other creates wait when the first one is answered.
     """
     scenario = await open_scenario([FakeNode("node-0")], {"kubernetes.concurrency": "2"}, gated=True)
-    throttled = scenario.gate.fail("POST", r"/pods$", 429, retry_after_s=5)
+    throttled = scenario.gate.fail("POST", r"/pods$", 429, retry_after_s=10)
     await scenario.create(a_gang("patient", [Group("workers", 3)], timeout_s=LONG_S, placement="Reserve"))
     await throttled.reached()
     await scenario.create([a_pod("single")])

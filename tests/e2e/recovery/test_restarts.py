@@ -5,6 +5,8 @@ import signal
 import time
 from collections import Counter
 
+import pytest
+
 from devcluster.api import Json
 from devcluster.nodes import FakeNode
 from tests.e2e.conditions import wait_for_event, wait_for_reason
@@ -13,7 +15,7 @@ from tests.e2e.manifests import Group, a_gang, a_pod
 from tests.e2e.scenario import DEADLINE_S, Scenario
 
 LONG_S = 600
-TIMEOUT_S = 30
+TIMEOUT_S = 90
 DELETE_OF = "/pods/tg-{}-[^/]*$"
 
 
@@ -81,6 +83,7 @@ async def failed(scenario: Scenario, of: str, count: int) -> None:
     await scenario.eventually(f"{count} pods of {of} failed", have_failed)
 
 
+@pytest.mark.timeout(400, func_only=True)  # includes TIMEOUT_S
 async def test_queue_order_timers_and_reported_events_survive_a_restart(open_scenario: OpenScenario) -> None:
     """The queue order is kept, timers continue, and events are not sent again."""
     scenario = await open_scenario([FakeNode("node-0", cpu="8500m")])
