@@ -19,7 +19,6 @@ from muster_core.model.states import ApplicationState, QueueState
 from muster_core.model.storage import AVAILABLE, VolumeHandle
 from muster_core.queues import quota
 from muster_core.scheduling import gang_invariants, selectors
-from muster_core.scheduling.ledger import UNTIL_DELETED
 from muster_core.state import ordering
 from muster_core.state.applications import Application, SlotCount
 from muster_core.state.backoff import BlockedApplications
@@ -643,10 +642,12 @@ def _indices_by_node(partition: Partition) -> Iterator[str]:
     if foreign != {(node, one) for node in partition.nodes for one in partition.nodes.record(node).foreign_pods}:
         yield "the index by node of foreign allocations is wrong"
     for node in partition.nodes:
-        for name, (_, until_ns) in partition.nodes.record(node).released_at_once.items():
-            there = partition.placed.get(node, {}).get(name)
-            if (there is not None) != (until_ns == UNTIL_DELETED):
-                yield f"node {node}: the container of {name[1]} ends at {until_ns}, its allocation is {there}"
+        released = partition.nodes.record(node).released_at_once
+        if not released.requests.keys() <= partition.placed.get(node, {}).keys():
+            yield f"node {node}: a placeholder that was released at once is gone"
+        counted = sum((*released.requests.values(), *(amount for _, amount in released.ending)), NOTHING)
+        if released.total != counted:
+            yield f"node {node}: released at once is recorded as {released.total}, counted as {counted}"
     placed = sum(len(on_node) for on_node in partition.placed.values())
     if placed != sum(len(app.allocations) for app in partition.applications.values()):
         yield "the index by node has allocations that no application has"

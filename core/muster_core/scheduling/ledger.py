@@ -6,7 +6,6 @@ modules of `scheduling`.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
@@ -135,9 +134,6 @@ def forget_preemption(partition: Partition, running: RunningPreemption) -> None:
 #: How long the container of a placeholder may run after its pod was deleted without waiting for it: the grace period of
 #: one second, and as long again for the kubelet to stop it.
 CONTAINER_ENDS_NS: Final = 2_000_000_000
-
-#: Stands for the time at which the container of an existing pod ends.
-UNTIL_DELETED: Final = sys.maxsize
 
 _EARLY: Final = (ApplicationState.NEW, ApplicationState.ACCEPTED, ApplicationState.RESUMING)
 
@@ -393,8 +389,7 @@ def _leave_place(
     if not on_node:
         del partition.placed[allocation.node]
     released = partition.nodes.record(allocation.node).released_at_once
-    if (app.id, allocation.id) in released:
-        released[app.id, allocation.id] = allocation.spec.resources, now_ns + CONTAINER_ENDS_NS
+    released.deleted((app.id, allocation.id), allocation.spec.resources, now_ns + CONTAINER_ENDS_NS)
     if allocation.replaced_by is None:
         leave(partition, allocation.node, allocation.spec)
 

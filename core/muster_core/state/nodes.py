@@ -262,6 +262,39 @@ _FEW: Final = 6
 
 
 @dataclass(slots=True, eq=False)
+class ReleasedAtOnce:
+    """Placeholders that were released at once, and what their node needs for them beside its allocations.
+
+    First that is the request that replaces the placeholder, then the container, which ends after its pod.
+    """
+
+    #: The resources of the replacing request, by placeholder.
+    requests: dict[tuple[ApplicationId, AllocationId], Resources] = field(default_factory=dict)
+    #: When the containers of deleted pods end, in this order, with their resources.
+    ending: deque[tuple[int, Resources]] = field(default_factory=deque)
+    #: Sum of both.
+    total: Resources = NOTHING
+
+    def needed(self, now_ns: int) -> Resources:
+        """Forgets the containers that have ended, and returns the sum of the others."""
+        while self.ending and self.ending[0][0] <= now_ns:
+            self.total -= self.ending.popleft()[1]
+        return self.total
+
+    def add(self, placeholder: tuple[ApplicationId, AllocationId], request: Resources) -> None:
+        """The placeholder is released; the request replaces it."""
+        self.requests[placeholder] = request
+        self.total += request
+
+    def deleted(self, placeholder: tuple[ApplicationId, AllocationId], container: Resources, until_ns: int) -> None:
+        """The pod of the placeholder is gone, if it was released at once."""
+        request = self.requests.pop(placeholder, None)
+        if request is not None:
+            self.ending.append((until_ns, container))
+            self.total += container - request
+
+
+@dataclass(slots=True, eq=False)
 class NodeRecord:
     """Properties of one node. Its amounts are in the columns, except those of foreign allocations."""
 
@@ -273,9 +306,8 @@ class NodeRecord:
     foreign: Resources = NOTHING
     #: Last reported utilization; None = never reported.
     utilization: Resources | None = None
-    #: Placeholders that were released at once: what is needed beside the allocations until when. First the request that
-    #: replaces it, then the container that ends after its pod. `scheduling` maintains it; the table never reads it.
-    released_at_once: dict[tuple[ApplicationId, AllocationId], tuple[Resources, int]] = field(default_factory=dict)
+    #: Placeholders that were released at once. `scheduling` maintains it; the table never reads it.
+    released_at_once: ReleasedAtOnce = field(default_factory=ReleasedAtOnce)
     #: The newest requests whose bind failed here, with the times.
     refused: deque[tuple[int, AllocationKey]] = field(default_factory=lambda: deque(maxlen=_REFUSALS_KEPT))
 

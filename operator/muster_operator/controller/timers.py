@@ -101,11 +101,11 @@ def _check_waiting(ledger: Ledger, out: Outcome, uid: PodUid, now: float) -> Non
 def _check_deletion(ledger: Ledger, out: Outcome, uid: PodUid, now: float) -> None:
     """Handles a deleted pod that still exists: sends the delete again and posts an event.
 
-    A delete is repeated only while the pod is not terminating: then it may have been lost. A placeholder that stays in
-    termination is deleted by force: it runs no workload, and an unresponsive node must not block its gang. The pause
-    between deletes starts at the answer to the last delete, the time until the event at the answer to the first.
-    Otherwise, with thousands of writes in the queue, deletes would be repeated before the first one was sent. See
-    docs/internals/semantics.md, 14.
+    A delete is repeated only while the pod is not terminating: then it may have been lost. A forced one is always
+    repeated. A placeholder that stays in termination is deleted by force: it runs no workload, and an unresponsive node
+    must not block its gang. The pause between deletes starts at the answer to the last delete, the time until the event
+    at the answer to the first. Otherwise, with thousands of writes in the queue, deletes would be repeated before the
+    first one was sent. See docs/internals/semantics.md, 14.
     """
     deletion = ledger.deletions.get(uid)
     if deletion is None:

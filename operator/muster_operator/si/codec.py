@@ -611,6 +611,19 @@ def _is_reported(event: si_pb2.EventRecord) -> bool:
     return event.type in _EVENT_KINDS and not has_response
 
 
+def _released(gone: si_pb2.AllocationRelease) -> Released:
+    termination = _termination_of(gone.terminationType)
+    at_once = termination is TerminationType.PLACEHOLDER_REPLACED and gone.message.endswith(keys.RELEASE_AT_ONCE)
+    return Released(
+        AppId(gone.applicationID),
+        PodUid(gone.allocationKey),
+        termination,
+        AllocationId(gone.allocationID),
+        gone.message.removesuffix(keys.RELEASE_AT_ONCE) if at_once else gone.message,
+        at_once,
+    )
+
+
 def _allocation_response(response: si_pb2.AllocationResponse) -> AllocationResponse:
     return AllocationResponse(
         cancelled_asks=tuple(
@@ -622,17 +635,7 @@ def _allocation_response(response: si_pb2.AllocationResponse) -> AllocationRespo
             )
             for gone in response.releasedAsks
         ),
-        released=tuple(
-            Released(
-                AppId(gone.applicationID),
-                PodUid(gone.allocationKey),
-                _termination_of(gone.terminationType),
-                AllocationId(gone.allocationID),
-                gone.message,
-                gone.message.endswith(keys.RELEASE_AT_ONCE),
-            )
-            for gone in response.released
-        ),
+        released=tuple(map(_released, response.released)),
         allocated=tuple(_allocated(new) for new in response.new),
         rejected_asks=tuple(
             AskRejected(AppId(no.applicationID), PodUid(no.allocationKey), no.reason) for no in response.rejected

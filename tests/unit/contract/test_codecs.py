@@ -156,7 +156,7 @@ def test_a_release_states_whether_the_placeholder_is_deleted_at_once(*, at_once:
     data = si_allocations.allocation_response(AllocationResponse(RmId(RM), released=(release,))).SerializeToString()
     response = decoded(si_pb2.AllocationResponse.FromString(data))
     assert isinstance(response, CoreResponsesAllocationResponse)
-    assert [one.at_once for one in response.released] == [at_once]
+    assert [(one.at_once, one.message) for one in response.released] == [(at_once, "uid-2")]
 
 
 def test_an_allocation_and_a_release_are_received() -> None:
