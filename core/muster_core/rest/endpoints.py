@@ -281,7 +281,7 @@ def _read_partitions(text: str, name_of: Callable[[str], str]) -> object:
 
 async def validate_conf(rest_context: RestContext, request: web.Request) -> web.StreamResponse:
     """Validates a queues.yaml. The status is 200 for invalid text too; the body has the reason."""
-    async with body_of(rest_context, request) as body:
+    async with body_of(rest_context.bodies, request) as body:
         try:
             text = body.decode()
         except UnicodeDecodeError as error:

@@ -12,7 +12,7 @@ import re
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Iterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import chain
@@ -76,20 +76,24 @@ _SLICE_S: Final = 0.005
 #: Size of the largest part of a response in memory.
 _SLICE_BYTES: Final = 256 * 1024
 
-#: A reader that accepts no data for this time is disconnected; the shorter time applies if others wait for its place.
+#: Time for a reader to accept a part, and for a body to arrive. If others wait for the place, the shorter time applies,
+#: and a response that has taken `_WHOLE_S` ends.
 STALLED_S: Final = 30.0
 _HURRIED_S: Final = 1.0
+_WHOLE_S: Final = 10.0
 
 #: Smaller responses are not compressed.
 _PACKED_FROM: Final = 2_048
 _PACKING: Final = 1  # of 9: takes half the time of the default 6 for 10 % more bytes
 
 #: Responses that have begun and are not yet accepted by their readers. Further ones wait.
-_MOST_BEGUN: Final = 64
+MOST_BEGUN: Final = 64
 
-#: Bodies of requests in memory. Further ones wait, each in a small buffer of its connection.
+#: Large bodies in memory. Further ones wait, each in the buffer of its connection, which also holds small ones.
 _MOST_BODIES: Final = 4
-_BODY_S: Final = 30.0
+_SMALL_BODY: Final = 64 * 1024
+
+T = TypeVar("T")
 
 #: Parts of a response in order. Other work may run between two of them; an empty one only lets it run.
 Pieces = Iterator[bytes]
@@ -116,24 +120,61 @@ def array(elements: Iterable[Shape | Pieces | None]) -> Pieces:
     yield b"[]" if before == b"[" else b"]"
 
 
+class Places:
+    """Places of which few are taken at a time. Nobody keeps one for long while others wait for it."""
+
+    def __init__(self, most: int, *, stalled_s: float = STALLED_S, hurried_s: float = _HURRIED_S) -> None:
+        self._places = asyncio.Semaphore(most)
+        self._stalled_s = stalled_s
+        self._hurried_s = hurried_s
+        self._waiting = 0
+
+    @property
+    def are_wanted(self) -> bool:
+        """Whether somebody waits for a place."""
+        return self._waiting > 0
+
+    @asynccontextmanager
+    async def taken(self) -> AsyncIterator[None]:
+        """Waits for a place, which is taken during the block."""
+        self._waiting += 1
+        try:
+            await self._places.acquire()
+        finally:
+            self._waiting -= 1
+        try:
+            yield
+        finally:
+            self._places.release()
+
+    async def in_time(self, working: Coroutine[None, None, T]) -> T:
+        """The result of what a client does in its place. Raises TimeoutError if it takes too long."""
+        task = asyncio.ensure_future(working)
+        until = time.monotonic() + self._stalled_s
+        try:
+            while not (await asyncio.wait((task,), timeout=min(self._hurried_s, self._stalled_s)))[0]:
+                if self.are_wanted or time.monotonic() >= until:
+                    raise TimeoutError
+            return task.result()
+        finally:
+            task.cancel()
+
+
 class Writer:
     """Writes responses in pieces, however many clients ask at once and however slowly they read.
 
     One slice is built at a time, so that many requests delay other work by one slice and not by one for each request.
-    Few responses begin at a time, because each holds its lists and its part in memory. A reader that accepts no data
-    keeps its place only as long as nobody waits for it.
+    Few responses begin at a time, because each holds its lists and its part in memory.
     """
 
-    def __init__(self, most: int = _MOST_BEGUN, *, stalled_s: float = STALLED_S, hurried_s: float = _HURRIED_S) -> None:
-        self._places = asyncio.Semaphore(most)
-        self._waiting = 0
+    def __init__(self, places: Places | None = None, *, whole_s: float = _WHOLE_S) -> None:
+        self._places = places or Places(MOST_BEGUN)
         self._building = asyncio.Lock()
-        self._stalled_s = stalled_s
-        self._hurried_s = hurried_s
+        self._whole_s = whole_s
 
     async def write(self, request: web.Request, pieces: Pieces, content_type: str = JSON_TYPE) -> web.StreamResponse:
-        """Writes the pieces and lets other work run after every slice. Disconnects a reader that accepts no data."""
-        async with self._place():
+        """Writes the pieces and lets other work run after every slice. Disconnects a reader that is too slow."""
+        async with self._places.taken():
             packs = "gzip" in request.headers.get(hdrs.ACCEPT_ENCODING, "").lower()
             gathered, is_whole = await self._gather(pieces)
             while not (gathered or is_whole):  # a failure is still a response of its own
@@ -150,27 +191,28 @@ class Writer:
                 if packs:
                     response.enable_compression(web.ContentCoding.gzip)
             await response.prepare(request)
-            with suppress(ConnectionError):  # the reader has gone, or was disconnected
+            try:
                 if not isinstance(response, web.Response):
-                    await self._accepted(request, response.write(gathered))
-                    while not is_whole:
-                        gathered, is_whole = await self._gather(pieces)
-                        await self._accepted(request, response.write(gathered))
-                await self._accepted(request, response.write_eof())
+                    await self._send_parts(response, gathered, pieces, is_whole=is_whole)
+                await self._places.in_time(response.write_eof())
+            except TimeoutError:
+                if request.transport is not None:
+                    request.transport.abort()  # closing it would wait until the reader accepts the rest
+            except ConnectionError:
+                pass  # the reader has gone
             return response
 
-    @asynccontextmanager
-    async def _place(self) -> AsyncIterator[None]:
-        """Waits for a place, which is taken during the block."""
-        self._waiting += 1
-        try:
-            await self._places.acquire()
-        finally:
-            self._waiting -= 1
-        try:
-            yield
-        finally:
-            self._places.release()
+    async def _send_parts(
+        self, response: web.StreamResponse, gathered: bytes, pieces: Pieces, *, is_whole: bool
+    ) -> None:
+        """Sends the first part and all others. Raises TimeoutError if the reader is too slow."""
+        until = time.monotonic() + self._whole_s
+        await self._places.in_time(response.write(gathered))
+        while not is_whole:
+            if self._places.are_wanted and time.monotonic() >= until:
+                raise TimeoutError
+            gathered, is_whole = await self._gather(pieces)
+            await self._places.in_time(response.write(gathered))
 
     async def _gather(self, pieces: Pieces) -> tuple[bytes, bool]:
         """Returns what one slice of time yields, and whether that was the end. Other work has run since."""
@@ -178,20 +220,6 @@ class Writer:
             gathered = _slice(pieces)
             await asyncio.sleep(0)
         return gathered
-
-    async def _accepted(self, request: web.Request, writing: Coroutine[None, None, None]) -> None:
-        """Waits until the reader has accepted a part. Raises ConnectionResetError if it does not in time."""
-        task = asyncio.ensure_future(writing)
-        until = time.monotonic() + self._stalled_s
-        try:
-            while not (await asyncio.wait((task,), timeout=min(self._hurried_s, self._stalled_s)))[0]:
-                if self._waiting or time.monotonic() >= until:
-                    if request.transport is not None:
-                        request.transport.abort()  # closing it would wait until the reader accepts the rest
-                    raise ConnectionResetError("the client accepts no data")
-            task.result()
-        finally:
-            task.cancel()
 
 
 def _slice(pieces: Pieces) -> tuple[bytes, bool]:
@@ -304,8 +332,8 @@ class RestContext:
     #: Responses about the state, and the metrics, which Prometheus reads in time whatever others read.
     writer: Writer = field(default_factory=Writer)
     metrics_writer: Writer = field(default_factory=Writer)
-    #: Bodies of requests that are read or checked.
-    bodies: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_MOST_BODIES))
+    #: Large bodies of requests that are read or checked.
+    bodies: Places = field(default_factory=lambda: Places(_MOST_BODIES))
     #: Allows one validation at a time, because a large configuration takes about a second of CPU time.
     checking: asyncio.Lock = field(default_factory=asyncio.Lock)
     connections: Connections = field(default_factory=Connections)
@@ -317,18 +345,18 @@ class RestContext:
 
 
 @asynccontextmanager
-async def body_of(rest_context: RestContext, request: web.Request) -> AsyncIterator[bytes]:
-    """The body of a request, one of few at a time. Raises RestFailure if it does not arrive in time."""
-    async with rest_context.bodies:
+async def body_of(bodies: Places, request: web.Request) -> AsyncIterator[bytes]:
+    """The body of a request. Large ones wait for each other. Raises RestFailure if it does not arrive in time."""
+    is_small = request.content_length is not None and request.content_length <= _SMALL_BODY
+    places = Places(1) if is_small else bodies
+    async with places.taken():
         try:
-            async with asyncio.timeout(_BODY_S):
-                body = await request.read()
+            body = await places.in_time(request.read())
         except TimeoutError as error:
-            raise RestFailure(408, f"the body did not arrive within {_BODY_S:g} s") from error
+            raise RestFailure(408, "the body did not arrive in time; send it again") from error
         yield body
 
 
-T = TypeVar("T")
 _BROKEN_ESCAPE: Final = re.compile(r"%(?![0-9a-fA-F]{2})")
 _QUEUE: Final = re.compile(r"[a-zA-Z0-9_:#/@-]{1,64}(\.[a-zA-Z0-9_:#/@-]{1,64})*")
 _USER: Final = re.compile(r"[_a-zA-Z][a-zA-Z0-9:#/_.@-]*[$]?")

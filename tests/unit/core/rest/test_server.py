@@ -4,7 +4,7 @@ import asyncio
 import math
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 
 import aiohttp
 import orjson
@@ -14,7 +14,7 @@ from aiohttp.test_utils import TestServer
 from yarl import URL
 
 from muster_core.model.events import NodeAdded
-from muster_core.rest.http import Connections, Writer
+from muster_core.rest.http import Connections, Places, RestFailure, Writer, body_of
 from muster_core.rest.routes import MOVED, ROUTES
 from muster_si.keys import EXTRA_BARRIER
 from tests.unit.builders import a_node
@@ -130,7 +130,7 @@ async def test_a_stalled_reader_is_disconnected_and_delays_no_other_request() ->
             yield b"0," * 50_000
 
     async def handle(request: web.Request) -> web.StreamResponse:
-        response = await Writer(stalled_s=0.01).write(request, endless())
+        response = await Writer(Places(1, stalled_s=0.01)).write(request, endless())
         ended.append(request.path)
         return response
 
@@ -164,7 +164,7 @@ async def test_stalled_readers_keep_few_places_and_only_until_others_wait_for_th
         while True:
             yield b"0," * 50_000
 
-    writer = Writer(2, stalled_s=math.inf, hurried_s=0.01)
+    writer = Writer(Places(2, stalled_s=math.inf, hurried_s=0.01))
 
     async def handle(request: web.Request) -> web.StreamResponse:
         if request.path == "/short":
@@ -223,20 +223,80 @@ async def test_many_requests_at_once_build_one_slice_between_two_turns_of_other_
     assert max(built.values()) == 1
 
 
-async def test_the_body_of_a_request_has_to_arrive_in_time(
-    http: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("muster_core.rest.http._BODY_S", 0.01)
-    arrived = asyncio.Event()
+async def test_a_response_that_takes_long_ends_when_others_wait_for_its_place() -> None:
+    """Its reader accepts each part, as slowly as it likes."""
+    writer = Writer(Places(1, stalled_s=math.inf, hurried_s=math.inf), whole_s=0)
+
+    def endless() -> Iterator[bytes]:
+        while True:
+            yield b"0," * 50_000
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        return await writer.write(request, iter((b"[]",)) if request.path == "/short" else endless())
+
+    app = web.Application()
+    app.router.add_get("/{name}", handle)
+    async with TestServer(app) as server, aiohttp.ClientSession(server.make_url("/")) as session:
+        async with session.get("endless") as slow:
+            assert await slow.content.readexactly(1_000_000)
+            short = asyncio.create_task(session.get("short"))
+            with pytest.raises(aiohttp.ClientPayloadError):
+                async for _ in slow.content.iter_any():
+                    pass
+        assert await (await short).text() == "[]"
+
+
+SMALL, LARGE = b"a" * 1_000, b"a" * 100_000
+
+
+@asynccontextmanager
+async def reading_bodies(places: Places) -> AsyncIterator[aiohttp.ClientSession]:
+    """A server that answers with the length of a body, or the status of a failure."""
+
+    async def handle(request: web.Request) -> web.Response:
+        try:
+            async with body_of(places, request) as body:
+                return web.Response(text=str(len(body)))
+        except RestFailure as failure:
+            return web.Response(status=failure.status, text=failure.message)
+
+    app = web.Application()
+    app.router.add_post("/", handle)
+    async with TestServer(app) as server, aiohttp.ClientSession(server.make_url("/")) as session:
+        yield session
+
+
+@asynccontextmanager
+async def silent(session: aiohttp.ClientSession) -> AsyncIterator[asyncio.Task[aiohttp.ClientResponse]]:
+    """A request whose body has begun and does not end before the block."""
+    begun, ended = asyncio.Event(), asyncio.Event()
 
     async def body() -> AsyncIterator[bytes]:
         yield b"partitions:"
-        await arrived.wait()
+        begun.set()
+        await ended.wait()
 
-    async with http.post("/ws/v1/validate-conf", data=body()) as answer:
-        assert answer.status == 408
-        assert "did not arrive" in (await answer.json())["message"]
-    arrived.set()
+    request = asyncio.create_task(session.post("", data=body()))
+    await begun.wait()
+    yield request
+    ended.set()
+    (await request).close()
+
+
+async def test_the_body_of_a_request_has_to_arrive_in_time() -> None:
+    async with reading_bodies(Places(1, stalled_s=0.01)) as session, silent(session) as request:
+        assert (await request).status == 408
+        assert "did not arrive in time" in await (await request).text()
+
+
+async def test_a_body_that_does_not_arrive_blocks_no_other_one() -> None:
+    """Small ones wait for nothing, and large ones for a short time."""
+    for places, body in (
+        (Places(1, stalled_s=math.inf, hurried_s=math.inf), SMALL),
+        (Places(1, stalled_s=math.inf, hurried_s=0.01), LARGE),
+    ):
+        async with reading_bodies(places) as session, silent(session), session.post("", data=body) as answer:
+            assert (answer.status, await answer.text()) == (200, str(len(body)))
 
 
 async def test_a_connection_without_a_complete_request_is_closed() -> None:
