@@ -1,8 +1,8 @@
 """A process with a core, REST, many waiting applications and a full event ring.
 
-Arguments: number of waiting applications, and optionally a file with a token, which closes reads. It prints the port.
-For each line `pause` on its standard input it prints the longest pause of its loop since the last one, without the time
-for which the process waited for a processor. For `gang` it submits a gang and prints a line when the gang runs.
+Arguments: number of waiting applications, and optionally a file with a token, which closes reads. It prints the port,
+and then answers how long its loop was paused (`pauses.questions`). For the line `gang` it submits a gang, and answers
+when the gang runs.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-import time
 from itertools import count
 from pathlib import Path
 
@@ -21,7 +20,7 @@ from muster_core.model.ids import ApplicationId
 from muster_core.model.records import Change, EventRecorded, Notice
 from muster_core.rest.auth import OPEN_READS, AccessSettings
 from muster_core.si.events import RING_CAPACITY
-from tests.attacks.webhook_process import BEAT_S, waited_s
+from tests.attacks import pauses
 from tests.browser import live_core
 from tests.browser.live_core import LiveCore, an_application
 from tests.unit.core.messages import RM
@@ -64,36 +63,20 @@ async def gang_runs(live: LiveCore, name: str) -> None:
     await live.application(name, "root.tenant", GANG, gang=GANG)
     [partition] = live.core.loop.scheduler_state.partitions.values()
     while not (app := partition.applications.get(ApplicationId(f"team-a/{name}"))) or app.real_allocations < GANG:  # noqa: ASYNC110
-        await asyncio.sleep(BEAT_S)
+        await asyncio.sleep(pauses.BEAT_S)
     await live.end(name)
-    print(name, flush=True)  # noqa: T201 - the parent reads it
+    pauses.answer(name)
 
 
 async def serve(applications: int, token: Path | None) -> None:
     """Serve until the standard input is closed."""
     access = AccessSettings(token_file=token, closed=True) if token else OPEN_READS
-    lines: asyncio.Queue[str] = asyncio.Queue()
-    gangs = (f"gang-{number}" for number in count())
-    longest_s, running = 0.0, set[asyncio.Task[None]]()
+    gangs, running = (f"gang-{number}" for number in count()), set[asyncio.Task[None]]()
     async with live_core.running(access) as live:
         await fill(live, applications)
-        asyncio.get_running_loop().add_reader(sys.stdin, lambda: lines.put_nowait(sys.stdin.readline()))
-        print(live.port, flush=True)  # noqa: T201 - the parent reads it
-        while True:
-            began, waited = time.perf_counter(), waited_s()  # noqa: TID251 - pauses of a real loop
-            await asyncio.sleep(BEAT_S)
-            pause_s = time.perf_counter() - began - BEAT_S  # noqa: TID251
-            longest_s = max(longest_s, pause_s - (waited_s() - waited))
-            if lines.empty():
-                continue
-            line = lines.get_nowait().strip()
-            if not line:
-                break
-            if line == "gang":
-                running.add(asyncio.create_task(gang_runs(live, next(gangs))))
-            else:
-                print(longest_s, flush=True)  # noqa: T201 - the parent reads it
-                longest_s = 0.0
+        pauses.answer(live.port)
+        async for _ in pauses.questions():
+            running.add(asyncio.create_task(gang_runs(live, next(gangs))))
 
 
 if __name__ == "__main__":

@@ -8,31 +8,25 @@ from __future__ import annotations
 
 import asyncio
 import re
-import resource
 import socket
-import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass
-from itertools import cycle, islice
+from itertools import cycle
 from pathlib import Path
-from statistics import median
 
 import pytest_asyncio
 
 from muster_core.config.document import MOST_CHARACTERS
 from muster_core.rest.auth import AccessLevel
+from muster_core.rest.http import MOST_BEGUN
 from muster_core.rest.routes import ROUTES
 from muster_core.rest.web_ui import files
-from tests.attacks.attack import FULL, limit_bytes, sized
+from tests.attacks.attack import limit_bytes, sized
 from tests.attacks.core_process import SECRET
+from tests.attacks.measured import MIB, Measured, many_open_files, running
 
 _PART = re.compile(r"{(\w+)}")
-MIB = 2**20
-#: Above the memory of the idle process.
-MOST_BYTES = 150 * MIB
-LONGEST_PAUSE_S = 0.1
 P = "/ws/v1/partition/default"
 DATA = (
     f"{P}/waiting",
@@ -98,25 +92,8 @@ VALUES = (
 PARAMETERS = ("namespace", "count", "offset", "limit", "status", "start", "subtree", "rmId", "invariants", "seconds")
 
 
-@dataclass
-class Victim:
+class Victim(Measured):
     """The process with the core."""
-
-    process: asyncio.subprocess.Process
-    port: int
-    idle_bytes: int = 0
-
-    def memory(self, field: str) -> int:
-        """VmRSS or VmHWM, bytes."""
-        status = Path(f"/proc/{self.process.pid}/status").read_text()
-        return next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith(field))
-
-    async def ask(self, what: str) -> str:
-        """Send a line to the process, and return the line that answers it."""
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        self.process.stdin.write(f"{what}\n".encode())
-        return (await self.process.stdout.readline()).decode().strip()
 
     async def send(self, method: str, path: str, header: str = "", body: bytes = b"") -> tuple[int, bytes]:
         """Send a request as it is, because clients change paths. Returns status and body; 0 = it was not answered."""
@@ -133,13 +110,13 @@ class Victim:
         return 0, b""
 
     async def stalled(self, path: str, header: str = "") -> Callable[[], Awaitable[None]]:
-        """Send a request whose answer is never read. Returns what closes the connection."""
+        """Send requests whose answers are never read, more than the kernel keeps. Returns what closes it."""
         own = socket.socket()
         own.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
         own.setblocking(False)
         loop = asyncio.get_running_loop()
         await loop.sock_connect(own, ("127.0.0.1", self.port))
-        await loop.sock_sendall(own, f"GET {path} HTTP/1.1\r\nHost: x\r\n{header}\r\n".encode())
+        await loop.sock_sendall(own, f"GET {path} HTTP/1.1\r\nHost: x\r\n{header}\r\n".encode() * 8)
 
         async def close() -> None:
             own.close()
@@ -147,53 +124,35 @@ class Victim:
         return close
 
     async def withstands(self, what: str, attack: Callable[[], Awaitable[None]]) -> None:
-        """Check the peak memory of an attack, that a gang starts meanwhile, and in the complete run the longest pause.
+        """Like `Measured`. Repeats ``attack`` until a gang has started meanwhile, and checks the limit of the chart."""
 
-        ``attack`` is repeated until the gang has started. Other processes on the machine can cause a pause, so the
-        complete run takes the median of three attacks.
-        """
-        pauses_s: list[float] = []
-        for _ in range(3 if FULL else 1):
-            await self.ask("pause")
+        async def until_a_gang_runs() -> None:
             gang = asyncio.create_task(self.ask("gang"))
             await attack()
             while not gang.done():
                 await attack()
-            pauses_s.append(float(await self.ask("pause")))
-            grown = self.memory("VmHWM") - self.idle_bytes
-            print(f"{what}: peak {grown / MIB:.0f} MiB above idle, pause {pauses_s[-1] * 1000:.0f} ms")  # noqa: T201 - -rP
-            assert grown < MOST_BYTES
-            assert self.memory("VmHWM") < limit_bytes("core")
-        assert not FULL or median(pauses_s) < LONGEST_PAUSE_S, f"{what}: {pauses_s}"
+
+        await super().withstands(what, until_a_gang_runs)
+        assert self.memory("VmHWM") < limit_bytes("core")
 
 
 @asynccontextmanager
 async def core(*arguments: str) -> AsyncIterator[Victim]:
     """The process after each file and each view was read once."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tests.attacks.core_process", str(sized(2_000, 10_000)), *arguments,
-        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
-    )  # fmt: skip
-    assert process.stdout is not None
-    assert process.stdin is not None
-    found = Victim(process, int(await process.stdout.readline()))
-    for path in (*DATA, *STATIC):
-        await found.send("GET", path)
-    await found.ask("gang")
-    found.idle_bytes = found.memory("VmRSS")
-    yield found
-    process.stdin.close()
-    await process.wait()
+    async with running(Victim, "tests.attacks.core_process", str(sized(2_000, 10_000)), *arguments) as found:
+        for path in (*DATA, *STATIC):
+            await found.send("GET", path)
+        await found.ask("gang")
+        found.idle_bytes = found.memory("VmRSS")
+        yield found
 
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def victim() -> AsyncIterator[Victim]:
     """A core with open reads."""
-    limit = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (limit[1], limit[1]))
-    async with AsyncExitStack() as stack:
-        stack.callback(resource.setrlimit, resource.RLIMIT_NOFILE, limit)
-        yield await stack.enter_async_context(core())
+    with many_open_files():
+        async with core() as found:
+            yield found
 
 
 async def test_hundreds_of_concurrent_reads_delay_no_gang(victim: Victim) -> None:
@@ -239,15 +198,20 @@ async def test_no_request_for_a_file_gets_another_one(victim: Victim) -> None:
 
 
 async def test_slow_readers_block_no_other_reader(victim: Victim) -> None:
-    """Readers that accept nothing, from the address of the others. Views, metrics and readiness are still served."""
-    count = sized(100, 400)
+    """Readers that accept nothing, from the address of the others. Views, metrics and readiness are still served.
+
+    When they are, all readers are gone but those that have a place: their sockets, too.
+    """
+    count = sized(200, 1000)
 
     async def slow() -> None:
+        idle = victim.open_files()
         async with AsyncExitStack() as stack:
-            for path in islice(cycle((f"{P}/applications/active", f"{P}/nodes", DATA[0])), count):
-                stack.push_async_callback(await victim.stalled(path))
+            for _ in range(count):
+                stack.push_async_callback(await victim.stalled(f"{P}/applications/active"))
             for path in ("/readyz", "/ws/v1/metrics", *DATA):
                 assert (await victim.send("GET", path))[0] == 200
+            assert victim.open_files() - idle < MOST_BEGUN + 10
 
     await victim.withstands(f"{count} slow readers", slow)
 

@@ -7,43 +7,25 @@ from __future__ import annotations
 
 import asyncio
 import gzip
-import resource
 import ssl
-import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from statistics import median
 
 import orjson
 import pytest_asyncio
 
-from tests.attacks.attack import FULL, sized
+from tests.attacks.attack import sized
+from tests.attacks.measured import MIB, Measured, many_open_files, running
 from tests.unit.operator.webhook.test_server import a_question
 
-MIB = 2**20
-#: Above the memory of the idle process.
-MOST_BYTES = 150 * MIB
-LONGEST_PAUSE_S = 0.1
 ANY = ssl.create_default_context()
 ANY.check_hostname, ANY.verify_mode = False, ssl.CERT_NONE
 Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
-@dataclass
-class Victim:
+class Victim(Measured):
     """The process with the webhook."""
-
-    process: asyncio.subprocess.Process
-    port: int
-    idle_bytes: int = 0
-
-    def memory(self, field: str) -> int:
-        """VmRSS or VmHWM, bytes."""
-        status = Path(f"/proc/{self.process.pid}/status").read_text()
-        return next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith(field))
 
     async def connect(self, source: str) -> Connection:
         """A connection from an address."""
@@ -62,49 +44,16 @@ class Victim:
             return int(line.split()[1]) if line else 0
         return 0
 
-    async def longest_pause_s(self) -> float:
-        """The longest pause of the loop beside the webhook since the last call."""
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        self.process.stdin.write(b"\n")
-        return float(await self.process.stdout.readline())
-
-    async def withstands(self, what: str, attack: Callable[[], Awaitable[None]]) -> None:
-        """Check the peak memory of an attack, and in the complete run the longest pause.
-
-        Other processes on the machine can cause a pause, so the complete run takes the median of three attacks.
-        """
-        pauses_s: list[float] = []
-        for _ in range(3 if FULL else 1):
-            await self.longest_pause_s()
-            await attack()
-            pauses_s.append(await self.longest_pause_s())
-            grown = self.memory("VmHWM") - self.idle_bytes
-            print(f"{what}: peak {grown / MIB:.0f} MiB above idle, pause {pauses_s[-1] * 1000:.0f} ms")  # noqa: T201 - -rP
-            assert grown < MOST_BYTES
-        assert not FULL or median(pauses_s) < LONGEST_PAUSE_S, f"{what}: {pauses_s}"
-
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def victim() -> AsyncIterator[Victim]:
     """The process after a few reviews."""
-    limit = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (limit[1], limit[1]))
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tests.attacks.webhook_process",
-        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
-    )  # fmt: skip
-    assert process.stdout is not None
-    assert process.stdin is not None
-    found = Victim(process, int(await process.stdout.readline()))
-    for _ in range(10):
-        assert await found.post(orjson.dumps(a_question())) == 200
-    found.idle_bytes = found.memory("VmRSS")
-    await found.longest_pause_s()
-    yield found
-    process.stdin.close()
-    await process.wait()
-    resource.setrlimit(resource.RLIMIT_NOFILE, limit)
+    with many_open_files():
+        async with running(Victim, "tests.attacks.webhook_process") as found:
+            for _ in range(10):
+                assert await found.post(orjson.dumps(a_question())) == 200
+            found.idle_bytes = found.memory("VmRSS")
+            yield found
 
 
 async def test_encoded_and_large_bodies_take_little_memory_and_cause_no_pause(victim: Victim) -> None:
