@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -12,9 +13,8 @@ import yaml
 from tools.krew.__main__ import ARCHIVE, ROOT, package
 
 
-def run(plugin: Path, *folders: Path | str) -> subprocess.CompletedProcess[str]:
-    path = ":".join(map(str, (*folders, "/usr/bin", "/bin")))
-    env = {**os.environ, "PATH": path, "UV_PYTHON": sys.executable}
+def run(plugin: Path, *folders: Path) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, "PATH": ":".join(map(str, folders)), "UV_PYTHON": sys.executable}
     return subprocess.run([plugin, "--version"], env=env, capture_output=True, text=True, check=False)
 
 
@@ -30,8 +30,14 @@ def test_the_plugin_of_the_archive_runs_and_says_what_it_needs(tmp_path: Path) -
     (tmp_path / "bin").mkdir()
     plugin = tmp_path / "bin" / "kubectl-muster"  # krew links to the unpacked file
     plugin.symlink_to(tmp_path / "store" / platform["bin"])
-    shown = run(plugin, ROOT / ".uv" / "bin")
+    system = tmp_path / "system"  # has neither uv nor pipx
+    system.mkdir()
+    for name in ("sh", "dirname", "readlink", "realpath"):
+        (system / name).symlink_to(shutil.which(name) or name)
+    shown = run(plugin, ROOT / ".uv" / "bin", system)
     assert shown.stdout.strip() == f"muster {spec['version'].removeprefix('v')}", shown.stderr
-    refused = run(plugin)
+    refused = run(plugin, system)
     assert refused.returncode == 1
     assert "needs uv or pipx on the PATH" in refused.stderr
+    again = package(tmp_path / "again", "https://example.com/v1")
+    assert again.read_text() == written.read_text(), "the same commit has the same digest"

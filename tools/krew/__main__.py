@@ -15,6 +15,7 @@ import shutil
 import subprocess
 import tarfile
 import tomllib
+from gzip import GzipFile
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,13 +35,20 @@ def package(folder: Path, url: str) -> Path:
     uv = ROOT / ".uv" / "bin" / "uv"
     subprocess.run([uv, "build", "--quiet", "--wheel", "--out-dir", folder, ROOT], check=True)
     (wheel,) = folder.glob("*.whl")
-    with tarfile.open(folder / ARCHIVE, "w:gz") as archive:
+    with GzipFile(folder / ARCHIVE, "wb", mtime=0) as packed, tarfile.open(fileobj=packed, mode="w") as archive:
         for path in (SCRIPT, wheel, ROOT / "LICENSE"):
-            archive.add(path, path.name)
+            archive.add(path, path.name, filter=_reproducible)
     digest = hashlib.sha256((folder / ARCHIVE).read_bytes()).hexdigest()
     written = folder / "muster.yaml"
     written.write_text(yaml.safe_dump(manifest(project["version"], url, digest), sort_keys=False))
     return written
+
+
+def _reproducible(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    """Without owner and time, so that the same commit has the same digest."""
+    member.uid = member.gid = member.mtime = 0
+    member.uname = member.gname = ""
+    return member
 
 
 def manifest(version: str, url: str, digest: str) -> dict[str, Any]:
