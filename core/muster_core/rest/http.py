@@ -76,7 +76,7 @@ _SLICE_S: Final = 0.005
 #: Size of the largest part of a response in memory.
 _SLICE_BYTES: Final = 256 * 1024
 
-#: Time for a reader to accept a part, and for a body to arrive. If others wait for the place, the shorter time applies,
+#: Time for a reader to accept a part, and for a body to arrive. If others wait for the seat, the shorter time applies,
 #: and a response that has taken `_WHOLE_S` ends.
 STALLED_S: Final = 30.0
 _HURRIED_S: Final = 1.0
@@ -120,35 +120,35 @@ def array(elements: Iterable[Shape | Pieces | None]) -> Pieces:
     yield b"[]" if before == b"[" else b"]"
 
 
-class Places:
-    """Places of which few are taken at a time. Nobody keeps one for long while others wait for it."""
+class Seats:
+    """Seats of which few are taken at a time. Nobody keeps one for long while others wait for it."""
 
     def __init__(self, most: int, *, stalled_s: float = STALLED_S, hurried_s: float = _HURRIED_S) -> None:
-        self._places = asyncio.Semaphore(most)
+        self._seats = asyncio.Semaphore(most)
         self._stalled_s = stalled_s
         self._hurried_s = hurried_s
         self._waiting = 0
 
     @property
     def are_wanted(self) -> bool:
-        """Whether somebody waits for a place."""
+        """Whether somebody waits for a seat."""
         return self._waiting > 0
 
     @asynccontextmanager
     async def taken(self) -> AsyncIterator[None]:
-        """Waits for a place, which is taken during the block."""
+        """Waits for a seat, which is taken during the block."""
         self._waiting += 1
         try:
-            await self._places.acquire()
+            await self._seats.acquire()
         finally:
             self._waiting -= 1
         try:
             yield
         finally:
-            self._places.release()
+            self._seats.release()
 
     async def in_time(self, working: Coroutine[None, None, T]) -> T:
-        """The result of what a client does in its place. Raises TimeoutError if it takes too long."""
+        """The result of what a client does in its seat. Raises TimeoutError if it takes too long."""
         task = asyncio.ensure_future(working)
         until = time.monotonic() + self._stalled_s
         try:
@@ -167,14 +167,14 @@ class Writer:
     Few responses begin at a time, because each holds its lists and its part in memory.
     """
 
-    def __init__(self, places: Places | None = None, *, whole_s: float = _WHOLE_S) -> None:
-        self._places = places or Places(MOST_BEGUN)
+    def __init__(self, seats: Seats | None = None, *, whole_s: float = _WHOLE_S) -> None:
+        self._seats = seats or Seats(MOST_BEGUN)
         self._building = asyncio.Lock()
         self._whole_s = whole_s
 
     async def write(self, request: web.Request, pieces: Pieces, content_type: str = JSON_TYPE) -> web.StreamResponse:
         """Writes the pieces and lets other work run after every slice. Disconnects a reader that is too slow."""
-        async with self._places.taken():
+        async with self._seats.taken():
             packs = "gzip" in request.headers.get(hdrs.ACCEPT_ENCODING, "").lower()
             gathered, is_whole = await self._gather(pieces)
             while not (gathered or is_whole):  # a failure is still a response of its own
@@ -194,7 +194,7 @@ class Writer:
             try:
                 if not isinstance(response, web.Response):
                     await self._send_parts(response, gathered, pieces, is_whole=is_whole)
-                await self._places.in_time(response.write_eof())
+                await self._seats.in_time(response.write_eof())
             except TimeoutError:
                 if request.transport is not None:
                     request.transport.abort()  # closing it would wait until the reader accepts the rest
@@ -207,12 +207,12 @@ class Writer:
     ) -> None:
         """Sends the first part and all others. Raises TimeoutError if the reader is too slow."""
         until = time.monotonic() + self._whole_s
-        await self._places.in_time(response.write(gathered))
+        await self._seats.in_time(response.write(gathered))
         while not is_whole:
-            if self._places.are_wanted and time.monotonic() >= until:
+            if self._seats.are_wanted and time.monotonic() >= until:
                 raise TimeoutError
             gathered, is_whole = await self._gather(pieces)
-            await self._places.in_time(response.write(gathered))
+            await self._seats.in_time(response.write(gathered))
 
     async def _gather(self, pieces: Pieces) -> tuple[bytes, bool]:
         """Returns what one slice of time yields, and whether that was the end. Other work has run since."""
@@ -333,7 +333,7 @@ class RestContext:
     writer: Writer = field(default_factory=Writer)
     metrics_writer: Writer = field(default_factory=Writer)
     #: Large bodies of requests that are read or checked.
-    bodies: Places = field(default_factory=lambda: Places(_MOST_BODIES))
+    bodies: Seats = field(default_factory=lambda: Seats(_MOST_BODIES))
     #: Allows one validation at a time, because a large configuration takes about a second of CPU time.
     checking: asyncio.Lock = field(default_factory=asyncio.Lock)
     connections: Connections = field(default_factory=Connections)
@@ -345,13 +345,13 @@ class RestContext:
 
 
 @asynccontextmanager
-async def body_of(bodies: Places, request: web.Request) -> AsyncIterator[bytes]:
+async def body_of(bodies: Seats, request: web.Request) -> AsyncIterator[bytes]:
     """The body of a request. Large ones wait for each other. Raises RestFailure if it does not arrive in time."""
     is_small = request.content_length is not None and request.content_length <= _SMALL_BODY
-    places = Places(1) if is_small else bodies
-    async with places.taken():
+    seats = Seats(1) if is_small else bodies
+    async with seats.taken():
         try:
-            body = await places.in_time(request.read())
+            body = await seats.in_time(request.read())
         except TimeoutError as error:
             raise RestFailure(408, "the body did not arrive in time; send it again") from error
         yield body

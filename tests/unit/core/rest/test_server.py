@@ -14,7 +14,7 @@ from aiohttp.test_utils import TestServer
 from yarl import URL
 
 from muster_core.model.events import NodeAdded
-from muster_core.rest.http import Connections, Places, RestFailure, Writer, body_of
+from muster_core.rest.http import Connections, RestFailure, Seats, Writer, body_of
 from muster_core.rest.routes import MOVED, ROUTES
 from muster_si.keys import EXTRA_BARRIER
 from tests.unit.builders import a_node
@@ -130,7 +130,7 @@ async def test_a_stalled_reader_is_disconnected_and_delays_no_other_request() ->
             yield b"0," * 50_000
 
     async def handle(request: web.Request) -> web.StreamResponse:
-        response = await Writer(Places(1, stalled_s=0.01)).write(request, endless())
+        response = await Writer(Seats(1, stalled_s=0.01)).write(request, endless())
         ended.append(request.path)
         return response
 
@@ -154,7 +154,7 @@ async def test_a_stalled_reader_is_disconnected_and_delays_no_other_request() ->
     assert ended == ["/endless"]
 
 
-async def test_stalled_readers_keep_few_places_and_only_until_others_wait_for_them() -> None:
+async def test_stalled_readers_keep_few_seats_and_only_until_others_wait_for_them() -> None:
     begun: Counter[str] = Counter()
 
     def endless() -> Iterator[bytes]:
@@ -164,7 +164,7 @@ async def test_stalled_readers_keep_few_places_and_only_until_others_wait_for_th
         while True:
             yield b"0," * 50_000
 
-    writer = Writer(Places(2, stalled_s=math.inf, hurried_s=0.01))
+    writer = Writer(Seats(2, stalled_s=math.inf, hurried_s=0.01))
 
     async def handle(request: web.Request) -> web.StreamResponse:
         if request.path == "/short":
@@ -225,7 +225,7 @@ async def test_many_requests_at_once_build_one_slice_between_two_turns_of_other_
 
 async def test_a_response_that_takes_long_ends_when_others_wait_for_its_place() -> None:
     """Its reader accepts each part, as slowly as it likes."""
-    writer = Writer(Places(1, stalled_s=math.inf, hurried_s=math.inf), whole_s=0)
+    writer = Writer(Seats(1, stalled_s=math.inf, hurried_s=math.inf), whole_s=0)
 
     def endless() -> Iterator[bytes]:
         while True:
@@ -250,12 +250,12 @@ SMALL, LARGE = b"a" * 1_000, b"a" * 100_000
 
 
 @asynccontextmanager
-async def reading_bodies(places: Places) -> AsyncIterator[aiohttp.ClientSession]:
+async def reading_bodies(seats: Seats) -> AsyncIterator[aiohttp.ClientSession]:
     """A server that answers with the length of a body, or the status of a failure."""
 
     async def handle(request: web.Request) -> web.Response:
         try:
-            async with body_of(places, request) as body:
+            async with body_of(seats, request) as body:
                 return web.Response(text=str(len(body)))
         except RestFailure as failure:
             return web.Response(status=failure.status, text=failure.message)
@@ -284,18 +284,18 @@ async def silent(session: aiohttp.ClientSession) -> AsyncIterator[asyncio.Task[a
 
 
 async def test_the_body_of_a_request_has_to_arrive_in_time() -> None:
-    async with reading_bodies(Places(1, stalled_s=0.01)) as session, silent(session) as request:
+    async with reading_bodies(Seats(1, stalled_s=0.01)) as session, silent(session) as request:
         assert (await request).status == 408
         assert "did not arrive in time" in await (await request).text()
 
 
 async def test_a_body_that_does_not_arrive_blocks_no_other_one() -> None:
     """Small ones wait for nothing, and large ones for a short time."""
-    for places, body in (
-        (Places(1, stalled_s=math.inf, hurried_s=math.inf), SMALL),
-        (Places(1, stalled_s=math.inf, hurried_s=0.01), LARGE),
+    for seats, body in (
+        (Seats(1, stalled_s=math.inf, hurried_s=math.inf), SMALL),
+        (Seats(1, stalled_s=math.inf, hurried_s=0.01), LARGE),
     ):
-        async with reading_bodies(places) as session, silent(session), session.post("", data=body) as answer:
+        async with reading_bodies(seats) as session, silent(session), session.post("", data=body) as answer:
             assert (answer.status, await answer.text()) == (200, str(len(body)))
 
 
