@@ -97,7 +97,7 @@ function Explain({ app, queue, waiting }) {
       <ol class="line">${ahead.slice(0, 5).map((item) => html`<li key=${appName(item)}><${Name} text=${appName(item)} href=${appLink(item)} />
         <span>${printable(amounts(item.pendingResource))}</span>${item.blocksOthers && html`<b>blocks the queue</b>`}</li>`)}</ol>
       ${ahead.length > 5 && html`<p class="note">and ${ahead.length - 5} more</p>`}`}
-    ${reasons.length > 0 && command && html`<p class="note">The smallest changes that would start it, and when it is expected to start: <code>${command}</code></p>`}
+    ${reasons.length > 0 && command && html`<p class="note">The smallest changes that would start it, and when it is expected to start: <code class="command">${command}</code></p>`}
     ${reasons.length > 0 && queue && html`<p class="note">Available in the queue: ${printable(amounts(queue.headroom))}</p>`}`;
 }
 

@@ -74,10 +74,10 @@ function Drawer({ partition, path, queue }) {
     <h2><${Name} text=${path} /></h2>
     <p><${State} text=${queue.status} /> ${queue.isLeaf ? 'leaf' : 'parent'}, ${queue.isManaged ? 'configured' : 'dynamic'}
       ${queue.isLeaf && html` · <a href=${link(['applications'], { queue: path })}>Applications</a>`}</p>
-    <table class="plain"><thead><tr><th scope="col">Resource</th>${['Guaranteed', 'Used', 'Reserved', 'Maximum', 'Waiting', 'Available'].map((title) => html`<th scope="col" class="num">${title}</th>`)}</tr></thead>
+    <div class="scroll" tabindex="0" role="region" aria-label="Resources"><table class="plain"><thead><tr><th scope="col">Resource</th>${['Guaranteed', 'Used', 'Reserved', 'Maximum', 'Waiting', 'Available'].map((title) => html`<th scope="col" class="num">${title}</th>`)}</tr></thead>
       <tbody>${names.map((name) => html`<tr key=${name}><td><${Name} text=${label(name)} /></td>
         ${[queue.guaranteedResource, queue.allocatedResource, queue.reservedQuota, queue.maxResource, queue.pendingResource, queue.headroom]
-    .map((map) => html`<td class="num">${cell(map, name)}</td>`)}</tr>`)}</tbody></table>
+    .map((map) => html`<td class="num">${cell(map, name)}</td>`)}</tr>`)}</tbody></table></div>
     <${Facts} rows=${{
       applications: `${queue.runningApps} running${queue.maxRunningApps ? ` of at most ${queue.maxRunningApps}${origin('maxapplications')}` : ''}`,
       order: queue.isLeaf ? `${queue.sortingPolicy}${origin('application.sort.policy')}${queue.prioritySorting ? ', by priority' : ''}` : 'fair',
