@@ -20,9 +20,9 @@ from devcluster.process import Process
 from devcluster.waiting import until
 
 POLICY = Path(__file__).with_name("audit_policy.yaml")
-GANG_GATES = "GenericWorkload=true,GangScheduling=true"
-"""Kubernetes' own gang scheduling (KEP-4671, alpha in 1.36): the PodGroup API and the scheduler plugin."""
-GANG_API = "scheduling.k8s.io/v1alpha2"
+GANG_GATES = "GenericWorkload=true"
+"""Kubernetes' own gang scheduling (KEP-4671, off by default in 1.37): the PodGroup API and the scheduler plugin."""
+GANG_API = "scheduling.k8s.io/v1beta1"
 START_S = 60.0
 """Until a program is ready. An idle laptop takes three seconds, a machine that is compiling much longer."""
 
@@ -61,7 +61,7 @@ class ControlPlane:
     """The three processes and their files, all under ``folder``.
 
     ``readable``: etcd stores objects as JSON, so that a test can read their history; slower than protobuf.
-    ``gangs``: serves the alpha API of Kubernetes' own gang scheduling.
+    ``gangs``: serves the API of Kubernetes' own gang scheduling.
     """
 
     def __init__(

@@ -29,7 +29,7 @@ READY_S = 60.0
 class KubeScheduler:
     """A kube-scheduler that schedules pods of ``default-scheduler``.
 
-    ``gangs`` enables its alpha gang mode (PodGroup objects, ``spec.schedulingGroup``). The cluster must serve the API
+    ``gangs`` enables its gang mode (PodGroup objects, ``spec.schedulingGroup``). The cluster must serve the API
     (``running(gangs=True)``).
     """
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 MODULES = Path(__file__).with_name("modules")
-KUBERNETES_VERSION = "v1.36.1"
+KUBERNETES_VERSION = "v1.37.2"
 
 _STAMP = "k8s.io/component-base/version"
 _MAJOR, _MINOR, _ = KUBERNETES_VERSION.lstrip("v").split(".")

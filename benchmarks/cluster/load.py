@@ -26,7 +26,7 @@ BOUND_S, EACH_S = 45.0, 0.05
 """Seconds without a bound pod until the run fails, and additional seconds per pod, so that slow runs can complete."""
 FIRST = 50
 """Pods that count as the first ones. The time of a single pod varies by several times between runs."""
-GROUP = {"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup"}
+GROUP = {"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup"}
 SCHEDULER_NAMES = {Contender.KUBE: "default-scheduler", Contender.NONE: "none"}
 """``spec.schedulerName`` for schedulers other than Muster."""
 

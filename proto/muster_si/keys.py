@@ -195,11 +195,11 @@ NODE_ATTACHED: Final = "muster/attached-volumes"
 # -- Muster: other objects of the cluster (muster.v1 UpdateFacts) ----------------
 #: A NAMESPACE has its labels as attributes. All other kinds have one attribute: a JSON
 #: object with the fields of the Kubernetes object that filters need, with the same
-#: names and with quantities in bytes:
+#: names and with quantities in bytes (a fraction as text in billionths: "1500000000n"):
 #: VOLUME (PersistentVolume): `capacity`, `accessModes`, `volumeMode`,
 #:   `storageClassName`, `labels`, `nodeAffinity` (terms), `claimRef` {namespace,
-#:   name, uid}, `phase`, `csi` {driver, volumeHandle} (also of migrated in-tree
-#:   volumes), `migrated` {plugin, nodeAffinity: the one for nodes that
+#:   name, uid}, `phase`, `csi` {driver, volumeHandle, inTree: whether they are those
+#:   of a migrated in-tree source}, `migrated` {plugin, nodeAffinity: the one for nodes that
 #:   have the plugin in NODE_MIGRATED}, `attributesClass`, `deleting`.
 #: CLAIM (PersistentVolumeClaim): `uid`, `storageClassName`, `volumeName`, `bound`
 #:   (bind-completed), `request`, `accessModes`, `volumeMode`, `selector`, `phase`,
@@ -207,7 +207,7 @@ NODE_ATTACHED: Final = "muster/attached-volumes"
 #:   `owner` (UID of its controller), `attributesClass`.
 #: STORAGE_CLASS: `provisioner`, `driver` (CSI driver with which its volumes count
 #:   on nodes), `bindingMode`, `allowedTopologies` [[{key, values}]].
-#: STORAGE_DRIVER (CSIDriver): `storageCapacity`.
+#: STORAGE_DRIVER (CSIDriver): `storageCapacity`, `preventPodSchedulingIfMissing`.
 #: STORAGE_CAPACITY (CSIStorageCapacity): `storageClassName`, `nodeTopology` (label
 #:   selector; absent = no node), `capacity`, `maximumVolumeSize`.
 #: Absent fields are omitted.

@@ -57,7 +57,7 @@ SHARES: Final[Mapping[str, int]] = {
     "amounts": 7,
     "disks": 3,
     "single": 5,
-    "limits": 3,
+    "limits": 6,
     "binding": 4,
     "claims": 13,
     "provisioning": 4,

@@ -11,7 +11,7 @@ from tests.conformance.kube_scheduler import Refusal, Result
 from tests.conformance.objects import ClusterState, Raw
 
 #: The name of an object in a reason. Reasons are counted without names.
-_NAMED: Final = re.compile(r'"[^"]+"|(?<=PVC )\S+|(?<=for pod )\S+')
+_NAMED: Final = re.compile(r'"[^"]+"|(?<=PVC )\S+|(?<=for pod )\S+|\S+(?= CSI driver)')
 
 
 def differs(kube: Result, ours: Result) -> bool:

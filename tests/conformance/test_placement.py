@@ -30,7 +30,7 @@ SINGLE = (
 #: Reasons of each filter, and the minimum number of pairs with each. "…" replaces object names.
 REASONS = {
     "NodeUnschedulable": ("node(s) were unschedulable",),
-    "NodeName": ("node(s) didn't match the requested node name",),
+    "NodeName": ("node(s) didn't satisfy plugin(s) [NodeName]",),
     "TaintToleration": ("node(s) had untolerated taint(s)",),
     "NodeAffinity": (
         "node(s) didn't match Pod's node affinity/selector",
@@ -51,7 +51,7 @@ REASONS = {
         SINGLE,
         "persistentvolumeclaim … not found",
     ),
-    "NodeVolumeLimits": ("node(s) exceed max volume count",),
+    "NodeVolumeLimits": ("node(s) exceed max volume count", "… CSI driver is not installed on the node"),
     "VolumeBinding": (
         "node(s) didn't match PersistentVolume's node affinity",
         "node(s) didn't find available persistent volumes to bind",

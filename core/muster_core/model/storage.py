@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from fractions import Fraction
 from typing import Final
 
 from muster_core.model.constraints import Selector, Term
 from muster_core.model.ids import NodeId
+
+#: Bytes, exactly. Kubernetes stores quantities down to a billionth.
+Bytes = int | Fraction
 
 FILESYSTEM: Final = "Filesystem"
 
@@ -59,7 +63,7 @@ class Volume:
     """PersistentVolume. `affinity`: terms are ORed; None = every node can access it."""
 
     name: str
-    capacity: int = 0
+    capacity: Bytes = 0
     access_modes: tuple[str, ...] = ()
     mode: str = FILESYSTEM
     storage_class: str = ""
@@ -71,6 +75,8 @@ class Volume:
     handle: VolumeHandle | None = None
     migrated: MigratedVolume | None = None
     deleting: bool = False
+    #: Whether `handle` is that of an in-tree source. It counts only on nodes with a CSINode.
+    is_in_tree: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +91,7 @@ class Claim:
     uid: str = ""
     volume: str = ""
     bound: bool = False
-    request: int | None = None
+    request: Bytes | None = None
     demand: ClaimDemand = ClaimDemand()
     phase: str = ""
     selected_node: NodeId | None = None
@@ -112,10 +118,14 @@ class StorageClass:
 
 @dataclass(frozen=True, slots=True)
 class StorageDriver:
-    """CSIDriver. `tells_capacity`: it publishes its capacity, and creates volumes only where capacity is left."""
+    """CSIDriver. `tells_capacity`: it publishes its capacity, and creates volumes only where capacity is left.
+
+    `is_required`: pods with its volumes run only on nodes where it is installed.
+    """
 
     name: str
     tells_capacity: bool = False
+    is_required: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +138,7 @@ class StorageCapacity:
     name: str
     storage_class: str = ""
     nodes: Selector = None
-    limit: int | None = None
+    limit: Bytes | None = None
 
 
 class ObjectKind(StrEnum):
@@ -158,9 +168,12 @@ NO_CHOICE: Final[Choice] = ()
 
 @dataclass(frozen=True, slots=True)
 class NodeStorage:
-    """What a node can attach: maximum number of volumes per CSI driver (None = no limit), and the attached volumes."""
+    """What a node can attach: maximum number of volumes per CSI driver (None = no limit), and the attached volumes.
 
-    limits: Mapping[str, int | None]
+    `limits` has the drivers that are installed; None: the node has no CSINode.
+    """
+
+    limits: Mapping[str, int | None] | None
     attached: tuple[VolumeHandle, ...] = ()
     #: In-tree plugins that CSI drivers replaced on the node.
     migrated: tuple[str, ...] = ()

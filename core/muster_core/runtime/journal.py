@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from enum import StrEnum
+from fractions import Fraction
 from importlib import import_module
 from pkgutil import iter_modules
 from types import MappingProxyType, ModuleType
@@ -59,6 +60,8 @@ def to_plain(value: object, depth: int = _DEPTH) -> object:
             return {"$enum": type(value).__name__, "is": value.value}
         case None | bool() | int() | float() | str():
             return value
+        case Fraction():
+            return {"$fraction": str(value)}
         case Resources() | Limit():
             return {"$": type(value).__name__, "amounts": dict(value.items())}
         case tuple() | list():
@@ -82,6 +85,8 @@ def from_plain(found: object) -> object:
         return found
     if "$enum" in found:
         return _CLASSES[found["$enum"]](found["is"])
+    if "$fraction" in found:
+        return Fraction(found["$fraction"])
     if "$set" in found:
         return frozenset(found["$set"])
     if "$map" in found:

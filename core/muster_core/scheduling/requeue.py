@@ -412,6 +412,8 @@ def evaluate(partition: Partition, app: Application, heads: Collection[BlockingR
 
 
 def _is_concerned(kind: AskClass, claims: Container[str]) -> bool:
-    """Whether requests of the class use one of the claims. With ANY_CLAIM, whether they use any claim."""
-    used = kind.pod_on_node.facts.volumes.claims
-    return bool(used) and (ANY_CLAIM in claims or any(claim in claims for claim in used))
+    """Whether requests of the class use one of the claims. With ANY_CLAIM, whether they use any attached volume."""
+    volumes = kind.pod_on_node.facts.volumes
+    if ANY_CLAIM in claims:
+        return bool(volumes.claims or volumes.attached)
+    return any(claim in claims for claim in volumes.claims)

@@ -60,7 +60,7 @@ def storage(attributes: Mapping[str, str]) -> NodeStorage | None:
     migrated = of_tag(attributes, keys.NODE_MIGRATED, _names)
     if limits is None and attached is None and migrated is None:
         return None
-    return NodeStorage(limits or {}, attached or (), tuple(sorted(migrated or ())))
+    return NodeStorage(limits, attached or (), tuple(sorted(migrated or ())))
 
 
 @memoized

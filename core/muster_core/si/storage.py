@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final, Literal
+from fractions import Fraction
+from typing import Annotated, Final, Literal
 
-from msgspec import field
+from msgspec import Meta, field
 
 from muster_core.model.ids import NodeId
 from muster_core.model.storage import (
     FILESYSTEM,
+    Bytes,
     Claim,
     ClaimDemand,
     ClaimReference,
@@ -37,8 +39,20 @@ from muster_core.si.documents import (
     targets,
     terms,
 )
-from muster_core.si.values import NAME_LIMIT, InvalidField
+from muster_core.si.values import NAME_LIMIT, QUANTITY_LIMIT, InvalidField
 from muster_si import keys, muster_pb2
+
+#: Whole bytes, or a text in billionths of a byte.
+_Quantity = WholeQuantity | Annotated[str, Meta(pattern=r"^[0-9]{1,28}n\Z")]
+_BILLION: Final = 10**9
+
+
+def _bytes(quantity: int | str) -> Bytes:
+    """Raises InvalidField if the quantity is too large."""
+    found = quantity if isinstance(quantity, int) else Fraction(int(quantity[:-1]), _BILLION)
+    if found > QUANTITY_LIMIT:
+        raise InvalidField("a quantity", f"is larger than {QUANTITY_LIMIT}")
+    return found
 
 
 class ClaimReferenceDocument(Document):
@@ -58,6 +72,7 @@ class VolumeHandleDocument(Document):
 
     driver: str = ""
     volume_handle: str = ""
+    in_tree: bool = False
 
     def read(self) -> VolumeHandle:
         """Returns the handle."""
@@ -78,7 +93,7 @@ class MigratedVolumeDocument(Document):
 class VolumeDocument(Document):
     """A PersistentVolume."""
 
-    capacity: WholeQuantity = 0
+    capacity: _Quantity = 0
     access_modes: TextList = ()
     volume_mode: str = ""
     storage_class_name: ShortText = ""
@@ -95,7 +110,7 @@ class VolumeDocument(Document):
         """Returns the volume."""
         return Volume(
             name=name,
-            capacity=self.capacity,
+            capacity=_bytes(self.capacity),
             access_modes=self.access_modes,
             mode=self.volume_mode or FILESYSTEM,
             storage_class=self.storage_class_name,
@@ -107,6 +122,7 @@ class VolumeDocument(Document):
             handle=self.csi.read() if self.csi is not None else None,
             migrated=self.migrated.read() if self.migrated is not None else None,
             deleting=self.deleting,
+            is_in_tree=self.csi is not None and self.csi.in_tree,
         )
 
 
@@ -118,7 +134,7 @@ class ClaimDocument(Document):
     attributes_class: ShortText = ""
     volume_name: ShortText = ""
     bound: bool = False
-    request: WholeQuantity | None = None
+    request: _Quantity | None = None
     access_modes: TextList = ()
     volume_mode: str = ""
     selector: LabelSelector | None = None
@@ -142,7 +158,7 @@ class ClaimDocument(Document):
             uid=self.uid,
             volume=self.volume_name,
             bound=self.bound,
-            request=self.request,
+            request=None if self.request is None else _bytes(self.request),
             demand=demand,
             phase=self.phase,
             selected_node=None if self.selected_node is None else NodeId(self.selected_node),
@@ -181,24 +197,26 @@ class StorageDriverDocument(Document):
     """A CSIDriver."""
 
     storage_capacity: bool = False
+    prevent_pod_scheduling_if_missing: bool = False
 
     def read(self, name: str) -> StorageDriver:
         """Returns the driver."""
-        return StorageDriver(name, self.storage_capacity)
+        return StorageDriver(name, self.storage_capacity, self.prevent_pod_scheduling_if_missing)
 
 
 class StorageCapacityDocument(Document):
-    """A CSIStorageCapacity. `maximumVolumeSize` has precedence over `capacity`, as in Kubernetes 1.36."""
+    """A CSIStorageCapacity. `maximumVolumeSize` has precedence over `capacity`, as in Kubernetes 1.37."""
 
     storage_class_name: ShortText = ""
     node_topology: LabelSelector | None = None
-    capacity: WholeQuantity | None = None
-    maximum_volume_size: WholeQuantity | None = None
+    capacity: _Quantity | None = None
+    maximum_volume_size: _Quantity | None = None
 
     def read(self, name: str) -> StorageCapacity:
         """Returns the capacity."""
         limit = self.capacity if self.maximum_volume_size is None else self.maximum_volume_size
-        return StorageCapacity(name, self.storage_class_name, targets(self.node_topology), limit)
+        size = None if limit is None else _bytes(limit)
+        return StorageCapacity(name, self.storage_class_name, targets(self.node_topology), size)
 
 
 StorageDocument = (

@@ -16,8 +16,9 @@ from muster_core.state.affinity import AffinityTerms, Counted, TagCounts
 from muster_core.state.columns import IntColumn, room_for
 from muster_core.state.storage import Storage
 
-#: No attach limit.
+#: The driver is installed without an attach limit; it is not installed. Larger than any number of volumes.
 NO_LIMIT: Final = 2**62
+NOT_INSTALLED: Final = NO_LIMIT + 1
 _NOTHING: Final[frozenset[VolumeHandle]] = frozenset()
 Key = TypeVar("Key")
 
@@ -35,6 +36,7 @@ class Attachments:
         "_used",
         "_where",
         "claims",
+        "csi_nodes",
         "disks",
         "migrated",
         "storage",
@@ -49,6 +51,8 @@ class Attachments:
         self._own: dict[int, Counter[VolumeHandle]] = {}
         #: Rows of nodes whose CSI drivers replaced an in-tree plugin, by plugin.
         self.migrated: dict[str, dict[int, None]] = {}
+        #: Rows of nodes with a CSINode.
+        self.csi_nodes: dict[int, None] = {}
         #: Attach limits and attached volumes as reported for the nodes.
         self._spots: dict[int, NodeStorage] = {}
         self._limits: dict[str, IntColumn] = {}
@@ -80,10 +84,14 @@ class Attachments:
         before = self._spots.pop(row, None)
         if reported is not None:
             self._spots[row] = reported
-        for driver in {*(before.limits if before else ()), *(reported.limits if reported else ())}:
-            limit = reported.limits.get(driver) if reported else None
-            column = self._limits[driver] = _extended(self._limits.get(driver), row, NO_LIMIT)
+        was, now = ((one.limits if one else None) for one in (before, reported))
+        for driver in {*(was or ()), *(now or ())}:
+            limit = now.get(driver, NOT_INSTALLED) if now else NOT_INSTALLED
+            column = self._limits[driver] = _extended(self._limits.get(driver), row, NOT_INSTALLED)
             column[row] = NO_LIMIT if limit is None else limit
+        self.csi_nodes.pop(row, None)
+        if now is not None:
+            self.csi_nodes[row] = None
         for plugin in before.migrated if before else ():
             del self.migrated[plugin][row]
         for plugin in reported.migrated if reported else ():
@@ -99,9 +107,9 @@ class Attachments:
             self._changed.update(dict.fromkeys(self.claims.get(claim, ())))
 
     def limits(self, driver: str, size: int) -> IntColumn | None:
-        """Maximum number of volumes per row; None = no row has a limit."""
+        """Maximum number of volumes per row, NO_LIMIT or NOT_INSTALLED; None = the driver is not installed anywhere."""
         column = self._limits.get(driver)
-        return None if column is None else _padded(column, size, NO_LIMIT)
+        return None if column is None else _padded(column, size, NOT_INSTALLED)
 
     def used(self, driver: str, size: int) -> IntColumn:
         """Number of attached volumes per row, for pods and others. The column is a copy."""
@@ -270,9 +278,6 @@ class NodePods:
     def targets(self, term: PodTerm) -> tuple[Target, ...] | None:
         """Returns the tags of the pods that a term of a new pod selects, with the present namespaces. None = it selects
         none.
-
-        A namespace selector that matches a namespace without labels (for example `NotIn`) selects every namespace. This
-        is not documented; kube-scheduler 1.36 behaves in this way.
         """
         if term not in self._resolved:
             if len(self._resolved) >= _MEMORY:
@@ -294,7 +299,7 @@ class NodePods:
     def _resolve(self, term: PodTerm) -> tuple[Target, ...] | None:
         if term.selector is None:
             return None
-        if _selects(term.among, _NO_LABELS):
+        if term.among == ():  # an empty selector selects every namespace, also unknown ones
             return term.selector
         names = dict.fromkeys(term.namespaces)
         names.update((name, None) for name, labels in self._labels.items() if _selects(term.among, labels))

@@ -14,6 +14,7 @@ from muster_core.model.constraints import Selector, Term, matches
 from muster_core.model.ids import NodeId
 from muster_core.model.storage import (
     AVAILABLE,
+    Bytes,
     Choice,
     Claim,
     ClaimDemand,
@@ -42,7 +43,7 @@ _MANY: Final = 64
 
 
 def meets(volume: Volume, demand: ClaimDemand) -> bool:
-    """Whether a volume meets a demand except for its size, as in FindMatchingVolume of Kubernetes 1.36."""
+    """Whether a volume meets a demand except for its size, as in FindMatchingVolume of Kubernetes 1.37."""
     return (
         volume.storage_class == demand.storage_class
         and volume.mode == demand.mode
@@ -68,13 +69,13 @@ class VolumePool:
     )
 
     def __init__(self) -> None:
-        self.groups: dict[Affinity, list[tuple[int, str]]] = {}
-        self._members: dict[str, tuple[int, Affinity]] = {}
+        self.groups: dict[Affinity, list[tuple[Bytes, str]]] = {}
+        self._members: dict[str, tuple[Bytes, Affinity]] = {}
         #: By size: number of volumes of at least this size per row, valid for the node properties of `_epoch`.
-        self._covers: dict[int, IntColumn] = {}
+        self._covers: dict[Bytes, IntColumn] = {}
         self._epoch = -1
         #: Volumes that were added (1) or removed (-1) since the columns were computed.
-        self._changes: list[tuple[int, Affinity, int]] = []
+        self._changes: list[tuple[Bytes, Affinity, int]] = []
         #: Groups by the rows that can access them, groups that many rows can access, and new groups. Some may be empty.
         self._reachable: dict[int, dict[Affinity, None]] = {}
         self._wide: dict[Affinity, None] = {}
@@ -102,7 +103,7 @@ class VolumePool:
             insort(self.groups[now[1]], (now[0], name))
             self._changes.append((*now, 1))
 
-    def cover(self, size: int, epoch: int, reach: Reach, rows: int) -> IntColumn:
+    def cover(self, size: Bytes, epoch: int, reach: Reach, rows: int) -> IntColumn:
         """Returns the number of volumes of at least this size per row, read-only. `epoch`: of the node properties."""
         if epoch != self._epoch or len(self._covers) > _MOST_SIZES:
             self._covers.clear()
@@ -139,16 +140,16 @@ class VolumePool:
         wide = (affinity for affinity in self._wide if reach(affinity)[row])
         return [affinity for affinity in (*self._reachable.get(row, {}), *wide) if affinity in self.groups]
 
-    def of_size(self, affinity: Affinity, size: int) -> Iterator[tuple[int, str]]:
+    def of_size(self, affinity: Affinity, size: Bytes) -> Iterator[tuple[Bytes, str]]:
         """Yields the volumes of a group with at least this size, smallest first."""
         group = self.groups[affinity]
         return islice(group, bisect_left(group, (size, "")), None)
 
-    def offer(self, name: str) -> tuple[int, Affinity] | None:
+    def offer(self, name: str) -> tuple[Bytes, Affinity] | None:
         """Returns capacity and node affinity of a volume in the pool, or None."""
         return self._members.get(name)
 
-    def members(self) -> dict[str, tuple[int, Affinity]]:
+    def members(self) -> dict[str, tuple[Bytes, Affinity]]:
         """Returns a copy of the content, for the invariant checks."""
         return dict(self._members)
 
@@ -264,7 +265,7 @@ class Storage:  # long: every fact and every assumption goes through here
         return tuple((claim, self.assumed[claim].volume) for claim in wanted if not self.claims[claim].is_bound)
 
     def handle(self, claim: str) -> VolumeHandle | None:
-        """Returns the volume that a node attaches for the claim, as in getCSIDriverInfo of Kubernetes 1.36.
+        """Returns the volume that a node attaches for the claim, as in getCSIDriverInfo of Kubernetes 1.37.
 
         None = nothing that counts towards attach limits.
         """
@@ -276,6 +277,15 @@ class Storage:  # long: every fact and every assumption goes through here
             return volume.handle if volume.handle and volume.handle.driver and volume.handle.id else None
         of_class = self.classes.get(found.demand.storage_class)
         return VolumeHandle(of_class.driver, _UNMADE + claim) if of_class is not None and of_class.driver else None
+
+    def is_in_tree(self, claim: str) -> bool:
+        """Whether the handle of the claim is that of an in-tree volume or class. Requires that it has one."""
+        found = self.claims[claim]
+        volume = self.volumes.get(found.volume) if found.volume else None
+        if volume is not None:
+            return volume.is_in_tree
+        of_class = self.classes[found.demand.storage_class]
+        return of_class.driver != of_class.provisioner
 
     def pool(self, demand: ClaimDemand) -> VolumePool:
         """Returns the free volumes that meet a demand."""

@@ -20,6 +20,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/dynamicresources"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/nodevolumelimits"
 	"k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
@@ -65,7 +66,10 @@ func defaultProfile() *schedulerapi.KubeSchedulerProfile {
 	if err := scheme.Scheme.Convert(&versioned, &configuration, nil); err != nil {
 		panic(err)
 	}
-	return &configuration.Profiles[0]
+	profile := &configuration.Profiles[0]
+	// In 1.37.2 it ends the process if a CSIStorageCapacity has a maximum volume size and no capacity.
+	profile.Plugins.Score.Disabled = append(profile.Plugins.Score.Disabled, schedulerapi.Plugin{Name: names.VolumeBinding})
+	return profile
 }
 
 func newBench(ctx context.Context, cluster *Cluster) (*bench, error) {

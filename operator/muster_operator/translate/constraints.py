@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Any, Final
 
 from muster_operator.model.errors import BadInputError
@@ -36,9 +37,19 @@ def _has_host_network_and_user_namespace(spec: Raw) -> bool:
     return spec.get("hostNetwork") is True and spec.get("hostUsers") is False
 
 
+_CONTAINERS: Final = ("containers", "initContainers", "ephemeralContainers")
+
+
+def _has_bind_mount_options(spec: Raw) -> bool:
+    """A volume mount of the pod has options."""
+    containers = chain.from_iterable(objects(spec.get(field)) for field in _CONTAINERS)
+    return any(mount.get("bindMountOptions") for one in containers for mount in objects(one.get("volumeMounts")))
+
+
 _FEATURES: Final[Mapping[str, Callable[[Raw], bool]]] = {
     "RestartAllContainersOnContainerExits": _restarts_all,
     "UserNamespacesHostNetworkSupport": _has_host_network_and_user_namespace,
+    "VolumeBindMountOptions": _has_bind_mount_options,
 }
 
 

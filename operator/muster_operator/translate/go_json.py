@@ -239,7 +239,7 @@ _NODES: Final = optional(
     )
 )
 
-#: Fields of a pod's spec, as in Kubernetes 1.36.
+#: Fields of a pod's spec, as in Kubernetes 1.37.
 POD_FIELDS: Final[Mapping[str, Reader]] = {
     "nodeSelector": _TEXTS,
     "tolerations": list_of(

@@ -106,8 +106,14 @@ class Metadata(Struct, gc=False, rename="camel"):
     owner_references: list[Owner] | UnsetType = UNSET
 
 
+class Mount(Struct, omit_defaults=True, gc=False, rename="camel"):
+    """A volume mount. Its name differs per pod: that of the service account token has a random part."""
+
+    bind_mount_options: RawField = UNSET
+
+
 class Container(Struct, omit_defaults=True, gc=False, rename="camel"):
-    """A container or an init container."""
+    """A container, init container or ephemeral container."""
 
     name: RawField = UNSET
     image: RawField = UNSET
@@ -115,6 +121,7 @@ class Container(Struct, omit_defaults=True, gc=False, rename="camel"):
     ports: RawField = UNSET
     restart_policy: RawField = UNSET
     restart_policy_rules: RawField = UNSET
+    volume_mounts: list[Mount] | UnsetType = UNSET
 
 
 class PartialVolume(Struct, omit_defaults=True, gc=False, rename="camel"):
@@ -139,6 +146,7 @@ class Spec(Struct, omit_defaults=True, gc=False, rename="camel"):
     scheduler_name: str = ""
     containers: list[Container] | UnsetType = UNSET
     init_containers: list[Container] | UnsetType = UNSET
+    ephemeral_containers: list[Container] | UnsetType = UNSET
     volumes: list[PartialVolume] | UnsetType = UNSET
     node_selector: RawField = UNSET
     affinity: RawField = UNSET

@@ -261,14 +261,18 @@ def _for_core(kind: ObjectKind, name: str, fields: dict[str, Any]) -> ClusterObj
     return ClusterObject(kind, name, {keys.FACT_OBJECT: written})
 
 
-def _bytes(value: Any) -> int | None:
-    """Converts a quantity to bytes, rounded up. Returns None if it is missing or invalid."""
+def _bytes(value: Any) -> int | str | None:
+    """Converts a quantity to bytes, or to the text ``<billionths>n`` if they are not a whole number.
+
+    Returns None if it is missing or invalid.
+    """
     if value is None:
         return None
     try:
-        return -(-nanos("storage", value) // NANO)
+        nano = nanos("storage", value)
     except BadInputError:
         return None
+    return f"{nano}n" if nano % NANO else nano // NANO
 
 
 def _class_of(metadata: Raw, spec: Raw) -> str | None:
@@ -321,7 +325,7 @@ def read_volume(raw: Raw) -> Volume | None:
         "nodeAffinity": terms,
         "claimRef": _claim_fields(claim),
         "phase": phase or None,
-        "csi": {"driver": csi[0], "volumeHandle": csi[1]} if csi is not None else None,
+        "csi": _csi_fields(csi, is_in_tree=not mapping(spec.get("csi"))),
         "migrated": migrated(spec, metadata, terms),
         "deleting": is_deleting,
     }
@@ -334,6 +338,13 @@ def read_volume(raw: Raw) -> Volume | None:
         handle=text(mapping(spec.get("csi")).get("volumeHandle")),
         reported=_for_core(ObjectKind.VOLUME, name, fields),
     )
+
+
+def _csi_fields(csi: tuple[str, str] | None, *, is_in_tree: bool) -> Raw | None:
+    if csi is None:
+        return None
+    driver, handle = csi
+    return {"driver": driver, "volumeHandle": handle} | ({"inTree": True} if is_in_tree else {})
 
 
 def _claim_ref(spec: Raw) -> ClaimRef | None:
@@ -433,11 +444,10 @@ def read_storage_class(raw: Raw) -> ClusterObject | None:
 def read_driver(raw: Raw) -> ClusterObject | None:
     """Translates a CSIDriver. Returns None if the object has no name."""
     _, spec, name = _metadata_spec_name(raw)
-    return (
-        _for_core(ObjectKind.STORAGE_DRIVER, name, {"storageCapacity": spec.get("storageCapacity") is True})
-        if name
-        else None
-    )
+    if not name:
+        return None
+    opt_ins = ("storageCapacity", "preventPodSchedulingIfMissing")
+    return _for_core(ObjectKind.STORAGE_DRIVER, name, {field: spec.get(field) is True for field in opt_ins})
 
 
 def read_capacity(raw: Raw) -> ClusterObject | None:

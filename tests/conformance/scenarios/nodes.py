@@ -7,6 +7,7 @@ from typing import Final
 from tests.conformance.choices import Choices
 from tests.conformance.objects import HOST, REGION, ZONE, ZONES, ClusterState, Raw
 from tests.conformance.scenarios.scenario import Scenario
+from tests.conformance.scenarios.storage import mount
 
 CORDON: Final = "node.kubernetes.io/unschedulable"
 _TAINT_KEYS: Final = ("dedicated", "spot", "node.kubernetes.io/not-ready")
@@ -15,7 +16,11 @@ _EFFECTS: Final = ("NoSchedule", "NoExecute", "PreferNoSchedule")
 _DISKS: Final = ("ssd", "hdd")
 _GENERATIONS: Final = ("1", "2", "10", "x")
 _LABEL_VALUES: Final = {"disk": _DISKS, "generation": _GENERATIONS, ZONE: ZONES}
-_FEATURES: Final = ("RestartAllContainersOnContainerExits", "UserNamespacesHostNetworkSupport")
+_FEATURES: Final = (
+    "RestartAllContainersOnContainerExits",
+    "UserNamespacesHostNetworkSupport",
+    "VolumeBindMountOptions",
+)
 _ADDRESSES: Final = ("0.0.0.0", "10.0.0.1", "10.0.0.2", "::")  # noqa: S104 # no server, only values of pods
 _IMAGES: Final = ("example.com/big:1", "example.com/small:1", "example.com/main:1")
 
@@ -206,6 +211,12 @@ class Features(Scenario):
             action = choices.pick(("RestartAllContainers", "Restart"))
             rule = {"action": action, "exitCodes": {"operator": "In", "values": [42]}}
             spec["containers"][0] |= {"restartPolicy": "Never", "restartPolicyRules": [rule]}
+        if choices.chance(25):
+            mount(pod, {"emptyDir": {}})
+            options = {"bindMountOptions": ["noexec"]} if choices.chance(70) else {}
+            spec["containers"][0]["volumeMounts"] = [
+                {"name": spec["volumes"][-1]["name"], "mountPath": "/v", **options}
+            ]
 
 
 class Topology(Scenario):

@@ -16,6 +16,11 @@ LATE: Final = "WaitForFirstConsumer"
 _GIB: Final = 2**30
 
 
+def fraction(hundredths: int) -> str:
+    """A GiB and a part of a byte, as a quantity."""
+    return f"{_GIB * 1000 + 10 * hundredths}m"
+
+
 def a_class(name: str, provisioner: str = DRIVER, mode: str = LATE, zones: list[str] | None = None) -> Raw:
     """A storage class; `zones`: where it can provision volumes, None = everywhere."""
     found: Raw = {"metadata": {"name": name}, "provisioner": provisioner, "volumeBindingMode": mode}

@@ -17,6 +17,7 @@ from tests.conformance.scenarios.storage import (
     a_volume,
     bind,
     claims_of,
+    fraction,
     mount,
     tie,
     use_claims,
@@ -25,6 +26,7 @@ from tests.conformance.scenarios.storage import (
 _CLAIMED_IN: Final = ("red", "blue")
 _OLD_ZONE: Final = "failure-domain.beta.kubernetes.io/zone"
 _OLD_REGION: Final = "failure-domain.beta.kubernetes.io/region"
+_GOOGLE: Final = "pd.csi.storage.gke.io"
 
 
 class Disks(Scenario):
@@ -100,6 +102,9 @@ class Limits(Scenario):
         for name in names:
             if choices.chance(85):
                 state.csi_nodes.append(_csi_node(choices, name))
+        if choices.chance(70):  # kube-scheduler names any of several missing drivers, so that only one is required
+            opted = {"preventPodSchedulingIfMissing": choices.chance(90)}
+            state.drivers.append({"metadata": {"name": choices.pick((DRIVER, DRIVER, _GOOGLE))}, "spec": opted})
         for number in range(choices.below(4)):
             volume = choices.pick([volume["metadata"]["name"] for volume in state.volumes] + ["gone"])
             source: Raw = {"persistentVolumeName": volume}
@@ -135,10 +140,10 @@ def _attachable(choices: Choices, state: ClusterState, namespace: str) -> None:
 
 
 def _csi_node(choices: Choices, name: str) -> Raw:
-    drivers: list[Raw] = [_driver(choices, DRIVER, name)]
+    drivers: list[Raw] = [_driver(choices, DRIVER, name)] if choices.chance(85) else []
     metadata: Raw = {"name": name}
     if choices.chance(50):
-        drivers.append(_driver(choices, "pd.csi.storage.gke.io", name))
+        drivers.append(_driver(choices, _GOOGLE, name))
         if choices.chance(70):
             metadata["annotations"] = {"storage.alpha.kubernetes.io/migrated-plugins": "kubernetes.io/gce-pd"}
     return {"metadata": metadata, "spec": {"drivers": drivers}}
@@ -196,6 +201,8 @@ class Claims(Scenario):
 
 def _free_volume(choices: Choices, state: ClusterState) -> None:
     volume = a_volume(state, choices.pick((1, 2, 5)), choices.pick(("static", "static", "made")))
+    if choices.chance(15):
+        volume["spec"]["capacity"] = {"storage": fraction(2 * len(state.volumes))}
     if choices.chance(70):
         tie(choices, state, volume)
     if choices.chance(20):
@@ -245,6 +252,8 @@ def _claim_of_kind(choices: Choices, state: ClusterState, namespace: str, kind: 
 def _particular(choices: Choices, state: ClusterState, claim: Raw) -> None:
     spec = claim["spec"]
     if choices.chance(15):
+        spec["resources"]["requests"]["storage"] = fraction(1 + 2 * choices.below(8))
+    if choices.chance(15):
         selectors: tuple[Raw, ...] = (
             {"matchLabels": {"tier": "fast"}},
             {"matchExpressions": [{"key": "tier", "operator": choices.pick(("NotIn", "In")), "values": ["fast"]}]},
@@ -288,6 +297,8 @@ class Provisioning(Scenario):
         for namespace in _CLAIMED_IN:
             for of_class in ("pooled", "zonal", choices.pick(("pooled", "pooled", "nobody"))):
                 claim = a_claim(state, namespace, of_class, choices.pick((1, 2, 5)))
+                if choices.chance(15):
+                    claim["spec"]["resources"]["requests"]["storage"] = fraction(choices.below(4))
                 if choices.chance(8):
                     node = choices.pick(state.nodes)["metadata"]["name"]
                     claim["metadata"]["annotations"] = {SELECTED_NODE: node}
@@ -314,7 +325,7 @@ def _pool(choices: Choices, state: ClusterState, number: int) -> None:
         )
         pool["nodeTopology"] = choices.pick(topologies)
     if choices.chance(90):
-        pool["capacity"] = choices.pick(("3Gi", "1Gi", "10Gi"))
+        pool["capacity"] = choices.pick(("3Gi", "1Gi", "10Gi", fraction(choices.below(4))))
     if choices.chance(25):
         pool["maximumVolumeSize"] = choices.pick(("1Gi", "2Gi"))
     state.capacities.append(pool)

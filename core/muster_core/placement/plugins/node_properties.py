@@ -108,6 +108,8 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 _INT64 = range(-(2**63), 2**63)
 _NAME_FIELD = "metadata.name"
 CONFLICT: Final = "pod affinity terms conflict"
+BOTH_NAMES: Final = "node(s) didn't satisfy plugin(s) [NodeAffinity NodeName]"
+EXCLUDED: Final = f"{BOTH_NAMES} simultaneously"
 
 
 def matches_node_affinity(constraints: Constraints, nodes: NodeTable) -> BoolColumn:
@@ -134,9 +136,19 @@ def is_candidate(constraints: Constraints, nodes: NodeTable) -> BoolColumn:
     return found
 
 
+def is_named_twice(constraints: Constraints, nodes: NodeTable) -> BoolColumn:
+    """Rows that both the node name and the affinity terms name, or all rows if one of them names none."""
+    if not constraints.node_name or _named_nodes(constraints) is None:
+        return np.ones(nodes.rows.size, dtype=np.bool_)
+    return has_name(constraints, nodes) & is_candidate(constraints, nodes)
+
+
 def conflict(constraints: Constraints) -> str:
-    """Returns the reason if the affinity terms exclude each other for every node, else an empty string."""
-    return CONFLICT if _named_nodes(constraints) == set() else ""
+    """Returns the reason if the named nodes exclude each other for every node, else an empty string."""
+    names = _named_nodes(constraints)
+    if names == set():
+        return CONFLICT
+    return EXCLUDED if names is not None and constraints.node_name and constraints.node_name not in names else ""
 
 
 def _named_nodes(constraints: Constraints) -> set[str] | None:
@@ -225,9 +237,10 @@ class Filter:
 
 
 FILTERS: Final = (
+    Filter("NodeName", BOTH_NAMES, is_named_twice),
+    Filter("NodeName", "node(s) didn't satisfy plugin(s) [NodeName]", has_name),
     Filter("NodeAffinity", "node(s) didn't satisfy plugin(s) [NodeAffinity]", is_candidate),
     Filter("NodeUnschedulable", "node(s) were unschedulable", is_schedulable),
-    Filter("NodeName", "node(s) didn't match the requested node name", has_name),
     Filter("TaintToleration", "node(s) had untolerated taint(s)", tolerates_taints),
     Filter("NodeAffinity", "node(s) didn't match Pod's node affinity/selector", matches_node_affinity),
     Filter("NodeDeclaredFeatures", "node(s) didn't match Pod's required features", declares_features, last=True),

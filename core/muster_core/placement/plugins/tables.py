@@ -77,7 +77,7 @@ SCORES: Final = (
 
 
 #: Reasons that the end of pods on the node may resolve (kube-scheduler's status Unschedulable). Reasons that start with
-#: "Insufficient" also belong to them.
+#: "Insufficient", and those of a CSI driver that is not installed, also belong to them.
 RESOLVABLE: Final = frozenset(
     {
         *(TAKEN, CROWDED, restrictions.DISK, restrictions.IN_USE, restrictions.TOO_MANY),
@@ -88,4 +88,4 @@ RESOLVABLE: Final = frozenset(
 
 def is_resolvable(reason: str) -> bool:
     """Whether the end of pods on the node may resolve the reason."""
-    return reason in RESOLVABLE or reason.startswith(INSUFFICIENT)
+    return reason in RESOLVABLE or reason.startswith(INSUFFICIENT) or reason.endswith(restrictions.NOT_INSTALLED)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import ceil
 from typing import Final
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from muster_core.model.constraints import Target, TargetOperator, Term
 from muster_core.model.ids import NodeId
 from muster_core.model.specs import Volumes
-from muster_core.model.storage import LOST, Claim, ClaimDemand, StorageClass, Volume
+from muster_core.model.storage import LOST, Bytes, Claim, ClaimDemand, StorageClass, Volume
 from muster_core.placement.plugins.node_properties import term_holds
 from muster_core.state.columns import BoolColumn, IntColumn, LabelColumn
 from muster_core.state.nodes import NodeTable
@@ -189,7 +190,7 @@ class Matching:
         """Returns the rows where each claim finds a volume, in the order of `claims`."""
         if self._is_mixed():
             return self._rows_one_by_one()
-        covers: dict[ClaimDemand, dict[int, IntColumn]] = {}
+        covers: dict[ClaimDemand, dict[Bytes, IntColumn]] = {}
         return [self._rows_of(claim, covers) for claim in self.claims]
 
     def at(self, row: int) -> list[str]:
@@ -218,7 +219,7 @@ class Matching:
                 column[row] = bool(volume)
         return found
 
-    def _rows_of(self, claim: Claim, covers: dict[ClaimDemand, dict[int, IntColumn]]) -> BoolColumn:
+    def _rows_of(self, claim: Claim, covers: dict[ClaimDemand, dict[Bytes, IntColumn]]) -> BoolColumn:
         own = self._own(claim, ())
         if own is not None:
             return reach(self._nodes, own.affinity)
@@ -230,7 +231,7 @@ class Matching:
         _take_smallest(sizes, claim.request or 0, found)
         return found
 
-    def _cover(self, demand: ClaimDemand, size: int) -> IntColumn:
+    def _cover(self, demand: ClaimDemand, size: Bytes) -> IntColumn:
         """Returns how many free volumes of at least this size each row can reach. The column is a copy."""
         nodes = self._nodes
         pool = self._storage.pool(demand)
@@ -271,12 +272,12 @@ class Matching:
         offers = (self._first(pool.of_size(affinity, claim.request or 0), taken) for affinity in reachable)
         return min((offer for offer in offers if offer is not None), default=(0, ""))[1]
 
-    def _first(self, offers: Iterable[tuple[int, str]], taken: Mapping[str, None]) -> tuple[int, str] | None:
+    def _first(self, offers: Iterable[tuple[Bytes, str]], taken: Mapping[str, None]) -> tuple[Bytes, str] | None:
         is_free = (one for one in offers if one[1] not in taken and self._assumptions.taken_for(one[1]) is None)
         return next(is_free, None)
 
 
-def _take_smallest(sizes: dict[int, IntColumn], request: int, rows: BoolColumn) -> None:
+def _take_smallest(sizes: dict[Bytes, IntColumn], request: Bytes, rows: BoolColumn) -> None:
     """Removes on these rows the smallest volume of at least the request.
 
     It also counts for each larger size that has as many volumes.
@@ -333,10 +334,11 @@ def _allowed(nodes: NodeTable, of_class: StorageClass) -> BoolColumn:
     return found
 
 
-def _roomy(nodes: NodeTable, of_class: str, size: int) -> BoolColumn:
+def _roomy(nodes: NodeTable, of_class: str, size: Bytes) -> BoolColumn:
+    """Unlike the sizes of volumes, kube-scheduler 1.37 compares capacities in whole bytes, rounded up."""
     found = np.zeros(nodes.rows.size, dtype=np.bool_)
     for capacity in nodes.pods_on_nodes.attachments.storage.capacities(of_class):
-        if capacity.nodes is not None and capacity.limit is not None and capacity.limit >= size:
+        if capacity.nodes is not None and capacity.limit is not None and ceil(capacity.limit) >= ceil(size):
             found[_selected(nodes, capacity.nodes)] = True
     return found
 

@@ -11,6 +11,7 @@ import numpy as np
 from muster_core.model.specs import Disk, Volumes
 from muster_core.model.storage import ONE_POD, Volume, VolumeHandle
 from muster_core.placement.volumes.binding import AlwaysUnschedulable, memoized_reach, missing_claim, vanished
+from muster_core.state import node_pods
 from muster_core.state.columns import BoolColumn, IntColumn, LabelColumn
 from muster_core.state.nodes import NodeTable
 from muster_core.state.snapshot import RequestShape, Snapshot
@@ -98,15 +99,24 @@ def _is_in_the_way(one: Disk, other: Disk) -> bool:
 
 TOO_MANY: Final = "node(s) exceed max volume count"
 
+#: Follows the name of the driver.
+NOT_INSTALLED: Final = " CSI driver is not installed on the node"
+
 
 class NodeVolumeLimitsFilter:
-    """Filter by the number of volumes that a driver can attach to a node."""
+    """Filter by drivers that are not installed, and by the number of volumes that a driver can attach to a node.
 
-    __slots__ = ("_full",)
+    `wanted`: the volumes of the shape; `in_tree`: those that only nodes with a CSINode attach.
+    """
 
-    def __init__(self, snapshot: Snapshot, wanted: frozenset[VolumeHandle]) -> None:
+    __slots__ = ("_full", "_without")
+
+    def __init__(
+        self, snapshot: Snapshot, wanted: frozenset[VolumeHandle], in_tree: frozenset[VolumeHandle] = frozenset()
+    ) -> None:
         attachments = snapshot.nodes.pods_on_nodes.attachments
         self._full = np.zeros(snapshot.size, dtype=np.bool_)
+        self._without = _without_drivers(snapshot, wanted, in_tree)
         planned = _planned(snapshot)
         for driver, ours in _by_driver(wanted).items():
             limits = attachments.limits(driver, snapshot.size)
@@ -123,15 +133,25 @@ class NodeVolumeLimitsFilter:
 
     def allows(self) -> BoolColumn:
         """Rows that can attach the volumes."""
-        return ~self._full
+        found = ~self._full
+        for _, rows in self._without:
+            found &= ~rows
+        return found
 
     def allows_at(self, rows: IntColumn) -> BoolColumn:
         """Like `allows`, for some rows."""
-        return ~self._full[rows]
+        found = ~self._full[rows]
+        for _, without in self._without:
+            found &= ~without[rows]
+        return found
 
     def refusals(self) -> Sequence[tuple[str, BoolColumn]]:
-        """Rows that cannot attach the volumes."""
-        return ((TOO_MANY, self._full),)
+        """Rows that cannot attach the volumes. Each row has one reason, as in kube-scheduler."""
+        found, named = [], np.zeros_like(self._full)
+        for driver, rows in self._without:
+            found.append((driver + NOT_INSTALLED, rows & ~named))
+            named |= rows
+        return (*found, (TOO_MANY, self._full & ~named))
 
     def add(self, row: int) -> IntColumn | None:
         """Opens the row: further pods of the shape share the attached volumes."""
@@ -145,9 +165,34 @@ def limits_filter(snapshot: Snapshot, shape: RequestShape) -> NodeVolumeLimitsFi
     if not volumes.claims and not volumes.attached:
         return None
     storage = snapshot.nodes.pods_on_nodes.attachments.storage
-    found = (storage.handle(claim) for claim in volumes.claims)
-    wanted = frozenset((*volumes.attached, *(handle for handle in found if handle is not None)))
-    return NodeVolumeLimitsFilter(snapshot, wanted) if wanted else None
+    found = {claim: handle for claim in volumes.claims if (handle := storage.handle(claim)) is not None}
+    wanted = frozenset((*volumes.attached, *found.values()))
+    if not wanted:
+        return None
+    elsewhere = {handle for claim, handle in found.items() if not storage.is_in_tree(claim)}
+    return NodeVolumeLimitsFilter(snapshot, wanted, wanted - elsewhere)
+
+
+def _without_drivers(
+    snapshot: Snapshot, wanted: frozenset[VolumeHandle], in_tree: frozenset[VolumeHandle]
+) -> list[tuple[str, BoolColumn]]:
+    """The required drivers of the volumes, sorted, and the rows where each is not installed.
+
+    As in kube-scheduler, a volume of an in-tree source requires nothing of a node without a CSINode.
+    """
+    attachments = snapshot.nodes.pods_on_nodes.attachments
+    drivers = attachments.storage.drivers
+    required = {one.driver for one in wanted if one.driver in drivers and drivers[one.driver].is_required}
+    found = []
+    for driver in sorted(required):
+        limits = attachments.limits(driver, snapshot.size)
+        rows = np.ones(snapshot.size, dtype=np.bool_) if limits is None else limits == node_pods.NOT_INSTALLED
+        if all(handle in in_tree for handle in wanted if handle.driver == driver):
+            with_csi_node = np.zeros(snapshot.size, dtype=np.bool_)
+            with_csi_node[list(attachments.csi_nodes)] = True
+            rows &= with_csi_node
+        found.append((driver, rows))
+    return found
 
 
 def _by_driver(handles: frozenset[VolumeHandle]) -> dict[str, set[VolumeHandle]]:

@@ -180,9 +180,10 @@ def test_a_cordoned_node_takes_pods_that_tolerate_the_cordon(toleration: Tolerat
 
 def test_the_filters_have_the_order_and_messages_of_kube_scheduler() -> None:
     assert [(entry.name, entry.reason) for entry in node_properties.FILTERS] == [
+        ("NodeName", "node(s) didn't satisfy plugin(s) [NodeAffinity NodeName]"),
+        ("NodeName", "node(s) didn't satisfy plugin(s) [NodeName]"),
         ("NodeAffinity", "node(s) didn't satisfy plugin(s) [NodeAffinity]"),
         ("NodeUnschedulable", "node(s) were unschedulable"),
-        ("NodeName", "node(s) didn't match the requested node name"),
         ("TaintToleration", "node(s) had untolerated taint(s)"),
         ("NodeAffinity", "node(s) didn't match Pod's node affinity/selector"),
         ("NodeDeclaredFeatures", "node(s) didn't match Pod's required features"),

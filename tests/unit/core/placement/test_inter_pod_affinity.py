@@ -1,4 +1,4 @@
-"""InterPodAffinity: required terms of the pod and of existing pods, by the rules of Kubernetes 1.36."""
+"""InterPodAffinity: required terms of the pod and of existing pods, by the rules of Kubernetes 1.37."""
 
 from collections.abc import Iterable
 
@@ -131,8 +131,7 @@ def test_members_of_one_plan_see_each_other_and_assumed_victims_do_not_count() -
         (among("team", "one"), "blue red", "blue red"),
         (among("team", operator=TargetOperator.EXIST), "blue red", "blue red"),
         (among("kubernetes.io/metadata.name", "yellow"), "blue yellow", "blue yellow"),
-        # kube-scheduler 1.36 evaluates the own term of a pod without labels, too, and then for all namespaces.
-        (among("team", "one", operator=TargetOperator.NOT_IN), "blue red yellow", "blue yellow"),
+        (among("team", "one", operator=TargetOperator.NOT_IN), "blue yellow", "blue yellow"),
     ],
 )
 def test_a_term_applies_to_the_namespaces_that_it_names_and_selects(of: Selector, own: str, theirs: str) -> None:

@@ -88,14 +88,14 @@ def table_of(plain: list[Plain]) -> NodeTable:
     return table
 
 
-def means(term: PodTerm, pod: PodOnNode, *, own: bool) -> bool:
-    """Whether a pod's term selects another pod; `own`: the term of a pending pod (evaluated without labels, too)."""
+def means(term: PodTerm, pod: PodOnNode) -> bool:
+    """Whether a pod's term selects another pod."""
     if term.selector is None or not matches(term.selector, dict(pod.tags)):
         return False
     namespace = dict(pod.tags)[NAMESPACE]
     if namespace in term.namespaces:
         return True
-    return term.among is not None and (matches(term.among, LABELS[namespace]) or (own and matches(term.among, {})))
+    return term.among is not None and matches(term.among, LABELS[namespace])
 
 
 def together(one: Plain, other: Plain, key: str) -> bool:
@@ -106,24 +106,22 @@ def refusal(plain: list[Plain], here: Plain, pod: PodOnNode) -> str:
     """The reason why the node is infeasible; empty if it is feasible."""
     inter_pod = pod.facts.inter_pod
     there = [(node, other) for node in plain for other in node.there]
-    wanted = [
-        (node, other) for node, other in there if all(means(term, other, own=True) for term in inter_pod.affinity)
-    ]
+    wanted = [(node, other) for node, other in there if all(means(term, other) for term in inter_pod.affinity)]
     keys = [term.topology for term in inter_pod.affinity]
-    begins = all(means(term, pod, own=True) for term in inter_pod.affinity) and not any(
+    begins = all(means(term, pod) for term in inter_pod.affinity) and not any(
         key in node.labels for node, _ in wanted for key in keys
     )
     for key in keys:
         if key not in here.labels or not (begins or any(together(here, node, key) for node, _ in wanted)):
             return AFFINITY_NOT_MET
     if any(
-        means(one, other, own=True) and together(here, node, one.topology)
+        means(one, other) and together(here, node, one.topology)
         for node, other in there
         for one in inter_pod.anti_affinity
     ):
         return ANTI_AFFINITY_NOT_MET
     if any(
-        means(one, pod, own=False) and together(here, node, one.topology)
+        means(one, pod) and together(here, node, one.topology)
         for node, other in there
         for one in other.facts.inter_pod.anti_affinity
     ):
@@ -134,13 +132,13 @@ def refusal(plain: list[Plain], here: Plain, pod: PodOnNode) -> str:
 def preferences_of(pod: PodOnNode, other: PodOnNode) -> Iterator[tuple[int, str]]:
     """What a pod that is there weighs for one that is to be placed, and in which domains."""
     for one in pod.facts.inter_pod.preferred:
-        if means(one.term, other, own=True):
+        if means(one.term, other):
             yield one.weight, one.term.topology
     for one in other.facts.inter_pod.preferred:
-        if means(one.term, pod, own=False):
+        if means(one.term, pod):
             yield one.weight, one.term.topology
     for term in other.facts.inter_pod.affinity:
-        if means(term, pod, own=False):
+        if means(term, pod):
             yield 1, term.topology
 
 

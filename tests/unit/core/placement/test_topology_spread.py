@@ -1,4 +1,4 @@
-"""PodTopologySpread: required constraints, by the rules of Kubernetes 1.36."""
+"""PodTopologySpread: required constraints, by the rules of Kubernetes 1.37."""
 
 from dataclasses import replace
 

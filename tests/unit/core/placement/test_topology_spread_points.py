@@ -1,4 +1,4 @@
-"""Scores of PodTopologySpread: constraints that are not required, by the rules of Kubernetes 1.36."""
+"""Scores of PodTopologySpread: constraints that are not required, by the rules of Kubernetes 1.37."""
 
 import math
 

@@ -12,19 +12,24 @@ import pytest
 
 from muster_core.config.load import load
 from muster_core.model.constraints import NO_INTER_POD_CONSTRAINTS
-from muster_core.model.events import AskAdded, Event
+from muster_core.model.events import AskAdded, ClusterObjectsReported, Event
+from muster_core.model.ids import RmId, partition_id
 from muster_core.model.specs import NO_PROPERTIES, HostPort, PodProperties
 from muster_core.runtime.journal import Journal, from_plain, to_plain
 from muster_core.runtime.loop import LoopSettings, QueuedMessage
 from muster_core.runtime.service import Scheduler
 from muster_core.scheduling.scheduler import CycleBudget
+from muster_core.si import storage
 from muster_si import keys, si_pb2
+from muster_si.muster_pb2 import Fact
 from tests.unit import builders
 from tests.unit.core import messages
 from tests.unit.core.conftest import Bench, FakeClock, Notebook
 from tests.unit.core.replay import replay
 from tests.unit.core.scheduling.many_pods import FIRST_SELECTOR, REMOVED, from_nothing
 from tools import decisions
+
+PARTITION = partition_id(RmId("rm"), "default")
 
 
 async def gang_life_cycle(bench: Bench) -> None:
@@ -147,6 +152,15 @@ def test_every_value_survives_a_round_trip() -> None:
         ).events,
         *decoder.allocations.read(messages.releases(messages.a_release())).events,
     ]
+    half = {"request": "1500000000n", "capacity": "1500000000n"}
+    kinds = {Fact.CLAIM: "request", Fact.VOLUME: "capacity", Fact.STORAGE_CAPACITY: "capacity"}
+    facts = [
+        Fact(kind=kind, name="ns/x", attributes={keys.FACT_OBJECT: orjson.dumps({field: half[field]}).decode()})
+        for kind, field in kinds.items()
+    ]
+    read, rejected = storage.read_cluster_object(facts)
+    assert not rejected
+    events.append(ClusterObjectsReported(PARTITION, read))
     for event in events:
         assert from_plain(orjson.loads(orjson.dumps(to_plain(event)))) == event
     configuration = load("", {}).configuration

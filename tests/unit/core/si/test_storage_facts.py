@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 import orjson
@@ -123,14 +124,18 @@ def test_classes_drivers_and_capacities_are_read_completely() -> None:
             allowedTopologies=[[{"key": "zone", "values": ["a", "b"]}], []],
         ),
         a_fact(Fact.STORAGE_DRIVER, "d", storageCapacity=True),
+        a_fact(Fact.STORAGE_DRIVER, "e", preventPodSchedulingIfMissing=True),
         a_fact(Fact.STORAGE_CAPACITY, "ns/p", storageClassName="fast", nodeTopology=SSD, capacity=9),
         a_fact(Fact.STORAGE_CAPACITY, "ns/q", nodeTopology={}, capacity=9, maximumVolumeSize=3),
+        a_fact(Fact.STORAGE_CAPACITY, "ns/r", nodeTopology={}, capacity="1500000000n"),
     )
     assert found == (
         StorageClass("fast", "p", "d", delayed=True, topologies=((("zone", ("a", "b")),), ())),
         StorageDriver("d", tells_capacity=True),
+        StorageDriver("e", is_required=True),
         StorageCapacity("ns/p", "fast", IS_SSD, 9),
         StorageCapacity("ns/q", "", (), 3),
+        StorageCapacity("ns/r", "", (), Fraction(3, 2)),
     )
 
 
@@ -158,6 +163,17 @@ def test_a_deleted_object_needs_no_attributes() -> None:
             "muster/object: the value is wrong: Object contains unknown field `colour`",
         ),
         (a_fact(Fact.VOLUME, "v", capacity=-1), "muster/object: capacity is wrong: Expected `int` >= 0"),
+        *(
+            (
+                a_fact(Fact.VOLUME, "v", capacity=text),
+                "muster/object: capacity is wrong: Expected `str` matching regex '^[0-9]{1,28}n\\\\Z'",
+            )
+            for text in ("1", "-1n", "1n\n", f"{'9' * 29}n", "٣n")
+        ),
+        (
+            a_fact(Fact.VOLUME, "v", capacity=f"{2**62 * 10**9 + 1}n"),
+            "muster/object: a quantity is larger than 4611686018427387904",
+        ),
         (
             a_fact(Fact.VOLUME, "v", nodeAffinity={}),
             "muster/object: nodeAffinity is wrong: Expected `array | null`, got `object`",
@@ -208,8 +224,8 @@ def test_volume_limits_and_attached_volumes_of_a_node_are_read_and_may_be_absent
     expected = {keys.NODE_VOLUME_LIMITS: '{"d":3,"e":null}', keys.NODE_ATTACHED: '{"d":["1"],"b":["2"]}'}
     attached = (VolumeHandle("b", "2"), VolumeHandle("d", "1"))
     assert nodes.storage(expected) == NodeStorage({"d": 3, "e": None}, attached)
-    assert nodes.storage({keys.NODE_ATTACHED: '{"b":["2"]}'}) == NodeStorage({}, attached[:1])
-    assert nodes.storage({keys.NODE_MIGRATED: '["b","a"]'}) == NodeStorage({}, (), ("a", "b"))
+    assert nodes.storage({keys.NODE_ATTACHED: '{"b":["2"]}'}) == NodeStorage(None, attached[:1])
+    assert nodes.storage({keys.NODE_MIGRATED: '["b","a"]'}) == NodeStorage(None, (), ("a", "b"))
     assert nodes.storage({}) is None
 
 

@@ -1,4 +1,4 @@
-"""Host ports, images, declared features and preferences, decoded as in kube-scheduler 1.36."""
+"""Host ports, images, declared features and preferences, decoded as in kube-scheduler 1.37."""
 
 from __future__ import annotations
 
@@ -96,6 +96,10 @@ RESTART_ALL = "RestartAllContainersOnContainerExits"
         ({"hostNetwork": True, "hostUsers": True}, None),
         ({"hostNetwork": True}, None),
         ({"hostUsers": False}, None),
+        ({"containers": [{"volumeMounts": [{"bindMountOptions": ["noexec"]}]}]}, ["VolumeBindMountOptions"]),
+        ({"initContainers": [{"volumeMounts": [{}, {"bindMountOptions": ["nodev"]}]}]}, ["VolumeBindMountOptions"]),
+        ({"ephemeralContainers": [{"volumeMounts": [{"bindMountOptions": ["nodev"]}]}]}, ["VolumeBindMountOptions"]),
+        ({"containers": [{"volumeMounts": [{"bindMountOptions": []}, {"mountPath": "/v"}]}]}, None),
     ],
 )
 def test_required_features_are_inferred_as_in_kube_scheduler(spec: Raw, features: Any) -> None:

@@ -1,4 +1,4 @@
-"""Zones of volumes of former in-tree drivers that a CSI driver replaced (Kubernetes 1.36)."""
+"""Zones of volumes of former in-tree drivers that a CSI driver replaced (Kubernetes 1.37)."""
 
 from __future__ import annotations
 

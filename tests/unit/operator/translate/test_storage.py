@@ -21,6 +21,7 @@ from muster_operator.translate.storage import (
     read_volume,
     volumes_tag,
 )
+from muster_operator.translate.values import Raw
 from muster_si import keys
 
 GI = 2**30
@@ -158,7 +159,7 @@ def test_a_claim_is_reported_with_its_request_and_binding_state() -> None:
         "attributesClass": "gold",
         "volumeName": "v",
         "bound": True,
-        "request": 2,
+        "request": "1500000000n",
         "accessModes": ["ReadWriteOncePod"],
         "selector": {"matchLabels": {"a": "b"}, "matchExpressions": [{"key": "k", "operator": "Exists"}]},
         "phase": "Bound",
@@ -219,11 +220,39 @@ def test_a_storage_pool_is_reported_with_its_node_topology() -> None:
     assert "nodeTopology" not in reported(read_capacity({"metadata": {"name": "p"}, "storageClassName": "late"}))
 
 
-def test_a_driver_is_reported_with_its_storage_capacity_setting() -> None:
-    assert reported(read_driver({"metadata": {"name": "d"}, "spec": {"storageCapacity": True}})) == {
-        "storageCapacity": True
-    }
-    assert reported(read_driver({"metadata": {"name": "d"}, "spec": {}})) == {}
+@pytest.mark.parametrize("field", ["storageCapacity", "preventPodSchedulingIfMissing"])
+def test_a_driver_is_reported_with_its_settings(field: str) -> None:
+    assert reported(read_driver({"metadata": {"name": "d"}, "spec": {field: True}})) == {field: True}
+    assert reported(read_driver({"metadata": {"name": "d"}, "spec": {field: False}})) == {}
+
+
+@pytest.mark.parametrize(
+    "quantity, sent",
+    [
+        ("1Gi", GI),
+        (7, 7),
+        ("1500m", "1500000000n"),
+        ("2000m", 2),
+        ("1n", "1n"),
+        ("0.0000000001", "1n"),  # Kubernetes rounds up to a billionth
+        ("8Ei", None),
+        ("x", None),
+    ],
+)
+def test_quantities_of_storage_are_reported_exactly(quantity: str | int, sent: int | str | None) -> None:
+    pool = read_capacity({"metadata": {"name": "p"}, "storageClassName": "late", "capacity": quantity})
+    assert reported(pool).get("capacity") == sent
+
+
+def test_a_migrated_in_tree_volume_is_marked() -> None:
+    def csi_of(source: Raw) -> Raw:
+        volume = read_volume({"metadata": {"name": "v"}, "spec": source})
+        assert volume is not None
+        found: Raw = reported(volume.reported)["csi"]
+        return found
+
+    assert csi_of({"csi": {"driver": "d", "volumeHandle": "h"}}) == {"driver": "d", "volumeHandle": "h"}
+    assert csi_of({"cinder": {"volumeID": "h"}})["inTree"] is True
 
 
 def test_the_attach_limit_of_a_node_is_a_number_or_unlimited() -> None:

@@ -1,4 +1,4 @@
-"""VolumeBinding (Kubernetes 1.36): bound claims, and claims that make all nodes infeasible."""
+"""VolumeBinding (Kubernetes 1.37): bound claims, and claims that make all nodes infeasible."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""VolumeBinding (Kubernetes 1.36): the free volume for a claim that waits for its first consumer."""
+"""VolumeBinding (Kubernetes 1.37): the free volume for a claim that waits for its first consumer."""
 
 from __future__ import annotations
 

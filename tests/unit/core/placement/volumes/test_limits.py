@@ -1,4 +1,4 @@
-"""NodeVolumeLimits (Kubernetes 1.36): the attach limit of a CSI driver on a node."""
+"""NodeVolumeLimits (Kubernetes 1.37): drivers that are not installed, and the attach limit of a driver on a node."""
 
 from __future__ import annotations
 
@@ -7,7 +7,17 @@ from dataclasses import replace
 import pytest
 
 from muster_core.model.specs import NodeSpec, Volumes
-from muster_core.model.storage import Claim, ObjectGone, ObjectKind, Volume, VolumeHandle
+from muster_core.model.storage import (
+    Claim,
+    NodeStorage,
+    ObjectGone,
+    ObjectKind,
+    StorageClass,
+    StorageDriver,
+    Volume,
+    VolumeHandle,
+)
+from muster_core.placement.plugins.tables import is_resolvable
 from tests.unit.builders import a_node
 from tests.unit.core.placement.volumes.storage_clusters import (
     DRIVER,
@@ -20,6 +30,8 @@ from tests.unit.core.placement.volumes.storage_clusters import (
 )
 
 FULL = "node(s) exceed max volume count"
+MISSING = f"{DRIVER} CSI driver is not installed on the node"
+REQUIRED = StorageDriver(DRIVER, is_required=True)
 
 
 def facts(*names: str) -> tuple[Claim | Volume, ...]:
@@ -118,3 +130,45 @@ def test_members_of_one_plan_count() -> None:
 def test_members_that_share_a_volume_go_to_one_full_node_together() -> None:
     stored = Stored(attaching("n1", 1), attaching("n2", 0), objects=facts("1"))
     assert stored.place(stored.snapshot(), using("c1"), 3) == "n1 n1 n1"
+
+
+def without_driver(name: str) -> NodeSpec:
+    """A node with a CSINode that does not have the driver."""
+    return replace(a_node(name), storage=NodeStorage({"other.example.com": 1}))
+
+
+def test_a_required_driver_is_installed_on_the_node() -> None:
+    specs = (attaching("n1", None), without_driver("n2"), a_node("n3"))
+    stored = Stored(*specs, objects=(*facts("1"), StorageDriver(DRIVER)))
+    assert stored.free(using("c1")) == "n1 n2 n3"
+    stored.send(REQUIRED)
+    assert stored.free(using("c1")) == "n1"
+    assert stored.reasons(using("c1")) == {"n2": [MISSING], "n3": [MISSING]}
+    assert is_resolvable(MISSING)  # as in kube-scheduler, although the end of a pod does not help
+    assert stored.free(using()) == "n1 n2 n3"
+    stored.table.update(attaching("n3", 2))
+    stored.table.update(without_driver("n1"))
+    assert stored.free(using("c1")) == "n3"
+
+
+def test_a_driver_that_is_installed_nowhere_leaves_no_node() -> None:
+    assert Stored("n1", objects=(*facts("1"), REQUIRED)).reasons(using("c1")) == {"n1": [MISSING]}
+
+
+def test_a_missing_driver_precedes_a_full_node() -> None:
+    other = a_volume("other", handle=VolumeHandle("other.example.com", "x"))
+    objects = (*facts("1"), *bound("c2", other), REQUIRED)
+    full = replace(a_node("n1"), storage=NodeStorage({"other.example.com": 0}))
+    assert Stored(full, objects=objects).reasons(using("c1", "c2")) == {"n1": [MISSING]}
+
+
+def test_an_in_tree_volume_requires_nothing_of_a_node_without_a_csi_node() -> None:
+    (claim, volume), migrated = bound("c1", a_volume("v1")), StorageClass("old", "in-tree", DRIVER, delayed=True)
+    objects = (claim, replace(volume, is_in_tree=True), migrated, a_claim("late", of="old"), REQUIRED)
+    stored = Stored(without_driver("n1"), a_node("n2"), objects=objects)
+    inline = Volumes(attached=(VolumeHandle(DRIVER, "x"),))
+    for volumes in (using("c1"), using("late"), inline):
+        assert stored.reasons(volumes)["n1"] == [MISSING]
+        assert "n2" not in stored.reasons(volumes) or MISSING not in stored.reasons(volumes)["n2"]
+    stored.send(*facts("2"))
+    assert stored.reasons(using("c1", "c2"))["n2"] == [MISSING]

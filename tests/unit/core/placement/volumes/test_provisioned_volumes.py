@@ -1,8 +1,9 @@
-"""VolumeBinding (Kubernetes 1.36): where a volume can be provisioned for a claim that waits for its first consumer."""
+"""VolumeBinding (Kubernetes 1.37): where a volume can be provisioned for a claim that waits for its first consumer."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -64,6 +65,8 @@ def test_a_class_provisions_volumes_only_in_its_topologies(topologies: Any, free
     [
         ({"limit": GIB}, True, True),
         ({"limit": GIB - 1}, True, False),
+        ({"limit": GIB - Fraction(1, 1000)}, True, True),  # as kube-scheduler, which rounds up
+        ({"limit": GIB - 1 + Fraction(0)}, True, False),
         ({"limit": None}, True, False),
         ({"limit": GIB, "storage_class": "other"}, True, False),
         ({"limit": GIB, "nodes": None}, True, False),

@@ -1,4 +1,4 @@
-"""VolumeRestrictions (Kubernetes 1.36): disks that a node can use only once, and claims with ReadWriteOncePod."""
+"""VolumeRestrictions (Kubernetes 1.37): disks that a node can use only once, and claims with ReadWriteOncePod."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""VolumeZone (Kubernetes 1.36): zone and region labels of volumes and nodes."""
+"""VolumeZone (Kubernetes 1.37): zone and region labels of volumes and nodes."""
 
 from __future__ import annotations
 
