@@ -1,4 +1,4 @@
-"""Figures of docs/operate/simulation.md: speed, agreement with references, packing, and calibration of estimates.
+"""Figures of docs/reference/simulation.md: speed, agreement with references, packing, and calibration of estimates.
 
 Called by `make simulate-bench`. Each figure needs a trace in the columns of `muster simulate`; a missing trace is
 reported and left out. Philly runs twice in processes of their own, whose results have to be identical.

@@ -17,7 +17,6 @@ from tools.tables import put
 
 ROOT = Path(__file__).resolve().parent.parent
 CHART = ROOT / "charts" / "muster"
-MIGRATION = ROOT / "docs" / "migration" / "from-yunikorn.md"
 REJECTED = CHART / "files" / "yunikorn-values.yaml"
 REJECTED_HEADING = "### Values that the chart rejects"
 PAGE = ROOT / "docs" / "reference" / "helm-values.md"
@@ -68,15 +67,11 @@ def table() -> str:
 
 
 def page() -> str:
-    """Return the page with the current table."""
+    """Return the page with the current tables."""
     before, _, rest = PAGE.read_text().partition(BEGIN)
-    return before + table() + rest.partition(END)[2]
-
-
-def migration() -> str:
-    """Return the migration page with the current table of rejected values of YuniKorn's chart."""
     rows = "".join(f"| `{key}` | {instead} |\n" for key, instead in yaml.safe_load(REJECTED.read_text()).items())
-    return put(MIGRATION.read_text(), {REJECTED_HEADING: "| YuniKorn | Muster |\n|---|---|\n" + rows})
+    rejected = {REJECTED_HEADING: "| YuniKorn | Muster |\n|---|---|\n" + rows}
+    return put(before + table() + rest.partition(END)[2], rejected)
 
 
 def at_start() -> str:
@@ -94,9 +89,7 @@ def stale() -> list[str]:
     """Return the names of stale files."""
     copies = [copy for copy, source in COPIES.items() if not copy.exists() or copy.read_bytes() != source.read_bytes()]
     made = [
-        path
-        for path, text in ((PAGE, page()), (MIGRATION, migration()), (AT_START, at_start()), (KNOWN, known()))
-        if path.read_text() != text
+        path for path, text in ((PAGE, page()), (AT_START, at_start()), (KNOWN, known())) if path.read_text() != text
     ]
     return [path.relative_to(ROOT).as_posix() for path in (*copies, *made)]
 
@@ -107,4 +100,3 @@ if __name__ == "__main__":
     AT_START.write_text(at_start())
     KNOWN.write_text(known())
     PAGE.write_text(page())
-    MIGRATION.write_text(migration())

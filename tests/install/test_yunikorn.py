@@ -13,7 +13,7 @@ from tests.install.test_chart import named
 from tools.chart import REJECTED
 from tools.manifests import render
 
-PAGE = Path(__file__).parents[2] / "docs" / "migration" / "from-yunikorn.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "helm-values.md"
 
 SAME: Json = {
     "image": {"repository": "registry.example.com/muster", "tag": "1.0.0", "pullPolicy": "Always"},
@@ -163,7 +163,7 @@ def test_a_service_of_yunikorns_name_selects_the_same_pods_if_it_is_enabled(rend
     assert named(renamed, "Service", "scheduler")["spec"]["ports"][0]["port"] == 9081
 
 
-def test_the_page_about_migration_has_each_of_them() -> None:
-    coming = PAGE.read_text().partition("## Helm values")[2].partition("\n## ")[0]
+def test_the_page_about_helm_values_has_each_of_them() -> None:
+    coming = PAGE.read_text().partition("## Values of YuniKorn's chart")[2].partition("\n## ")[0]
     documented = set(re.findall(r"`([A-Za-z_]+)[.`]", coming))
     assert {name.partition(".")[0] for name in {*MAPPING, *SAME}} <= documented
