@@ -281,7 +281,7 @@ def _read_partitions(text: str, name_of: Callable[[str], str]) -> object:
 
 async def validate_conf(rest_context: RestContext, request: web.Request) -> web.StreamResponse:
     """Validates a queues.yaml. The status is 200 for invalid text too; the body has the reason."""
-    async with body_of(rest_context.bodies, request) as body:
+    async with body_of(rest_context, request) as body:
         try:
             text = body.decode()
         except UnicodeDecodeError as error:
@@ -442,7 +442,8 @@ async def set_log_level(rest_context: RestContext, request: web.Request) -> web.
     """Changes the log level until the next change or restart."""
     control = _control(rest_context)
     try:
-        wanted = LogLevelRequest.model_validate_json(await request.read())
+        async with body_of(rest_context, request) as body:
+            wanted = LogLevelRequest.model_validate_json(body)
     except ValidationError as error:
         raise bad_request('invalid body: write {"level": "debug"}, or info, warning or error') from error
     control.set(wanted.level)

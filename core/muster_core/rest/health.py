@@ -9,8 +9,6 @@ from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from aiohttp import web
-
 from muster_core.model.ids import NodeId
 from muster_core.model.resources import NOTHING, Resources
 from muster_core.rest.auth import ServerContext
@@ -176,15 +174,13 @@ _SLICE_S: Final = 0.005
 #: Interval at which disabled health checks read the setting again.
 _OFF_S: Final = 5.0
 _CERTIFICATE_S: Final = 10.0
-_SWEEP_S: Final = 2.0
 
 
 class Background:
     """Periodic tasks of the REST server, from `start` to `stop`."""
 
-    def __init__(self, rest_context: RestContext, runner: web.AppRunner, context: ServerContext | None) -> None:
+    def __init__(self, rest_context: RestContext, context: ServerContext | None) -> None:
         self._rest_context = rest_context
-        self._runner = runner
         self._context = context
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -193,7 +189,6 @@ class Background:
         work: dict[str, Coroutine[None, None, None]] = {
             "history": _sample(self._rest_context),
             "health": _check(self._rest_context),
-            "connections": _sweep(self._rest_context, self._runner),
         }
         if self._context is not None:
             work["certificate"] = _renew(self._context)
@@ -234,13 +229,6 @@ async def _check(rest_context: RestContext) -> None:
         else:
             rest_context.health = None
         await asyncio.sleep(interval_ns / _SECOND or _OFF_S)
-
-
-async def _sweep(rest_context: RestContext, runner: web.AppRunner) -> None:
-    while True:
-        await asyncio.sleep(_SWEEP_S)
-        if runner.server is not None:
-            rest_context.connections.sweep(runner.server.connections, time.monotonic())
 
 
 async def _renew(context: ServerContext) -> None:

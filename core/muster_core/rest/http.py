@@ -11,7 +11,7 @@ import math
 import re
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -21,7 +21,6 @@ from typing import Final, NamedTuple, TypeVar
 from urllib.parse import unquote_plus
 
 from aiohttp import hdrs, web
-from aiohttp.web_protocol import RequestHandler
 
 from muster_core.model.ids import ApplicationId, NodeId, PartitionId, QueuePath, partition_name
 from muster_core.model.states import ApplicationState
@@ -31,6 +30,7 @@ from muster_core.runtime.service import Scheduler
 from muster_core.state.applications import Application
 from muster_core.state.queues import Queue
 from muster_core.state.scheduler_state import Partition, SchedulerState
+from muster_si.client_connections import ClientConnections, ConnectionLimits
 
 JSON_TYPE: Final = "application/json; charset=UTF-8"
 NO_PARTITION: Final = "Partition not found"
@@ -253,32 +253,8 @@ def etag_of(body: bytes) -> str:
     return sha256(body).hexdigest()[:32]
 
 
-#: Seconds until the first request line and headers of a connection must have arrived.
-HEADER_S: Final = 10.0
-
-
-class Connections:
-    """Tracks which connections of a server have sent a request, and since when the others are open."""
-
-    def __init__(self) -> None:
-        self._received: set[RequestHandler] = set()
-        self._since: dict[RequestHandler, float] = {}
-
-    def record_request(self, connection: RequestHandler) -> None:
-        """Records that the connection has sent a request."""
-        self._received.add(connection)
-
-    def sweep(self, connections: Collection[RequestHandler], now_s: float) -> int:
-        """Closes connections that have sent no request in time and forgets closed ones. Returns how many it closed."""
-        self._received.intersection_update(connections)
-        silent = [each for each in connections if each not in self._received]
-        self._since = {each: self._since.get(each, now_s) for each in silent}
-        late = [each for each in silent if now_s - self._since[each] >= HEADER_S]
-        for connection in late:
-            if connection.transport is not None:
-                connection.transport.abort()
-        return len(late)
-
+#: Seconds until a new connection must have sent the headers of its first request, beginning with the TLS handshake.
+_FIRST_REQUEST_S: Final = 10.0
 
 #: Seconds between two samples.
 EVERY_S: Final = 60.0
@@ -336,7 +312,9 @@ class RestContext:
     bodies: Seats = field(default_factory=lambda: Seats(_MOST_BODIES))
     #: Allows one validation at a time, because a large configuration takes about a second of CPU time.
     checking: asyncio.Lock = field(default_factory=asyncio.Lock)
-    connections: Connections = field(default_factory=Connections)
+    connections: ClientConnections = field(
+        default_factory=lambda: ClientConnections(ConnectionLimits(_FIRST_REQUEST_S))
+    )
     started_ns: int = 0
 
     def __post_init__(self) -> None:
@@ -345,11 +323,13 @@ class RestContext:
 
 
 @asynccontextmanager
-async def body_of(bodies: Seats, request: web.Request) -> AsyncIterator[bytes]:
+async def body_of(rest_context: RestContext, request: web.Request) -> AsyncIterator[bytes]:
     """The body of a request. Large ones wait for each other. Raises RestFailure if it does not arrive in time."""
     is_small = request.content_length is not None and request.content_length <= _SMALL_BODY
-    seats = Seats(1) if is_small else bodies
+    seats = Seats(1) if is_small else rest_context.bodies
     async with seats.taken():
+        if not is_small:
+            rest_context.connections.read(request)
         try:
             body = await seats.in_time(request.read())
         except TimeoutError as error:

@@ -35,11 +35,12 @@ from muster_core.rest.auth import (
     is_loopback,
 )
 from muster_core.rest.health import Background
-from muster_core.rest.http import JSON_TYPE, Connections, RestContext, RestFailure, answer
+from muster_core.rest.http import JSON_TYPE, RestContext, RestFailure, answer
 from muster_core.rest.routes import MOVED, ROUTES, Media, Query, Route
 from muster_core.rest.schemas import FailureInfo
 from muster_core.runtime.log_level import LevelControl
 from muster_core.runtime.service import Scheduler
+from muster_si.client_connections import KEEPALIVE_S, READ_AHEAD, listeners
 from muster_si.kubeconfig import Credentials, NoAccess
 
 _log = structlog.get_logger(__name__)
@@ -202,15 +203,18 @@ class RestServer:
             handle_signals=False,
             handler_cancellation=True,  # frees the event stream of a reader that disconnects
             shutdown_timeout=_SHUTDOWN_S,
+            keepalive_timeout=KEEPALIVE_S,
+            read_bufsize=READ_AHEAD,
         )
-        self._background = Background(self._rest_context, self._runner, self._context)
+        self._background = Background(self._rest_context, self._context)
 
     async def start(self) -> int:
         """Starts to listen. Returns the port, which the system selects if the setting is 0. Raises OSError."""
         settings = self._settings
+        listening = await asyncio.to_thread(listeners, settings.address, settings.port)
         await self._runner.setup()
         context = self._context.context if self._context else None
-        await web.TCPSite(self._runner, settings.address or None, settings.port, ssl_context=context).start()
+        self._rest_context.connections.accept(self._runner, listening, context)
         self._background.start()
         takes_tokens = settings.access.token_file or settings.access.kubernetes
         is_beyond = not _is_on_loopback(settings)
@@ -218,10 +222,11 @@ class RestServer:
             _log.warning("bearer tokens are sent unencrypted: the REST server listens beyond loopback without TLS")
         if settings.access.mode is CompatibilityMode.OPEN and is_beyond:
             _log.warning("every client may dump the state and change the log level: the compatibility mode is open")
-        return int(self._runner.addresses[0][1])
+        return int(listening[0].getsockname()[1])
 
     async def stop(self) -> None:
         """Stops the server."""
+        await self._rest_context.connections.stop()
         await self._background.stop()
         await self._runner.cleanup()
         if self._reviewer is not None:
@@ -234,8 +239,7 @@ class StartFailure(Exception):
 
 def application(rest_context: RestContext, guard: Authorizer, *, has_ui: bool = False) -> web.Application:
     """Builds the web application with authorization on every route, except the static files of the web UI."""
-    recording = partial(_record_request, rest_context.connections)
-    made = web.Application(middlewares=[web.middleware(recording), _failures_as_json], client_max_size=_MOST_BYTES)
+    made = web.Application(middlewares=[rest_context.connections.count, _failures_as_json], client_max_size=_MOST_BYTES)
     methods: dict[str, list[str]] = {path: ["GET"] for path in (_OPENAPI, *MOVED)}
     for route in ROUTES:
         methods.setdefault(route.path, []).append(route.method)
@@ -307,12 +311,6 @@ async def _add_headers(
     for name, value in shared.get(request.match_info.handler, {}).items():
         response.headers.setdefault(name, value)
     response.headers.update(web_ui.HEADERS)
-
-
-async def _record_request(connections: Connections, request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Records that the connection has sent a request, whatever the path."""
-    connections.record_request(request.protocol)
-    return await handler(request)
 
 
 @web.middleware

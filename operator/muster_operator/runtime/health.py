@@ -14,6 +14,7 @@ from aiohttp import web
 
 from muster_operator.model.errors import StartupRefused
 from muster_operator.runtime.metrics import CONTENT_TYPE, Metrics
+from muster_si.client_connections import listeners
 
 
 def listener(option: str, port: int) -> socket.socket:
@@ -23,11 +24,10 @@ def listener(option: str, port: int) -> socket.socket:
         StartupRefused: the port cannot be used.
     """
     try:
-        if socket.has_dualstack_ipv6():
-            return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
-        return socket.create_server(("", port))
+        [found] = listeners("", port)
     except OSError as error:
         raise StartupRefused(f"{option} {port} cannot be used: {error.strerror or error}") from error
+    return found
 
 
 #: Returns why the operator is not ready; empty = ready.

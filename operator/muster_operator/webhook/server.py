@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import socket
 import ssl
 import threading
 import time
@@ -18,7 +17,7 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, TypeVar
 
 import structlog
 import uvloop
@@ -32,6 +31,7 @@ from muster_operator.runtime.metrics import Metrics
 from muster_operator.webhook.certificates import Leaf
 from muster_operator.webhook.context import AdmissionAnswer, Review
 from muster_operator.webhook.reviews import UNAVAILABLE, BadReview, ReviewRequest, read_review, review_reply
+from muster_si.client_connections import KEEPALIVE_S, READ_AHEAD, ClientConnections, ConnectionLimits
 
 log = structlog.get_logger("muster.admission")
 
@@ -158,31 +158,12 @@ SMALL: Final = 2**17
 LARGE: Final = 3
 WAITING_LARGE: Final = 64
 
-#: Connections at once, of all addresses and of one. An API server has one for each request that it handles at once, at
-#: most 600 by default. Each takes 60 KB.
-CONNECTIONS: Final = 1024
-CONNECTIONS_OF_SOURCE: Final = 768
-
-#: Bytes that all connections have sent before their request has a slot: headers and the beginning of bodies. Each takes
-#: three to four bytes of memory. An API server sends 1,000 reviews of 20 KB at once.
-AHEAD: Final = 20 * 2**20
-
 #: Seconds until a new connection must have sent the headers of its first request, beginning with the TLS handshake.
 FIRST_REQUEST_S: Final = 30.0
 
 #: Headers of a request and maximum bytes of each. API servers send about eight, one of which may be a token.
 HEADERS: Final = 32
 HEADER_BYTES: Final = 4096
-
-#: Bytes that a connection reads ahead before its request has a slot.
-READ_AHEAD: Final = 2**14
-
-#: Seconds before an idle connection is closed. API servers close theirs after 90. If the webhook closed it first, a
-#: request in flight would fail, and with it a pod.
-KEEPALIVE_S: Final = 180.0
-
-#: Seconds until connections are accepted again after an error.
-_ACCEPT_AGAIN_S: Final = 0.1
 
 #: Path of the health check, as in YuniKorn.
 HEALTH: Final = "/health"
@@ -240,137 +221,6 @@ class TlsContexts:
         connection.context = self._present
 
 
-@dataclass(slots=True, eq=False)
-class Connection:
-    """A connection of an address. `requests`: those that it has sent; `busy`: those without an answer yet.
-
-    `ahead`: bytes that it has sent while its request has no slot; `is_read`: its request has one.
-    `unused`: the timer that closes it if it sends none. The timer ends with the connection, whose memory it keeps.
-    """
-
-    source: str
-    requests: int = 0
-    busy: int = 0
-    ahead: int = 0
-    is_read: bool = False
-    unused: asyncio.TimerHandle | None = None
-    transport: asyncio.Transport | None = None
-    handshake: asyncio.Task[None] | None = None
-
-    def close(self) -> None:
-        """Closes it immediately."""
-        if self.transport is not None:
-            self.transport.abort()
-        elif self.handshake is not None:
-            self.handshake.cancel()
-
-
-class OpenConnections:
-    """The open connections. If there are too many, an idle one of the address with the most connections is closed.
-
-    If all of them together have sent more than `ahead` bytes before their requests have slots, those that sent most of
-    the address that sent most are closed.
-    """
-
-    def __init__(self, total: int, per_source: int, ahead: int) -> None:
-        self._total, self._per_source, self._most_ahead = total, per_source, ahead
-        self._count = 0
-        self._ahead: Counter[str] = Counter()
-        self._by_source: dict[str, dict[Connection, None]] = {}
-
-    def admit(self, source: str) -> Connection | None:
-        """Adds a connection. None = its address has too many, or the most of all if there are too many."""
-        if len(self._by_source.get(source, ())) >= self._per_source:
-            return None
-        if self._count >= self._total and not self._make_room(source):
-            return None
-        added = Connection(source)
-        self._by_source.setdefault(source, {})[added] = None
-        self._count += 1
-        return added
-
-    def _make_room(self, source: str) -> bool:
-        """Closes the oldest idle connection of the address with the most connections, unless that is the source."""
-        largest = max(self._by_source, key=lambda one: len(self._by_source[one]))
-        if len(self._by_source[largest]) <= len(self._by_source.get(source, ())) + 1:
-            return False
-        idle = next((one for one in self._by_source[largest] if not one.busy), None)
-        if idle is not None:
-            idle.close()
-            self.remove(idle)
-        return idle is not None
-
-    def remove(self, closed: Connection) -> None:
-        """Removes a connection that was closed, if it was not removed before."""
-        own = self._by_source.get(closed.source, {})
-        if closed in own:
-            self.forget(closed)
-            del own[closed]
-            self._count -= 1
-            if not own:
-                del self._by_source[closed.source]
-
-    def receive(self, connection: Connection, size: int) -> bool:
-        """Counts bytes of a request without a slot. Returns whether the connection is still open."""
-        connection.ahead += size
-        self._ahead[connection.source] += size
-        while self._ahead.total() > self._most_ahead:
-            [(source, _)] = self._ahead.most_common(1)
-            largest = max(self._by_source[source], key=lambda one: one.ahead)
-            largest.close()
-            self.remove(largest)
-        return connection in self._by_source.get(connection.source, {})
-
-    def forget(self, connection: Connection) -> None:
-        """The request has a slot, or is over: its bytes do not count any more."""
-        self._ahead[connection.source] -= connection.ahead
-        if not self._ahead[connection.source]:
-            del self._ahead[connection.source]
-        connection.ahead = 0
-
-
-class _CountedProtocol(asyncio.Protocol):
-    """Passes everything to aiohttp's protocol, and reports when the connection is open and closed."""
-
-    def __init__(
-        self,
-        inner: asyncio.Protocol,
-        connection: Connection,
-        connections: OpenConnections,
-        on_closed: Callable[[], None],
-    ) -> None:
-        self._inner, self._connection, self._connections, self._on_closed = inner, connection, connections, on_closed
-
-    def data_received(self, data: bytes) -> None:
-        """Bytes of requests."""
-        if self._connection.is_read or self._connections.receive(self._connection, len(data)):
-            self._inner.data_received(data)
-
-    def eof_received(self) -> bool | None:
-        """The client sends nothing more."""
-        return self._inner.eof_received()
-
-    def pause_writing(self) -> None:
-        """The client reads too slowly."""
-        self._inner.pause_writing()
-
-    def resume_writing(self) -> None:
-        """The client has read enough."""
-        self._inner.resume_writing()
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """After the TLS handshake."""
-        self._connection.transport = cast(asyncio.Transport, transport)
-        if (limit := getattr(transport, "set_read_buffer_limits", None)) is not None:
-            limit(high=READ_AHEAD)
-        self._inner.connection_made(transport)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """The connection is closed."""
-        self._on_closed()
-        self._inner.connection_lost(exc)
-
-
 class AdmissionServer:
     """Serves until stopped. `missing` returns why it is not ready, for `/health`; empty = ready."""
 
@@ -379,11 +229,8 @@ class AdmissionServer:
         self._room = FairPlaces(ROOM, ROOM_OF_SOURCE, WAITING_OF_SOURCE)
         self._reading = FairPlaces(READING, READING_OF_SOURCE, WAITING_OF_SOURCE)
         self._large = FairPlaces(LARGE, 1, WAITING_LARGE)
-        self._connections = OpenConnections(CONNECTIONS, CONNECTIONS_OF_SOURCE, AHEAD)
-        #: By aiohttp's protocol.
-        self._open: dict[asyncio.BaseProtocol, Connection] = {}
-        self._accepting: asyncio.Task[None] | None = None
-        app = web.Application(client_max_size=BODY_LIMIT)
+        self._connections = ClientConnections(ConnectionLimits(FIRST_REQUEST_S))
+        app = web.Application(middlewares=[self._connections.count], client_max_size=BODY_LIMIT)
         app.router.add_get(HEALTH, self._health)
         for path, endpoint in endpoints.items():
             app.router.add_post(path, self._handler(path, endpoint))
@@ -408,65 +255,15 @@ class AdmissionServer:
             StartupRefused: the port cannot be used.
         """
         listening = listener("--webhook-port", port)
-        listening.setblocking(False)
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2 * READ_AHEAD)
-        listening.listen(CONNECTIONS)
         await self._runner.setup()
-        self._accepting = asyncio.create_task(self._accept(listening, tls.listening))
+        self._connections.accept(self._runner, [listening], tls.listening)
         address: tuple[str, int] = listening.getsockname()
         return address[1]
 
     async def stop(self) -> None:
         """Finishes requests in progress, then closes."""
-        if self._accepting is not None:
-            self._accepting.cancel()
-            await asyncio.wait([self._accepting])
+        await self._connections.stop()
         await self._runner.cleanup()
-
-    async def _accept(self, listening: socket.socket, tls: ssl.SSLContext) -> None:
-        """Accepts connections. Those that exceed the limits are closed before the TLS handshake."""
-        loop = asyncio.get_running_loop()
-        with listening:
-            while True:
-                try:
-                    accepted, address = await loop.sock_accept(listening)
-                except OSError as error:  # too many open files, for example
-                    log.warning("webhook connection not accepted", reason=str(error))
-                    await asyncio.sleep(_ACCEPT_AGAIN_S)
-                    continue
-                connection = self._connections.admit(address[0])
-                if connection is None:
-                    accepted.close()
-                    continue
-                connection.handshake = loop.create_task(self._open_connection(accepted, connection, tls))
-                connection.unused = loop.call_later(FIRST_REQUEST_S, self._close_unused, connection)
-
-    async def _open_connection(self, accepted: socket.socket, connection: Connection, tls: ssl.SSLContext) -> None:
-        protocol = cast(web.Server, self._runner.server)()
-
-        def closed() -> None:
-            self._connections.remove(connection)
-            self._open.pop(protocol, None)
-            if connection.unused is not None:
-                connection.unused.cancel()
-
-        self._open[protocol] = connection
-        try:
-            await asyncio.get_running_loop().connect_accepted_socket(
-                lambda: _CountedProtocol(protocol, connection, self._connections, closed),
-                accepted,
-                ssl=tls,
-                ssl_handshake_timeout=FIRST_REQUEST_S,
-                ssl_shutdown_timeout=1.0,
-            )
-        except (OSError, asyncio.CancelledError):  # ssl.SSLError is an OSError
-            accepted.close()
-            closed()
-
-    @staticmethod
-    def _close_unused(connection: Connection) -> None:
-        if not connection.requests:
-            connection.close()
 
     async def _health(self, _: web.Request) -> web.Response:
         missing = self._missing()
@@ -475,24 +272,16 @@ class AdmissionServer:
     def _handler(self, path: str, endpoint: Endpoint) -> Callable[[web.Request], Awaitable[web.Response]]:
         async def handle(request: web.Request) -> web.Response:
             began, result = time.monotonic(), "failed"
-            connection = self._open.get(request.protocol, Connection(""))
-            connection.requests += 1
-            connection.busy += 1
             try:
-                result, response = await self._answered(request, endpoint, connection)
+                result, response = await self._answered(request, endpoint)
                 return response
             finally:
-                connection.busy -= 1
-                connection.is_read = False
-                self._connections.forget(connection)
                 self._metrics.reviews.labels(path, result).inc()
                 self._metrics.seconds.labels(path).observe(time.monotonic() - began)
 
         return handle
 
-    async def _answered(
-        self, request: web.Request, endpoint: Endpoint, connection: Connection
-    ) -> tuple[str, web.Response]:
+    async def _answered(self, request: web.Request, endpoint: Endpoint) -> tuple[str, web.Response]:
         question = None
         source = request.remote or ""
         if problem := _unreadable(request):
@@ -503,8 +292,7 @@ class AdmissionServer:
                 self._large_lane(request, source),
                 self._reading.place(source),
             ):
-                connection.is_read = True
-                self._connections.forget(connection)
+                self._connections.read(request)
                 async with asyncio.timeout(READ_S):
                     body = await request.read()
                 async with self._room.place(source):

@@ -4,7 +4,7 @@ import asyncio
 import math
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 
 import aiohttp
 import orjson
@@ -14,8 +14,9 @@ from aiohttp.test_utils import TestServer
 from yarl import URL
 
 from muster_core.model.events import NodeAdded
-from muster_core.rest.http import Connections, RestFailure, Seats, Writer, body_of
+from muster_core.rest.http import RestContext, RestFailure, Seats, Writer, body_of
 from muster_core.rest.routes import MOVED, ROUTES
+from muster_core.runtime.service import Scheduler
 from muster_si.keys import EXTRA_BARRIER
 from tests.unit.builders import a_node
 from tests.unit.core.conftest import Bench
@@ -252,10 +253,11 @@ SMALL, LARGE = b"a" * 1_000, b"a" * 100_000
 @asynccontextmanager
 async def reading_bodies(seats: Seats) -> AsyncIterator[aiohttp.ClientSession]:
     """A server that answers with the length of a body, or the status of a failure."""
+    rest_context = RestContext(Scheduler(), bodies=seats)
 
     async def handle(request: web.Request) -> web.Response:
         try:
-            async with body_of(seats, request) as body:
+            async with body_of(rest_context, request) as body:
                 return web.Response(text=str(len(body)))
         except RestFailure as failure:
             return web.Response(status=failure.status, text=failure.message)
@@ -297,35 +299,6 @@ async def test_a_body_that_does_not_arrive_blocks_no_other_one() -> None:
     ):
         async with reading_bodies(seats) as session, silent(session), session.post("", data=body) as answer:
             assert (answer.status, await answer.text()) == (200, str(len(body)))
-
-
-async def test_a_connection_without_a_complete_request_is_closed() -> None:
-    connections = Connections()
-
-    async def handle(request: web.Request) -> web.StreamResponse:
-        connections.record_request(request.protocol)
-        return web.Response(text="heard")
-
-    app = web.Application()
-    app.router.add_get("/", handle)
-    async with TestServer(app) as server, aiohttp.ClientSession(server.make_url("/")) as session:
-        async with session.get("") as answer:
-            assert await answer.text() == "heard"
-        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
-        writer.write(b"GET / HTTP/1.1\r\n")
-        await writer.drain()
-        assert server.handler is not None
-        while len(server.handler.connections) < 2:
-            async with session.get("") as answer:  # lets the server accept the other
-                assert answer.status == 200
-        assert connections.sweep(server.handler.connections, 0.0) == 0
-        assert connections.sweep(server.handler.connections, 9.9) == 0
-        assert connections.sweep(server.handler.connections, 10.0) == 1
-        with suppress(ConnectionResetError):  # a normal end if the server had read the bytes
-            assert await reader.read() == b""
-        writer.close()
-        async with session.get("") as answer:
-            assert await answer.text() == "heard"
 
 
 async def test_a_core_is_ready_after_it_receives_the_existing_objects(

@@ -7,13 +7,12 @@ from pathlib import Path
 
 import aiohttp
 import pytest
-from aiohttp.test_utils import TestServer
+from yarl import URL
 
+from muster_core.rest import http as rest_http
 from muster_core.rest import web_ui
-from muster_core.rest.auth import OPEN_READS, AccessSettings, Authorizer
-from muster_core.rest.http import RestContext
-from muster_core.rest.server import RestSettings, application
-from tests.unit.core.conftest import Bench
+from muster_core.rest.auth import AccessSettings
+from muster_core.rest.server import RestSettings
 from tests.unit.core.rest.conftest import Serve
 
 FOLDER = Path(web_ui.__file__).parent / "ui"
@@ -124,19 +123,28 @@ async def test_data_that_did_not_change_are_sent_once(http: aiohttp.ClientSessio
         assert (answer.status, await answer.read()) == (304, b"")
 
 
-@pytest.mark.parametrize("path", ["/ui/", "/ui/main.js", "/", "/openapi.json", "/ws/v1/stack", "/nothing"])
-async def test_a_connection_with_any_request_is_not_closed_as_silent(bench: Bench, path: str) -> None:
-    context = RestContext(bench.core)
-    async with (
-        TestServer(application(context, Authorizer(OPEN_READS), has_ui=True)) as server,
-        aiohttp.ClientSession(server.make_url("/")) as session,
-        session.get(path, allow_redirects=False) as answer,
-    ):
-        await answer.read()
-        assert server.handler is not None
-        assert server.handler.connections
-        for now_s in (0.0, 100.0):
-            assert context.connections.sweep(server.handler.connections, now_s) == 0
+async def test_a_connection_with_any_request_is_not_closed_as_silent(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rest_http, "_FIRST_REQUEST_S", 1.0)
+    http = await serve(RestSettings(port=0))
+    port = URL((await http.get("/livez")).url).port
+
+    async def answered(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, path: str) -> int:
+        writer.write(f"HEAD {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        return int((await reader.readuntil(b"\r\n\r\n")).split()[1])
+
+    paths = ("/ui/", "/ui/main.js", "/", "/openapi.json", "/ws/v1/stack", "/nothing")
+    opened = [await asyncio.open_connection("127.0.0.1", port) for _ in paths]
+    for (reader, writer), path in zip(opened, paths, strict=True):
+        assert await answered(reader, writer, path) in {200, 301, 302, 404, 405}
+    silent, unused = await asyncio.open_connection("127.0.0.1", port)
+    async with asyncio.timeout(30):
+        assert await silent.read() == b"", "later than the others would be closed"
+    unused.close()
+    for (reader, writer), path in zip(opened, paths, strict=True):
+        assert await answered(reader, writer, path) in {200, 301, 302, 404, 405}
+        writer.close()
 
 
 def test_every_library_is_the_one_of_the_list() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import gc
 import gzip
 import io
 import socket
@@ -21,11 +20,11 @@ import pytest
 
 from muster_operator.model.errors import StartupRefused, Unreachable
 from muster_operator.runtime.metrics import Metrics
-from muster_operator.webhook import server
 from muster_operator.webhook.certificates import Leaf, issue, kept_or_made
 from muster_operator.webhook.context import AdmissionAnswer, Review
 from muster_operator.webhook.server import (
     BODY_LIMIT,
+    HEADERS,
     ROOM,
     ROOM_OF_SOURCE,
     SMALL,
@@ -208,76 +207,9 @@ async def test_an_encoded_body_is_refused_unread(encoding: str) -> None:
         assert client.count("/mutate", "invalid") == 1
 
 
-async def opened(client: Client, source: str, count: int) -> list[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-    """Connections of an address that send nothing."""
-    port = int(client.url.rpartition(":")[2])
-    return [
-        await asyncio.open_connection("127.0.0.1", port, ssl=TRUSTING, local_addr=(source, 0)) for _ in range(count)
-    ]
-
-
-async def test_idle_connections_of_the_largest_address_make_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each connection takes 60 KB, and every pod of the cluster can open thousands."""
-    monkeypatch.setattr(server, "CONNECTIONS", 6)
-    monkeypatch.setattr(server, "CONNECTIONS_OF_SOURCE", 5)
-    async with a_server(yes) as client:
-        idle = await opened(client, "127.0.0.2", 5)
-        with pytest.raises((ConnectionError, ssl.SSLError)):
-            await opened(client, "127.0.0.2", 1)
-        idle += await opened(client, "127.0.0.3", 1)
-        assert (await client.ask(a_question()))[1]["allowed"]
-        assert await idle[0][0].read() == b"", "the oldest one is closed"
-        idle[1][1].write(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
-        assert (await idle[1][0].readline()).endswith(b"200 OK\r\n")
-        for _, writer in idle:
-            writer.close()
-
-
-async def test_a_connection_without_a_first_request_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "FIRST_REQUEST_S", 0.3)
-    async with a_server(yes) as client:
-        [(reader, writer)] = await opened(client, "127.0.0.2", 1)
-        writer.write(b"POST /mutate HTTP/1.1\r\nHost: x\r\nX-Slow: ")
-        async with asyncio.timeout(10):
-            assert await reader.read() == b""
-        writer.close()
-
-
-async def test_a_closed_connection_leaves_nothing_behind() -> None:
-    """Every pod of the cluster can open and close thousands in a second."""
-
-    def kept() -> int:
-        gc.collect()
-        return sum(type(one) is server.Connection for one in gc.get_objects())
-
-    async with a_server(yes) as client:
-        for _, writer in await opened(client, "127.0.0.2", 20):
-            writer.transport.abort()
-        async with asyncio.timeout(server.FIRST_REQUEST_S / 2):
-            while kept() > 1:  # noqa: ASYNC110 - nothing signals it. The server knows the last one that it accepted
-                await asyncio.sleep(0)
-
-
-async def test_connections_that_sent_most_without_a_slot_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Headers that never end. Another address is answered."""
-    monkeypatch.setattr(server, "AHEAD", 100_000)
-    head = b"POST /mutate HTTP/1.1\r\nHost: x\r\n" + b"".join(b"X-%d: %s\r\n" % (n, b"a" * 3900) for n in range(10))
-    async with a_server(yes) as client:
-        flooding = await opened(client, "127.0.0.2", 10)
-        for _, writer in flooding:
-            writer.write(head)
-        ends = [asyncio.create_task(reader.read()) for reader, _ in flooding]
-        closed, _ = await asyncio.wait(ends, timeout=10, return_when=asyncio.FIRST_COMPLETED)
-        assert closed
-        assert (await client.ask(a_question()))[1]["allowed"]
-        for _, writer in flooding:
-            writer.transport.abort()
-        await asyncio.gather(*ends, return_exceptions=True)
-
-
 async def test_too_many_headers_are_refused() -> None:
     async with a_server(yes) as client:
-        headers = {f"X-{number}": "x" for number in range(server.HEADERS)}
+        headers = {f"X-{number}": "x" for number in range(HEADERS)}
         async with client.session.get(client.url + "/health", headers=headers) as answer:
             assert answer.status == 400
 
