@@ -497,16 +497,17 @@ def plan_for_quota(partition: Partition, queue: Queue) -> QuotaPreemption | None
         return None
     search = _QuotaSearch(partition, GuaranteeBalance(queue))
     cluster = partition.nodes.capacity_total
-    # Leaves that gave their part to an earlier plan have the smallest shares, so the others come first.
     shares = sorted(_shares(queue, over), key=lambda item: (-_largest(item[1], cluster), item[0].path))
-    rest = over
+    rest, surplus = over, NOTHING  # what a leaf releases above its share, because pods are whole, others need not
     for leaf, share in shares:
-        rest = positive(rest - search.take(leaf, share, len(shares)))
+        if not rest:  # other leaves have released more than their shares for an earlier plan
+            break
+        freed = search.take(leaf, positive(share - surplus), len(shares))
+        rest, surplus = positive(rest - freed), positive(surplus + freed - share)
     for leaf in leaves_below(queue):
         if not rest or search.is_over:
             break
         rest = positive(rest - search.take(leaf, rest, 1))
-    # Each leaf rounds its share up to complete victims, so together they may free more than the excess.
     by_order = sorted(search.chosen.values(), key=lambda victim: _quota_victim_order(victim, over, cluster))
     victims = _without_idle(by_order, over - rest)
     return QuotaPreemption(partition.id, queue.path, tuple(victim.id for victim in victims)) if victims else None
@@ -517,16 +518,19 @@ def _largest(amount: Resources, cluster: Resources) -> float:
 
 
 def _shares(root: Queue, over: Resources) -> list[tuple[Queue, Resources]]:
-    """Returns the amount that each leaf below has to release."""
+    """Returns the amount that each leaf below has to release, without what it already releases for this or another
+    preemption. Several plans in a row therefore divide the excess as one would.
+    """
     found: list[tuple[Queue, Resources]] = []
-    waiting = [(root, over)]
+    waiting = [(root, Resources({name: amount + root.preempting[name] for name, amount in over.items()}))]
     while waiting:
         queue, amount = waiting.pop()
         if queue.is_leaf:
-            found.append((queue, amount))
+            if left := positive(amount - queue.preempting):
+                found.append((queue, left))
             continue
         children = list(queue.children.values())
-        beyond = [positive(remaining(child) - child.guaranteed) for child in children]
+        beyond = [positive(child.allocated - child.guaranteed) for child in children]
         whole = sum(beyond, NOTHING)
         for child, own in zip(children, beyond, strict=True):
             part = Resources({name: total * own[name] // whole[name] for name, total in amount.items() if whole[name]})

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from muster_core.model.config import QueueConfig, QueuePolicies
 from muster_core.model.constraints import TERMINATING, TERMINATING_PREEMPTED, Constraints
 from muster_core.model.events import AllocationReported, ApplicationAdded, ConfigurationReplaced, NodeAdded
@@ -181,17 +183,21 @@ def test_quota_preemption_releases_a_bounded_number_of_allocations_at_a_time() -
     )
 
 
-def test_the_bound_of_quota_preemption_holds_for_all_leaves_together_and_each_gives_its_part() -> None:
-    leaves, each = 100, 10
+@pytest.mark.parametrize("leaves, each", [(13, 50), (64, 10)])
+def test_the_bound_of_quota_preemption_holds_for_all_leaves_together_and_each_gives_its_part(
+    leaves: int, each: int
+) -> None:
+    """The excess exceeds one bound, so two plans divide it, and the parts of the leaves are no complete pods."""
     children = [a_queue(f"q{index}") for index in range(leaves)]
     before = a_queue("p", *children, vcore=leaves * each * 1000, policies=after(60))
     scenario = Scenario(with_preemption(before, by_quota=True))
     scenario.send(NodeAdded(a_node("n0", 10_000_000, pods=10_000)))
     for index in range(leaves):
         run(scenario, f"root.p.q{index}", *pods(f"x{index}-", each))
-    reload(scenario, replace(before, max=Limit({"vcore": leaves * 2 * 1000})))
-    assert len(victims(scenario.wait(61))) == leaves * 8
-    assert set(cores(scenario, *(f"root.p.q{index}" for index in range(leaves)))) <= {1, 2, 3}
+    kept = leaves * 3 // 2
+    reload(scenario, replace(before, max=Limit({"vcore": kept * 1000})))
+    assert len(victims(scenario.wait(61))) == leaves * each - kept
+    assert set(cores(scenario, *(f"root.p.q{index}" for index in range(leaves)))) == {1, 2}
     sizes = [len(one.victims) for one in scenario.partition.preemptions.running.values()]
     assert max(sizes) <= ALLOCATIONS_PER_QUOTA_PREEMPTION < sum(sizes)
 
