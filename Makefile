@@ -25,7 +25,7 @@ PROCESSES = 3
 test: PROCESSES = 4
 
 .DEFAULT_GOAL := help
-.PHONY: help setup browser check test test-py e2e e2e-all e2e-kind e2e-frameworks attacks soak chaos bench simulate-bench decisions demo image docs proto diagrams manifests chart krew changelog release-facts
+.PHONY: help setup browser check .types .tree test test-py e2e e2e-all e2e-kind e2e-frameworks attacks soak chaos bench simulate-bench decisions demo image docs proto diagrams manifests chart krew changelog release-facts
 
 help: ## print this help
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -60,7 +60,12 @@ browser: ## install Chromium for the tests of the web UI if it is missing (part 
 check: setup .venv/.docs ## check style, format, types, layers, generated files and documents, and run the tests of the repository
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	@$(MAKE) --no-print-directory --jobs 2 .types .tree
+
+.types:
 	$(BIN)/mypy $(TYPED)
+
+.tree:
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/python -m tools.proto --check
 	$(BIN)/python -m tools.workflows

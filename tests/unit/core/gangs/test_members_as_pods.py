@@ -34,7 +34,7 @@ from tests.unit.core.scheduling.scenario import Scenario, notices, placed, relea
 
 MODES = tuple(GangPlacement)
 CONFIGURATION = a_configuration(a_queue("a"), a_queue("b"))
-GANGS = amount(700, 34_000)
+GANGS = amount(400, 34_000)
 
 #: Key and value of the taint of some nodes.
 DEDICATED = Taint("dedicated", "gang", "NoSchedule")
