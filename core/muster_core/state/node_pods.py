@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, TypeVar
 
@@ -47,8 +46,8 @@ class Attachments:
         #: Number of pods that use it, per row.
         self.claims: dict[str, dict[int, int]] = {}
         self.disks: dict[Disk, dict[int, int]] = {}
-        self._per_row: dict[int, Counter[str]] = {}
-        self._own: dict[int, Counter[VolumeHandle]] = {}
+        self._per_row: dict[int, dict[str, int]] = {}
+        self._own: dict[int, dict[VolumeHandle, int]] = {}
         #: Rows of nodes whose CSI drivers replaced an in-tree plugin, by plugin.
         self.migrated: dict[str, dict[int, None]] = {}
         #: Rows of nodes with a CSINode.
@@ -121,25 +120,32 @@ class Attachments:
         self._count()
         return self._on.get(row, _NOTHING)
 
-    def on_with(self, row: int, more: Mapping[Volumes, int]) -> tuple[frozenset[VolumeHandle], Counter[str]]:
-        """Returns the volumes attached for pods if `more` pods were on the row, and their number per driver."""
-        claims, own = self._per_row.get(row, Counter[str]()).copy(), self._own.get(row, Counter[VolumeHandle]()).copy()
-        for volumes, count in more.items():
+    def on_with(self, row: int, more: Iterable[tuple[Volumes, int]]) -> tuple[frozenset[VolumeHandle], dict[str, int]]:
+        """Returns the volumes attached for pods if `more` pods with their counts were on the row, and their number per
+        driver.
+        """
+        claims, own = dict(self._per_row.get(row, {})), dict(self._own.get(row, {}))
+        for volumes, count in more:
             for claim in dict.fromkeys(volumes.claims):
-                claims[claim] += count
+                claims[claim] = claims.get(claim, 0) + count
             for handle in dict.fromkeys(volumes.attached):
-                own[handle] += count
+                own[handle] = own.get(handle, 0) + count
         by_pods = self._handles(claims, own)
         return by_pods, self._by_driver(row, by_pods)
 
     def rows_with(self, handles: Iterable[VolumeHandle]) -> dict[int, int]:
         """Returns the rows where some of these volumes are attached for pods, with their number."""
         self._count()
-        return Counter(row for handle in handles for row in self._where.get(handle, ()))
+        found: dict[int, int] = {}
+        for handle in handles:
+            for row in self._where.get(handle, ()):
+                found[row] = found.get(row, 0) + 1
+        return found
 
     def _count(self) -> None:
         for row in self._changed:
-            before, by_pods = self._on.pop(row, _NOTHING), self._handles(self._per_row.get(row), self._own.get(row))
+            before = self._on.pop(row, _NOTHING)
+            by_pods = self._handles(self._per_row.get(row, {}), self._own.get(row, {}))
             if by_pods:
                 self._on[row] = by_pods
             for handle in before - by_pods:
@@ -151,20 +157,20 @@ class Attachments:
             now = self._by_driver(row, by_pods)
             for driver in {*now, *(handle.driver for handle in before), *self._used}:
                 column = self._used[driver] = _extended(self._used.get(driver), row, 0)
-                column[row] = now[driver]
+                column[row] = now.get(driver, 0)
         self._changed.clear()
 
-    def _handles(
-        self, claims: Mapping[str, int] | None, own: Mapping[VolumeHandle, int] | None
-    ) -> frozenset[VolumeHandle]:
-        resolved = (self.storage.handle(claim) for claim, count in (claims or {}).items() if count > 0)
-        return frozenset(
-            (*(one for one in resolved if one is not None), *(one for one, n in (own or {}).items() if n > 0))
-        )
+    def _handles(self, claims: Mapping[str, int], own: Mapping[VolumeHandle, int]) -> frozenset[VolumeHandle]:
+        handle = self.storage.handle
+        found = [one for claim, count in claims.items() if count > 0 and (one := handle(claim)) is not None]
+        return frozenset(found + [one for one, count in own.items() if count > 0])
 
-    def _by_driver(self, row: int, by_pods: frozenset[VolumeHandle]) -> Counter[str]:
+    def _by_driver(self, row: int, by_pods: frozenset[VolumeHandle]) -> dict[str, int]:
         reported = self._spots.get(row)
-        return Counter(handle.driver for handle in (by_pods.union(reported.attached) if reported else by_pods))
+        found: dict[str, int] = {}
+        for handle in by_pods.union(reported.attached) if reported else by_pods:
+            found[handle.driver] = found.get(handle.driver, 0) + 1
+        return found
 
 
 def _change_count(index: dict[Key, dict[int, int]], key: Key, row: int, count: int) -> None:
@@ -176,9 +182,9 @@ def _change_count(index: dict[Key, dict[int, int]], key: Key, row: int, count: i
         del index[key]
 
 
-def _add(index: dict[int, Counter[Key]], row: int, key: Key, count: int) -> None:
-    there = index.setdefault(row, Counter())
-    there[key] += count
+def _add(index: dict[int, dict[Key, int]], row: int, key: Key, count: int) -> None:
+    there = index.setdefault(row, {})
+    there[key] = there.get(key, 0) + count
     if not there[key]:
         del there[key]
     if not there:
@@ -240,7 +246,12 @@ class NodePods:
 
     def is_noted(self, facts: PodProperties) -> bool:
         """Whether an allocation with these properties is counted at all."""
-        return self.tags.is_on or facts.concerns_others
+        return self.tags.labels.is_on or facts.concerns_others
+
+    @property
+    def has_terms(self) -> bool:
+        """Whether some allocation has an inter-pod term."""
+        return bool(self.anti_affinity or self.affinity or self.preferred)
 
     def add(self, row: int, pod_on_node: PodOnNode, count: int = 1) -> None:
         """Adds `count` allocations to the row."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -128,7 +127,7 @@ class NodeVolumeLimitsFilter:
             used = attachments.used(driver, snapshot.size)
             for row, volumes in planned.items():
                 by_pods, counts = attachments.on_with(row, volumes)
-                more[row], used[row] = len(ours - by_pods), counts[driver]
+                more[row], used[row] = len(ours - by_pods), counts.get(driver, 0)
             self._full |= (more > 0) & (used + more > limits)
 
     def allows(self) -> BoolColumn:
@@ -202,14 +201,14 @@ def _by_driver(handles: frozenset[VolumeHandle]) -> dict[str, set[VolumeHandle]]
     return found
 
 
-def _planned(snapshot: Snapshot) -> dict[int, Counter[Volumes]]:
-    """Returns the number of planned pods per row and volumes; a negative number is a removal."""
-    found: dict[int, Counter[Volumes]] = {}
+def _planned(snapshot: Snapshot) -> dict[int, list[tuple[Volumes, int]]]:
+    """Returns the volumes of planned pods per row, and how many pods have them; a negative number is a removal."""
+    found: dict[int, list[tuple[Volumes, int]]] = {}
     for pod_on_node, rows in snapshot.came():
         volumes = pod_on_node.facts.volumes
         if volumes.claims or volumes.attached:
             for row, count in rows.items():
-                found.setdefault(row, Counter())[volumes] += count
+                found.setdefault(row, []).append((volumes, count))
     return found
 
 
