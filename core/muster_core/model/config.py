@@ -234,6 +234,14 @@ class NodeSort:
     order: NodeOrder = NodeOrder.FAIR
     weights: tuple[tuple[str, float], ...] = (("vcore", 1.0), ("memory", 1.0))
     balanced: bool = False
+    #: The resources with a weight above 0, and the sum of all weights.
+    weighed: frozenset[str] = field(init=False, repr=False, compare=False)
+    total: float = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Computes what every search of nodes reads."""
+        object.__setattr__(self, "weighed", frozenset(name for name, weight in self.weights if weight > 0))
+        object.__setattr__(self, "total", sum(weight for _, weight in self.weights))
 
 
 @dataclass(frozen=True, slots=True)

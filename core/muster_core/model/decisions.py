@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from muster_core.model.ids import AllocationId, AllocationKey, ApplicationId, NodeId, PartitionId, QueuePath
+from muster_core.model.ids import AllocationId, AllocationKey, ApplicationId, NodeId, PartitionId, QueuePath, value
 from muster_core.model.resources import Resources
 from muster_core.model.storage import NO_CHOICE, Choice
 from muster_si import keys
@@ -50,7 +50,7 @@ class UnschedulableReason:
         return f"{head}0/{self.nodes} nodes are available: {found}."
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Placement:
     """Nodes for requests of one application; all of them are committed together.
 

@@ -72,7 +72,7 @@ class Rejection:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class AllocationResponse:
     """Message AllocationResponse."""
 
@@ -101,7 +101,7 @@ class ApplicationRejected:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ApplicationUpdated:
     """Message UpdatedApplication: the state has changed. `at_ns`: since the epoch."""
 

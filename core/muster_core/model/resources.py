@@ -50,6 +50,8 @@ class Resources:
 
     def plus(self, other: Resources, times: int) -> Resources:
         """Returns the sum of this amount and `times` of the other. A negative `times` subtracts."""
+        if not self._amounts:
+            return other.times(times)
         total = self._amounts.copy()
         for name, amount in other._amounts.items():
             left = total.get(name, 0) + times * amount
@@ -61,10 +63,14 @@ class Resources:
 
     def times(self, count: int) -> Resources:
         """Returns `count` times this amount."""
+        if count == 1:
+            return self
         return _of({n: a * count for n, a in self._amounts.items()}) if count else NOTHING
 
     def widened(self, other: Resources) -> Resources:
         """Returns the maximum of both amounts by resource."""
+        if not self._amounts:
+            return other
         return Resources({**self._amounts, **{n: max(self[n], a) for n, a in other._amounts.items()}})
 
     def covers(self, other: Resources) -> bool:
@@ -115,7 +121,7 @@ class Limit:
 
     def room(self, used: Resources) -> Limit:
         """Returns what is left of this limit after `used`. May be negative. Called very often."""
-        if not used:
+        if not used or not self._bounds:
             return self
         left = Limit(self._bounds)
         bounds = left._bounds
@@ -153,9 +159,9 @@ class Limit:
 
     def count(self, each: Resources, at_most: int) -> int:
         """Returns how many of `each` are within this limit, at most `at_most`."""
-        count = at_most
-        for name, amount in each.items():
-            bound = self._bounds.get(name)
+        count, bounds = at_most, self._bounds
+        for name, amount in each.items() if bounds else ():
+            bound = bounds.get(name)
             if bound is not None and amount > 0:
                 count = min(count, bound // amount)
         return max(count, 0)

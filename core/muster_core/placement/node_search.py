@@ -51,10 +51,14 @@ _EVEN: Final = ("vcore", "memory")
 POINTS: Final = 100.0
 
 
+#: The filters of pods that have at most preferences among nodes.
+_FOR_ALL_PODS: Final = tuple(entry for entry in STATEFUL_FILTERS if not entry.reads_pod)
+
+
 def stateful_filters(snapshot: Snapshot, shape: RequestShape) -> list[tuple[FilterEntry, StatefulFilter]]:
     """Creates the filters that apply to the shape, in the order of the table."""
-    made = ((entry, entry.make(snapshot, shape)) for entry in STATEFUL_FILTERS)
-    return [(entry, guard) for entry, guard in made if guard is not None]
+    entries = STATEFUL_FILTERS if shape.pod_on_node.facts.concerns_others else _FOR_ALL_PODS
+    return [(entry, guard) for entry in entries if (guard := entry.make(snapshot, shape)) is not None]
 
 
 def pod_refusal(snapshot: Snapshot, shape: RequestShape, without: Container[str] = ()) -> str:
@@ -65,8 +69,7 @@ def pod_refusal(snapshot: Snapshot, shape: RequestShape, without: Container[str]
 
 def scores(snapshot: Snapshot, shape: RequestShape, among: BoolColumn) -> list[Score]:
     """Creates the scores that apply to the shape, in the order of the table."""
-    made = (entry.make(snapshot, shape, among) for entry in SCORES)
-    return [score for score in made if score is not None]
+    return [score for entry in SCORES if (score := entry.make(snapshot, shape, among)) is not None]
 
 
 def _that_count(preferences: Preferences, sort: NodeSort) -> Preferences:
@@ -83,8 +86,7 @@ class NodeRanking:
 
     def __init__(self, snapshot: Snapshot, shape: RequestShape, sort: NodeSort) -> None:
         asked = shape.resources
-        weights = sort.weights if any(asked[name] for name, weight in sort.weights if weight > 0) else _BY_PODS
-        total = sum(weight for _, weight in weights)
+        weights, total = (_BY_PODS, 1.0) if sort.weighed.isdisjoint(asked) else (sort.weights, sort.total)
         self._size = snapshot.size
         self._ranks = snapshot.nodes.rows.ranks()
         self._parts: list[tuple[float, int, IntColumn, IntColumn, FloatColumn]] = []
@@ -92,7 +94,9 @@ class NodeRanking:
             capacity, available = snapshot.capacity(name), snapshot.available(name)
             if capacity is not None and available is not None and weight > 0:
                 factor = _SIGNS[sort.order] * weight / total
-                whole = _whole(snapshot, name, capacity, sort)
+                whole = (
+                    capacity if sort.order is not NodeOrder.UTILIZATION else _with_measured(snapshot, name, capacity)
+                )
                 self._parts.append((factor, asked[name], whole, available, _reciprocal(snapshot, name, capacity)))
         preferences = _that_count(shape.pod_on_node.facts.preferences, sort)
         liked = node_properties.points(shape.constraints, preferences, snapshot.nodes)
@@ -203,9 +207,9 @@ def _balance(snapshot: Snapshot, shape: RequestShape) -> BalancedAllocation | No
     return BalancedAllocation(amounts[0], amounts[1], asked) if len(amounts) == len(_EVEN) and any(asked) else None
 
 
-def _whole(snapshot: Snapshot, name: str, capacity: IntColumn, sort: NodeSort) -> IntColumn:
-    """Returns the amount per row from which `available` is subtracted to get the used amount."""
-    measured = snapshot.nodes.measured(name) if sort.order is NodeOrder.UTILIZATION else None
+def _with_measured(snapshot: Snapshot, name: str, capacity: IntColumn) -> IntColumn:
+    """Returns the amount per row from which `available` is subtracted to get the measured amount."""
+    measured = snapshot.nodes.measured(name)
     return capacity if measured is None else capacity + measured
 
 
@@ -421,13 +425,12 @@ def _fills(snapshot: Snapshot, shape: RequestShape, count: int, sort: NodeSort) 
     if watching or wishes:
         room = resources.counts(snapshot.available, shape.resources, facts, count)
         return IncrementalPlacer(snapshot, shape, room, sort, (watching, wishes)).fill(count)
-    if count == 1:
-        rows = np.flatnonzero(fitting)
-        return [(NodeRanking(snapshot, shape, sort).first(rows), 1)] if len(rows) else []
-    rows = np.flatnonzero(fitting)
+    rows = fitting.nonzero()[0]
     if not len(rows):
         return []
     preference = NodeRanking(snapshot, shape, sort)
+    if count == 1:
+        return [(preference.first(rows), 1)]
     best = preference.best(rows, count)
     room = resources.counts_of(snapshot.available, shape.resources, best, count)
     return FILLERS[sort.order](preference, best, room, count)

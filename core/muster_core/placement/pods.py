@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields
+from operator import attrgetter
 from typing import Final
 
 from muster_core.model.decisions import Placement, UnschedulableReason
+from muster_core.model.ids import value
 from muster_core.model.resources import NOTHING, Limit, Resources
 from muster_core.model.specs import NO_VOLUMES, PodProperties
-from muster_core.model.storage import Volume, VolumeHandle
+from muster_core.model.storage import Volume
 from muster_core.placement import node_search
 from muster_core.placement.node_reservations import lift
 from muster_core.placement.volumes.binding import unusable
@@ -87,12 +89,16 @@ def _claim(snapshot: Snapshot, attachments: Attachments, name: str) -> Hashable 
     return (claim.demand.access_modes, _nameless(volume))
 
 
-def _nameless(volume: Volume) -> Volume:
-    handle = VolumeHandle(volume.handle.driver, "-" if volume.handle.id else "") if volume.handle is not None else None
-    return replace(volume, name="", reference=None, handle=handle)
+#: Everything of a volume except its own name and those that refer to it.
+_NAMELESS: Final = attrgetter(*(one.name for one in fields(Volume) if one.name not in ("name", "reference", "handle")))
 
 
-@dataclass(frozen=True, slots=True)
+def _nameless(volume: Volume) -> Hashable:
+    handle = volume.handle
+    return _NAMELESS(volume), None if handle is None else (handle.driver, bool(handle.id))
+
+
+@value
 class SearchBudget:
     """Budget of one plan: number of node searches, and whether time is left. The next plan continues where this one
     ends.
@@ -122,7 +128,9 @@ def plan_pods(
     """
     allocation_plan = AllocationPlan()
     search = _PodSearch(partition, app, allocation_plan, quantum, at_most, budget.looks, budget.only)
-    kinds = [kind for kind in classes(app) if budget.only is None or kind in budget.only]
+    kinds = classes(app)
+    if budget.only is not None:
+        kinds = [kind for kind in kinds if kind in budget.only]
     is_first = True
     for index, kind in enumerate(kinds):
         if app.has_placeholder(kind):

@@ -13,12 +13,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from muster_core.model.config import PreemptionPolicy
 from muster_core.model.constraints import DEFAULT_GRACE_PERIOD_S, DELETION_TIME, GRACE_PERIOD
-from muster_core.model.ids import ApplicationId, NodeId, QueuePath, TaskGroup
+from muster_core.model.ids import ApplicationId, NodeId, QueuePath, TaskGroup, value
 from muster_core.model.limits import LONGEST_GRACE_NS
 from muster_core.model.resources import NOTHING, Resources
 from muster_core.placement import node_search
@@ -44,7 +43,7 @@ _FREE, _LOST, _WHOLE = 0, 1, 2
 Rank = tuple[bool, bool, bool, int, int, int, int]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Eligible:
     """An allocation that may be preempted, before gangs and sizes are compared."""
 
@@ -56,7 +55,7 @@ class Eligible:
 _Key = tuple[bool, bool, bool, int, int, int, int, int, float, bool, int, int]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Candidate:
     """An allocation that may be preempted. The lowest `key` is preempted first. `cost`: its largest share of the
     cluster.

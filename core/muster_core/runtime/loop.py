@@ -470,11 +470,11 @@ class Loop:  # long: one method for each part of an iteration
         effects: list[Effect] = []
         left: Sequence[Event] = ()
         for index, event in enumerate(events):
-            self._received += 1
             effects += self._step(now_ns, event)
             if self.scheduler_state.unfinished is not None:
                 left = events[index:]
                 break
+        self._received += len(events) - len(left) + bool(left)
         self._decided += size(effects)
         self._unfinished = True
         if effects:
@@ -487,7 +487,7 @@ class Loop:  # long: one method for each part of an iteration
         self._receive([event])
 
     def _step(self, now_ns: int, event: Event) -> list[Effect]:
-        is_continued = self.scheduler_state.has_begun(event)
+        is_continued = self._journal is not None and self.scheduler_state.has_begun(event)
         taken = self._supervisor.attempt(partial(step_part, self.scheduler_state, event, now_ns), None, event)
         effects = self.scheduler_state.outbox.drain() if taken is None else taken  # effects before an exception
         if self.scheduler_state.outbox.failures:

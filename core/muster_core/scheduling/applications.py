@@ -10,7 +10,7 @@ from typing import Final
 
 from muster_core.model import limits, messages
 from muster_core.model.config import SORT, QueueConfig
-from muster_core.model.constraints import Tags
+from muster_core.model.constraints import NO_TAGS, Tags
 from muster_core.model.effects import (
     AllocationResponse,
     ApplicationAccepted,
@@ -49,6 +49,8 @@ from muster_core.state.scheduler_state import Partition, SchedulerState, Unfinis
 #: completion.
 _MOMENT_NS: Final = 60 * 1_000_000_000
 _ENDING = (ApplicationState.FAILING, ApplicationState.FAILED)
+#: States that a new request may end.
+_WOKEN: Final = (ApplicationState.NEW, ApplicationState.COMPLETING)
 
 
 def add_ask(partition: Partition, spec: AskSpec, now_ns: int) -> None:
@@ -71,25 +73,21 @@ def add_ask(partition: Partition, spec: AskSpec, now_ns: int) -> None:
 def _add_ask(partition: Partition, spec: AskSpec, now_ns: int) -> None:
     app = partition.applications.get(spec.application)
     if app is None or app.removed:
-        if app is not None or _completed_meanwhile(partition, spec.application, now_ns):
-            _return(partition, spec, messages.completed_before_request(spec.application))
-            return
-        is_undecided = spec.application in partition.undecided
-        text = messages.undecided_application if is_undecided else messages.unknown_application
-        _reject_request(partition, spec, text(spec.application))
+        _refuse_without_application(partition, app, spec, now_ns)
         return
     if spec.placeholder and _is_late(partition, app, spec):
         # The request is valid. The resource manager may have sent it on another stream before it knew the state.
         _return(partition, spec, messages.placeholder_not_needed(app.name))
         return
-    has_selectors = spec.has_selectors
+    labels = partition.nodes.pods_on_nodes.tags.labels
+    has_selectors = labels.is_on and spec.has_selectors  # `step` switches them on before the first selector
     reason = _refusal(app, spec) or (selectors.refusal(partition, spec) if has_selectors else "")
     if reason:
         _reject_request(partition, spec, reason)
         return
     if has_selectors:
         selectors.read(partition, spec)
-    tags = partition.nodes.pods_on_nodes.tags.project(spec.tags)
+    tags = labels.project(spec.tags) if labels.is_on else NO_TAGS
     if app.gang.lost:
         repair.expire(app, now_ns)
     known = app.asks.get(spec.key)
@@ -102,7 +100,8 @@ def _add_ask(partition: Partition, spec: AskSpec, now_ns: int) -> None:
         _forget(partition, app, known, Detail.APP_REQUEST)
     if spec.avoid and HOOKS.recommendations is not None:
         HOOKS.recommendations.bind_failed(partition, spec, now_ns)
-    _wake(partition, app, spec, now_ns)
+    if app.state in _WOKEN:
+        _wake(partition, app, spec, now_ns)
     kind = app.newest = class_like(app.newest, spec, as_usual=spec.placeholder or not spec.group, tags=tags)
     asked_ns = min(spec.created_ns or now_ns, now_ns)
     ask = Ask(spec, kind, spec.max_allocations, asked_ns=asked_ns)
@@ -111,6 +110,16 @@ def _add_ask(partition: Partition, spec: AskSpec, now_ns: int) -> None:
         if app.spec.is_auto:
             slots.take(partition, app, ask, now_ns)
         gangs.asks_again(app)
+
+
+def _refuse_without_application(partition: Partition, removed: Application | None, spec: AskSpec, now_ns: int) -> None:
+    """Rejects a request of an unknown application, or returns it if the application has just completed."""
+    if removed is not None or _completed_meanwhile(partition, spec.application, now_ns):
+        _return(partition, spec, messages.completed_before_request(spec.application))
+        return
+    is_undecided = spec.application in partition.undecided
+    text = messages.undecided_application if is_undecided else messages.unknown_application
+    _reject_request(partition, spec, text(spec.application))
 
 
 def release_ask(scheduler_state: SchedulerState, partition: Partition, event: AskReleased, now_ns: int) -> None:
@@ -183,13 +192,10 @@ def _forget(partition: Partition, app: Application, ask: Ask, why: Detail) -> No
 
 
 def _wake(partition: Partition, app: Application, spec: AskSpec, now_ns: int) -> None:
-    match app.state:
-        case ApplicationState.NEW:
-            lifecycle.accept(partition, app, now_ns)
-        case ApplicationState.COMPLETING if not (spec.placeholder and app.spec.is_gang):
-            lifecycle.run(partition, app, now_ns)
-        case _:
-            pass
+    if app.state is ApplicationState.NEW:
+        lifecycle.accept(partition, app, now_ns)
+    elif not (spec.placeholder and app.spec.is_gang):
+        lifecycle.run(partition, app, now_ns)
 
 
 def _refusal(app: Application, spec: AskSpec) -> str:

@@ -6,6 +6,7 @@ before the first write. A decision that is no longer valid is dropped, and the a
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, assert_never
@@ -117,14 +118,13 @@ class _Total:
 
 
 def _place(partition: Partition, app: Application, decision: Placement, now_ns: int) -> None:
-    wanted = _check_placement(partition, app, decision)
+    asks, wanted = _check_placement(partition, app, decision)
     for resources, counts in wanted.items():
         partition.nodes.take_all(counts, resources)
     batch = _Batch(dict(decision.volumes), partition.outbox.answer(partition.rm))
     totals: dict[tuple[bool, Resources], _Total] = {}
     kind, total = None, None
-    for key, node in decision.places:
-        ask = app.asks[key]
+    for ask, (_, node) in zip(asks, decision.places, strict=True):
         if total is None or ask.kind is not kind:  # consecutive requests usually have the same class
             kind = ask.kind
             total = totals.setdefault((kind.placeholder, kind.resources), _Total(ask.spec))
@@ -158,19 +158,28 @@ def _make(partition: Partition, app: Application, ask: Ask, node: NodeId, now_ns
         set_run_timer(partition, app, allocation, now_ns)
 
 
-def _check_placement(partition: Partition, app: Application, decision: Placement) -> dict[Resources, dict[NodeId, int]]:
+def _check_placement(
+    partition: Partition, app: Application, decision: Placement
+) -> tuple[list[Ask], dict[Resources, dict[NodeId, int]]]:
     """Checks a placement.
 
-    Returns the number of allocations per node for each amount of resources. Raises BrokenDecision.
+    Returns the request of each place, and the number of allocations per node for each amount of resources. Raises
+    BrokenDecision.
     """
-    wanted = _counts(app, decision)
+    asks, wanted = _asks_of(app, decision), dict[Resources, dict[NodeId, int]]()
+    resources, counts = NOTHING, dict[NodeId, int]()
+    for ask, (_, node) in zip(asks, decision.places, strict=True):
+        if ask.spec.resources is not resources:
+            resources = ask.spec.resources
+            counts = wanted.setdefault(resources, {})
+        counts[node] = counts.get(node, 0) + 1
     _check_volumes(partition, decision.volumes)
     total = NOTHING
     for resources, counts in wanted.items():
         total = total.plus(resources, sum(counts.values()))
-        node = partition.nodes.without_room(counts, resources)
-        if node is not None:
-            raise BrokenDecision("placement", f"node {node} has no room for {counts[node]} of {resources}")
+        full = partition.nodes.without_room(counts, resources)
+        if full is not None:
+            raise BrokenDecision("placement", f"node {full} has no room for {counts[full]} of {resources}")
     _check_together(partition, app, decision, wanted)
     _check_part(app, total)
     for queue in app.queue.path_up:
@@ -182,21 +191,24 @@ def _check_placement(partition: Partition, app: Application, decision: Placement
         excess = limit.max.excess(account.allocated + total)
         if any(total[name] for name in excess):
             raise BrokenDecision("placement", f"{holder.kind} {holder.name} would exceed the limit by {excess}")
-    return wanted
+    return asks, wanted
 
 
 def _check_together(
     partition: Partition, app: Application, decision: Placement, wanted: Mapping[Resources, Mapping[NodeId, int]]
 ) -> None:
     """Checks nodes that get requests of different sizes or that have reservations of other applications."""
+    contention = partition.contention
+    if len(wanted) == 1 and not (partition.reservations.by_node or contention.open or contention.node_set):
+        return
     seen: set[NodeId] = set()
     checked: set[NodeId] = set()
     reserved: list[Container[NodeId]] = [
         partition.reservations.by_node,
-        *(one.nodes for one in partition.contention.open.values()),
+        *(one.nodes for one in contention.open.values()),
     ]
-    if partition.contention.node_set is not None:
-        reserved.append(partition.contention.node_set.nodes)
+    if contention.node_set is not None:
+        reserved.append(contention.node_set.nodes)
     for counts in wanted.values():
         for some in reserved:  # far more nodes may be reserved than a placement has
             checked.update(node for node in counts if node in some)
@@ -223,20 +235,17 @@ def _check_part(app: Application, total: Resources) -> None:
         raise BrokenDecision("placement", f"gang {app.id} would reserve only a part of its members")
 
 
-def _counts(app: Application, decision: Placement) -> dict[Resources, dict[NodeId, int]]:
-    wanted: dict[Resources, dict[NodeId, int]] = {}
-    given: dict[AllocationKey, int] = {}
-    resources, counts = NOTHING, dict[NodeId, int]()
-    for key, node in decision.places:
+def _asks_of(app: Application, decision: Placement) -> list[Ask]:
+    """Returns the request of each place. Raises BrokenDecision if one does not have that many pending allocations."""
+    asks = []
+    is_repeated = len(dict(decision.places)) < len(decision.places)  # else each request gets one place
+    given = Counter(key for key, _ in decision.places) if is_repeated else {}
+    for key, _ in decision.places:
         ask = app.asks.get(key)
-        given[key] = now = given.get(key, 0) + 1
-        if ask is None or ask.replacement is not None or ask.left < now:
+        if ask is None or ask.replacement is not None or ask.left < given.get(key, 1):
             raise BrokenDecision("placement", f"ask {key} does not have that many pending allocations")
-        if ask.spec.resources is not resources:
-            resources = ask.spec.resources
-            counts = wanted.setdefault(resources, {})
-        counts[node] = counts.get(node, 0) + 1
-    return wanted
+        asks.append(ask)
+    return asks
 
 
 def _check_volumes(partition: Partition, volumes: Choice) -> None:

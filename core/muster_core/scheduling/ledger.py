@@ -144,7 +144,8 @@ _INSTANCE_TYPE: Final = "si/instance-type"
 def add_ask(partition: Partition, app: Application, ask: Ask) -> None:
     """Adds a pending request, and counts it as pending on each queue of the path."""
     is_first = app.add_ask(ask)
-    note_age(partition, app, ask.spec)
+    if 0 < ask.spec.created_ns < app.oldest_ns:
+        note_age(partition, app, ask.spec)
     if partition.nodes.pods_on_nodes.tags.labels.is_on:
         selectors.join(partition, ask.spec)
     count_pending(partition, app, ask.spec.resources, ask.left)
@@ -241,9 +242,10 @@ def count_made(partition: Partition, app: Application, ask: Ask) -> None:
     if ask.spec.placeholder:
         count_slots(app, ask.spec, -1)
     if ask.left == 0:
-        partition.node_demand.leave(app, ask, placed=True)
-        app.remove_ask(ask)  # its allocation has the same labels, so no selector changes
-        partition.scheduling.class_left(app, ask.kind)
+        if app.id in partition.node_demand.by_app:
+            partition.node_demand.leave(app, ask, placed=True)
+        if app.remove_ask(ask):  # its allocation has the same labels, so no selector changes
+            partition.scheduling.class_left(app, ask.kind)
     else:
         partition.node_demand.lower(app, ask, placed=True)
         selectors.join(partition, ask.spec)
@@ -265,7 +267,7 @@ def charge(partition: Partition, app: Application, amount: Resources, times: int
             over = queue.max.excess(queue.allocated)
             left = ((name, min(amount, over[name])) for name, amount in queue.tolerated.items())
             queue.tolerated = Resources(dict(left))
-    for _, account in partition.users.open(app) if amount else ():  # an empty amount creates no account
+    for account in partition.users.open(app) if amount else ():  # an empty amount creates no account
         account.allocated = account.allocated.plus(amount, times)
     if times < 0:
         partition.shrunk[app.queue.path] = None
@@ -309,13 +311,13 @@ def set_counted(partition: Partition, app: Application, *, counts: bool) -> None
     app.counted = counts
     for queue in app.queue.path_up:
         queue.running += 1 if counts else -1
-    for _, account in partition.users.open(app):
+    for account in partition.users.open(app):
         account.running += 1 if counts else -1
     if counts:
         return
     for queue in app.queue.path_up:
         requeue.start_freed(partition, LimitSubject(LimitSubjectKind.QUEUE, "", queue.path))
-    for holder, _ in partition.users.open(app):
+    for holder in partition.users.holders(app):
         requeue.start_freed(partition, holder)
     partition.users.close(app)
 
@@ -326,7 +328,7 @@ def book(partition: Partition, app: Application, allocation: Allocation, seen_as
     `count_in` adds it to the sums, and `count_made` handles its labels. `seen_as`: what filters see of it, from the
     class of its request; None = determine it.
     """
-    allocation.sequence = partition.next_number()
+    partition.sequence = allocation.sequence = partition.sequence + 1
     app.add_allocation(allocation)
     node, spec = allocation.node, allocation.spec
     placed = partition.placed.get(node)
@@ -638,7 +640,7 @@ def _set_granted(partition: Partition, app: Application, *, granted: bool) -> No
 
 def _holders(partition: Partition, app: Application) -> list[Queue | Account]:
     """Returns the queues and accounts that count a quota reservation of the application."""
-    return [*app.queue.path_up, *(account for _, account in partition.users.open(app))]
+    return [*app.queue.path_up, *partition.users.open(app)]
 
 
 def _promise(holder: Queue | Account, amount: Resources, times: int, *, granted: bool) -> None:

@@ -120,10 +120,10 @@ def step_part(scheduler_state: SchedulerState, event: Event, now_ns: int) -> lis
     While `unfinished` is set, a call with the same event applies the next part. Another event and a cycle complete it.
     """
     if scheduler_state.unfinished is None or not scheduler_state.continues(event):
-        if isinstance(event, AskAdded) and not event.spec.has_selectors:  # most events; none empties a partition
-            partition = scheduler_state.partitions.get(event.spec.partition)
-            if partition is not None:
-                applications.add_ask(partition, event.spec, now_ns)
+        if isinstance(event, AskAdded):  # most events; none empties a partition
+            spec, partition = event.spec, scheduler_state.partitions.get(event.spec.partition)
+            if partition is not None and not (spec.has_selectors and selectors.is_first(partition, event)):
+                applications.add_ask(partition, spec, now_ns)
                 return scheduler_state.outbox.drain()
         _step(scheduler_state, event, now_ns)
     scheduler_state.apply_part(event)
@@ -287,7 +287,7 @@ class QueueAttempt:
         """Like `_take_one`. Returns False if it raised an exception. Raises InconsistentState."""
         scheduling = self.partition.scheduling
         heads = scheduling.heads_of(app).values()
-        is_early = all(scheduling.backoff.tried.get(entry, False) for entry in heads)
+        is_early = bool(heads) and all(scheduling.backoff.tried.get(entry, False) for entry in heads)
         self.is_in_vain, self.tried = True, []
         found = caught(partial(self._take_one, app))
         if heads:
@@ -353,12 +353,13 @@ class QueueAttempt:
 
         See docs/internals/semantics.md, rule 11.
         """
-        blockers = self.leaf.blockers
+        if not self.leaf.blockers:  # as in most leaves
+            return None
         has_begun = app.real_allocations or app.gang.reserved or app.gang.quota_reservation
-        if not blockers or has_begun or app.state in _STARTED or self.leaf.policies.order is not ApplicationOrder.FIFO:
+        if has_begun or app.state in _STARTED or self.leaf.policies.order is not ApplicationOrder.FIFO:
             return None
         mine = ordering.application_key(self.partition, app)
-        apps = map(self.partition.applications.__getitem__, blockers)
+        apps = map(self.partition.applications.__getitem__, self.leaf.blockers)
         return next((other for other in apps if ordering.application_key(self.partition, other) < mine), None)
 
     def _try(self, app: Application) -> None:
@@ -465,17 +466,16 @@ class QueueAttempt:
 
     def _budget(self, app: Application) -> pods.SearchBudget:
         """Returns the search budget of one attempt. It is unlimited if the plan restarted `MOST_RESTARTS` times."""
-        kinds = [one.kind for one in self.tried if isinstance(one, NoNodeFits) and one.kind in app.waiting]
-        only = {kind: wanted(app, kind, self.left + 1) for kind in kinds} if self.tried else None
+        only = None
+        if self.tried:
+            kinds = [one.kind for one in self.tried if isinstance(one, NoNodeFits) and one.kind in app.waiting]
+            only = {kind: wanted(app, kind, self.left + 1) for kind in kinds}
         if app.restarts >= MOST_RESTARTS:
             return replace(pods.UNBOUNDED, only=only)
         return pods.SearchBudget(self.may_go_on, LOOKS_PER_ATTEMPT, only)
 
     def _note_progress(self, app: Application, allocation_plan: AllocationPlan) -> None:
-        """Records how much of a plan is left for the next cycle.
-
-        The leaf is paused until then, so that the other leaves continue.
-        """
+        """Records how much of a plan is left for the next cycle. Until then, only the other leaves continue."""
         app.restarts += 0 < app.unplanned <= allocation_plan.left
         app.unplanned = allocation_plan.left
         if allocation_plan.left:

@@ -437,11 +437,11 @@ class Application:  # long: every write to an application goes through here
             self.had_real = True
         return is_first
 
-    def remove_ask(self, ask: Ask) -> None:
-        """Removes a waiting or parked request. The caller updates `pending`."""
+    def remove_ask(self, ask: Ask) -> bool:
+        """Removes a waiting or parked request, but not from `pending`. Returns whether no other of its class waits."""
         spec = ask.spec
         del self.asks[spec.key]
-        self._stop_waiting(ask)
+        is_last = self._stop_waiting(ask)
         if spec.is_virtual:
             _discard(self.gang.asked_virtual, spec.group, spec.key)
         if spec.placeholder:
@@ -450,6 +450,7 @@ class Application:  # long: every write to an application goes through here
         else:
             self.real_asks -= 1
             self.gang.without_reservation.pop(spec.key, None)
+        return is_last
 
     def report_again(self, ask: Ask) -> None:
         """Has the reason of a waiting request reported at the next attempt."""
@@ -573,11 +574,12 @@ class Application:  # long: every write to an application goes through here
                 del self.gang.live_virtual_on[allocation.spec.group]
         self.gang.reserved = self.gang.reserved.plus(allocation.spec.resources, -1)
 
-    def _stop_waiting(self, ask: Ask) -> None:
+    def _stop_waiting(self, ask: Ask) -> bool:
         keys = self.waiting.get(ask.kind)
         if keys is not None and ask.spec.key in keys:
             del keys[ask.spec.key]
-            _count_member(self, ask, -1)
+            if ask.kind.group:
+                _count_member(self, ask, -1)
             if self.to_report:
                 self.to_report.get(ask.kind, {}).pop(ask.spec.key, None)
             if keys:  # its oldest request may be another one now
@@ -593,6 +595,7 @@ class Application:  # long: every write to an application goes through here
                 self.texts.pop(ask.kind, None)
                 if not self.waiting:
                     self.texts.clear()
+        return not keys
 
 
 def _discard(by_group: dict[_Group, dict[_Name, None]], group: _Group, name: _Name) -> None:
@@ -616,7 +619,8 @@ def _let_wait(app: Application, ask: Ask) -> bool:
         if ask.kind in app.refusals:
             app.to_report.setdefault(ask.kind, {})[ask.spec.key] = None
     keys[ask.spec.key] = None
-    _count_member(app, ask, 1)
+    if ask.kind.group:
+        _count_member(app, ask, 1)
     return is_first
 
 
@@ -629,13 +633,12 @@ def count_slots(app: Application, spec: AskSpec, times: int) -> None:
 
 
 def _count_member(app: Application, ask: Ask, times: int) -> None:
-    """Counts a waiting member of a task group, unless it is scheduled individually."""
-    kind = ask.kind
-    if not kind.group or kind.placeholder or kind.as_usual or not app.spec.is_gang:
-        return
-    found = app.gang.slot_counts.get(kind.group) or app.gang.slot_counts.setdefault(kind.group, SlotCount())
-    _change(found.members, ask.spec.resources, times)
-    _unsettle(app, kind.group)
+    """Counts a waiting request of a task group, unless it is a placeholder or scheduled individually."""
+    kind, counts = ask.kind, app.gang.slot_counts
+    if not (kind.placeholder or kind.as_usual) and app.spec.is_gang:
+        found = counts.get(kind.group) or counts.setdefault(kind.group, SlotCount())
+        _change(found.members, ask.spec.resources, times)
+        _unsettle(app, kind.group)
 
 
 def _unsettle(app: Application, group: TaskGroup) -> None:
@@ -693,8 +696,5 @@ def lacking(app: Application) -> Resources:
 
 def _asked_for(app: Application) -> Resources:
     """Total of the waiting placeholder requests."""
-    total = NOTHING
-    for kind, keys in app.waiting.items():
-        if kind.placeholder:
-            total = total.plus(kind.resources, sum(app.asks[key].left for key in keys))
-    return total
+    counts = {kind: sum(app.asks[key].left for key in keys) for kind, keys in app.waiting.items() if kind.placeholder}
+    return sum((kind.resources.times(count) for kind, count in counts.items()), NOTHING)

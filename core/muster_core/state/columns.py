@@ -171,6 +171,10 @@ class ResourceColumns:
     def __contains__(self, name: object) -> bool:
         return name in self._columns
 
+    def __bool__(self) -> bool:
+        """Whether some row may have an amount."""
+        return bool(self._columns or self._unoffered)
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._columns)
 
@@ -250,6 +254,14 @@ class ResourceColumns:
             if below.any():
                 positions.append(int(below.argmax()))
         return min(positions, default=None)
+
+    def holds(self, row: int, amounts: Resources, times: int) -> bool:
+        """Whether a row has `times` the amounts."""
+        for name, amount in amounts.items():
+            column = self._columns.get(name)
+            if (0 if column is None else column.item(row)) < times * amount:
+                return False
+        return True
 
     def forget_empty(self, names: Iterable[str]) -> None:
         """Removes those of these columns whose values are all 0."""

@@ -550,9 +550,10 @@ class NodeTable:  # long: every write to a node goes through here
         if rows is None:
             return next(node for node in wanted if node not in self.rows)
         if len(rows) < _FEW:
-            return next(
-                (n for n, times in wanted.items() if not self.available(n).covers(resources.times(times))), None
-            )
+            for (node, count), row in zip(wanted.items(), rows, strict=True):
+                if not self._available.holds(row, resources, count):
+                    return node
+            return None
         times = np.fromiter(wanted.values(), dtype=np.int64, count=len(rows))
         position = self._available.first_below(np.array(rows, dtype=np.int64), resources, times)
         return None if position is None else self.rows.at(rows[position])

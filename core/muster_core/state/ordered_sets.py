@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from heapq import heapify, heappop, heappush, nsmallest
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 from muster_core.model.config import ApplicationOrder
 from muster_core.model.ids import ApplicationId, QueuePath
@@ -28,13 +28,6 @@ _MOST_MOVED: Final = 256
 
 #: With up to this number of queues below one parent, their current keys are compared at each use, and no order is kept.
 _FEW: Final = 64
-
-
-class QueueChange(NamedTuple):
-    """The last change of a queue's key: its number, and the parent of the queue."""
-
-    number: int
-    parent: QueuePath
 
 
 class SchedulingContext(ordering.OrderingContext, Protocol):
@@ -241,8 +234,10 @@ class LeafQueue:
         if self.has(app):
             self.orders[app.queue.path].put(app.id, ordering.application_key(self._cluster, app))
 
-    def catch_up(self, moved: dict[QueuePath, QueueChange], moves: int) -> None:
-        """Updates the keys of queues that changed since the last use. `moved`: the last change of each, latest last."""
+    def catch_up(self, moved: dict[Queue, int], moves: int) -> None:
+        """Updates the keys of queues that changed since the last use. `moved`: the number of the last change of each,
+        latest last.
+        """
         total = self._cluster.nodes.capacity_total
         if self._total is not total:
             self._total = total
@@ -251,15 +246,15 @@ class LeafQueue:
         self._seen = moves
         if not kept:
             return
-        for count, (path, (number, parent)) in enumerate(reversed(moved.items())):
+        for count, (queue, number) in enumerate(reversed(moved.items())):
             if number <= seen:
                 break
             if count == _MOST_MOVED:
                 self._epoch += 1
                 break
-            order = kept.get(parent)
-            if order is not None and path in order:
-                order.put(path, self._queue_key(path))
+            order = kept.get(queue.parent.path) if queue.parent is not None else None
+            if order is not None and queue.path in order:
+                order.put(queue.path, ordering.queue_key(self._cluster, queue))
 
     def renew_all(self) -> None:
         """Computes all keys again, because the ordering policy may have changed."""

@@ -27,16 +27,16 @@ from muster_core.state.reservations import PreemptionSearch
 class LazySum:
     """A sum of requests that is changed in place, because users choose the number of its resource names.
 
-    `changes`: number of additions, to know whether the sum may be another one.
+    Equal amounts in a row are counted and added when the sum is read.
     """
 
-    __slots__ = ("_amounts", "_latest", "_times", "changes")
+    __slots__ = ("_amounts", "_changes", "_latest", "_times")
 
     def __init__(self) -> None:
         self._amounts: dict[str, int] = {}
         self._latest = NOTHING
         self._times = 0
-        self.changes = 0
+        self._changes = 0
 
     def add(self, amount: Resources, times: int) -> None:
         """Adds `times` the amount. A negative `times` subtracts."""
@@ -44,7 +44,12 @@ class LazySum:
             self._fold()
             self._latest = amount
         self._times += times
-        self.changes += 1
+
+    @property
+    def changes(self) -> int:
+        """Number of changes between two reads, to know whether the sum is another one."""
+        self._fold()
+        return self._changes
 
     @property
     def value(self) -> Resources:
@@ -80,13 +85,16 @@ class LazySum:
 
     def _fold(self) -> dict[str, int]:
         amounts, times = self._amounts, self._times
-        for name, each in self._latest.items() if times else ():
+        if not times:
+            return amounts
+        for name, each in self._latest.items():
             total = amounts.get(name, 0) + times * each
             if total:
                 amounts[name] = total
             else:
                 del amounts[name]
         self._times = 0
+        self._changes += 1
         return amounts
 
 

@@ -117,7 +117,7 @@ class Outbox:
         """Returns and removes all effects. Called by the loop, and at the end of `step` and `cycle`."""
         drained: list[Effect] = []
         if not self._effects:  # as after most new requests
-            drained.extend(self._notes)
+            drained += self._notes
             self._notes.clear()
             return drained
         for effect in self._effects:
@@ -301,9 +301,9 @@ class Partition:
         The first ones link the application to its group. `asked`: each ended a request.
         """
         if asked:
-            for one in allocations:
-                if one.spec.created_ns and not one.spec.placeholder:
-                    self.pod_times.note(app.queue.path, one.allocated_ns - one.spec.created_ns)
+            created = [one for one in allocations if one.spec.created_ns and not one.spec.placeholder]
+            if created:
+                self.pod_times.note(app.queue.path, *[one.allocated_ns - one.spec.created_ns for one in created])
         if not self.tracking:
             return
         if change is Change.ADD and app.group and not app.linked:

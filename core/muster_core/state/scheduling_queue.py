@@ -19,7 +19,7 @@ from muster_core.model.resources import Limit, Resources
 from muster_core.state.applications import Application
 from muster_core.state.backoff import Backoff, BlockedApplications, delay_ns
 from muster_core.state.columns import AmountIndex
-from muster_core.state.ordered_sets import LeafQueue, QueueChange, SchedulingContext
+from muster_core.state.ordered_sets import LeafQueue, SchedulingContext
 from muster_core.state.queues import Queue
 from muster_core.state.repairs import Repairs
 from muster_core.state.request_classes import AskClass, label_mark
@@ -86,9 +86,6 @@ BlockingReason = (
 
 #: Applications and blocking reasons that one attempt activates.
 _AT_ONCE: Final = 64
-
-#: Parent of root.
-_NO_PARENT: Final = QueuePath("")
 
 
 def topic_of(blocking_reason: BlockingReason) -> Hashable:
@@ -214,8 +211,8 @@ class SchedulingQueue:  # long: every way in which the order changes
         self.backoff = Backoff()
         #: Whether some reasons were woken and not evaluated since.
         self.has_woken = False
-        #: Queues with a changed key, latest last.
-        self._moved: dict[QueuePath, QueueChange] = {}
+        #: Queues with a changed key, latest last, and the number of the change.
+        self._moved: dict[Queue, int] = {}
         self._moves = 0
         #: The last change that an entry has read.
         self._caught_up = 0
@@ -381,13 +378,12 @@ class SchedulingQueue:  # long: every way in which the order changes
     def moved(self, queue: Queue) -> None:
         """The keys of a queue and of those above it may be others now."""
         moved = self._moved
-        known = moved.get(queue.path)
-        if known is not None and known.number > self._caught_up:
+        if moved.get(queue, 0) > self._caught_up:
             return  # no entry has read its last change yet, nor those of the queues above it
         self._moves += 1
         for one in queue.path_up:
-            moved.pop(one.path, None)
-            moved[one.path] = QueueChange(self._moves, one.parent.path if one.parent is not None else _NO_PARENT)
+            moved.pop(one, None)
+            moved[one] = self._moves
 
     def moved_in_leaf(self, app: Application) -> None:
         """The key of an application may be another one now."""
@@ -402,7 +398,7 @@ class SchedulingQueue:  # long: every way in which the order changes
 
     def removed(self, queue: Queue) -> None:
         """The queue was removed; no application is in it."""
-        self._moved.pop(queue.path, None)
+        self._moved.pop(queue, None)
 
     # -- which is next --
 

@@ -121,7 +121,17 @@ def emptied(nodes: NodeTable) -> Snapshot:
 class Snapshot:  # long: every what-if change goes through this class
     """What-if view of a node table: planned allocations, planned pods and assumed volumes on top of the real state."""
 
-    __slots__ = ("_came", "_columns", "_written", "assumptions", "is_emptied", "nodes", "within")
+    __slots__ = (
+        "_came",
+        "_columns",
+        "_is_reserved",
+        "_written",
+        "assumptions",
+        "is_emptied",
+        "nodes",
+        "size",
+        "within",
+    )
 
     def __init__(self, nodes: NodeTable) -> None:
         self.nodes = nodes
@@ -130,6 +140,9 @@ class Snapshot:  # long: every what-if change goes through this class
         #: True = filters ignore the pods that really run and see only the planned ones.
         self.is_emptied = False
         self._columns = nodes.columns()
+        #: Number of rows of every column.
+        self.size = self._columns.size
+        self._is_reserved = bool(self._columns.node_reserved)
         self._written: dict[str, IntColumn] = {}
         #: Planned pods minus removed pods per row, only for pods that filters look at.
         self._came: dict[PodOnNode, dict[int, int]] = {}
@@ -137,14 +150,9 @@ class Snapshot:  # long: every what-if change goes through this class
         self.assumptions = Assumptions(nodes.pods_on_nodes.attachments.storage)
 
     @property
-    def size(self) -> int:
-        """Number of rows of every column."""
-        return self._columns.size
-
-    @property
     def is_bare(self) -> bool:
         """Whether `available` equals the node table: nothing is planned and nothing is reserved."""
-        return not self._written and not any(self._columns.node_reserved)
+        return not (self._written or self._is_reserved)
 
     def available(self, resource: str) -> IntColumn | None:
         """Returns the available amount per row, read-only. None = no node has the resource."""
@@ -152,7 +160,7 @@ class Snapshot:  # long: every what-if change goes through this class
         if written is not None:
             return written
         left = self._columns.availables.column(resource, self.size)
-        held = self._columns.node_reserved.column(resource, self.size)
+        held = self._columns.node_reserved.column(resource, self.size) if self._is_reserved else None
         if held is None:
             return left
         # The table drops a column of zeros, but reservations still reduce what is available.
@@ -197,6 +205,11 @@ class Snapshot:  # long: every what-if change goes through this class
         """Yields each planned pod description with its count per row; a negative count is a removal."""
         return iter(self._came.items())
 
+    @property
+    def has_changes(self) -> bool:
+        """Whether pods that filters look at are planned or removed."""
+        return bool(self._came)
+
     def tagged(self, targets: tuple[Target, ...]) -> Iterator[Mapping[int, int]]:
         """Yields row → count mappings of the allocations whose tags match all targets, real and planned."""
         if not self.is_emptied:
@@ -211,7 +224,7 @@ class Snapshot:  # long: every what-if change goes through this class
         if written is not None:
             return written[rows]
         left = self._columns.availables.column(resource, self.size)
-        held = self._columns.node_reserved.column(resource, self.size)
+        held = self._columns.node_reserved.column(resource, self.size) if self._is_reserved else None
         if held is None:
             return None if left is None else left[rows]
         return -held[rows] if left is None else left[rows] - held[rows]

@@ -84,18 +84,21 @@ class UserLedger:
         """Returns the usage of the user in the queue and its subtree."""
         return self.users.get(user, {}).get(path, _IDLE).allocated
 
-    def open(self, app: Application) -> Iterator[tuple[LimitSubject, Account]]:
-        """Yields the accounts of the application's user and group, leaf first. Creates missing ones.
+    def open(self, app: Application) -> list[Account]:
+        """Returns the accounts of the application's user, then of its group. Creates missing ones.
 
         Selects the group of the application, which then stays the same, as in YuniKorn.
         """
         group = app.group = self.group_of(app)
-        user = app.spec.user
+        accounts = _opened(self.users, app.spec.user, app.queue)
+        return accounts + _opened(self.groups, group, app.queue) if group else accounts
+
+    def holders(self, app: Application) -> Iterator[LimitSubject]:
+        """Yields the subjects of these accounts, leaf first."""
         for queue in app.queue.path_up:
-            path = queue.path
-            yield LimitSubject(LimitSubjectKind.USER, user, path), _opened(self.users, user, path)
-            if group:
-                yield LimitSubject(LimitSubjectKind.GROUP, group, path), _opened(self.groups, group, path)
+            yield LimitSubject(LimitSubjectKind.USER, app.spec.user, queue.path)
+            if app.group:
+                yield LimitSubject(LimitSubjectKind.GROUP, app.group, queue.path)
 
     def close(self, app: Application) -> None:
         """Removes accounts of the application without usage."""
@@ -147,13 +150,13 @@ class UserLedger:
         return app.found_group
 
     def _find_group(self, app: Application) -> str:
-        groups = frozenset(app.spec.groups)
-        for queue in app.queue.path_up:
-            if queue.limits:
-                named = self._index(queue).groups
-                mine = next((group for group in named if group != ANYONE and group in groups), "")
-                if mine or ANYONE in named:
-                    return mine or ANYONE
+        limited = [queue for queue in app.queue.path_up if queue.limits]
+        groups = frozenset(app.spec.groups) if limited else frozenset()
+        for queue in limited:
+            named = self._index(queue).groups
+            mine = next((group for group in named if group != ANYONE and group in groups), "")
+            if mine or ANYONE in named:
+                return mine or ANYONE
         return ""
 
     def limits(self, app: Application) -> Iterator[tuple[LimitSubject, QuotaLimit, Account]]:
@@ -184,10 +187,7 @@ class UserLedger:
         return known
 
 
-def _opened(accounts: Accounts, name: str, path: QueuePath) -> Account:
-    """Returns the account. Creates it if it is missing."""
+def _opened(accounts: Accounts, name: str, leaf: Queue) -> list[Account]:
+    """Returns the accounts of a user or group in the leaf and the queues above it. Creates missing ones."""
     mine = accounts.setdefault(name, {})
-    account = mine.get(path)
-    if account is None:
-        account = mine[path] = Account()
-    return account
+    return [mine.get(queue.path) or mine.setdefault(queue.path, Account()) for queue in leaf.path_up]

@@ -14,6 +14,7 @@ from muster_core.model.ids import ROOT, QueuePath, parent_path
 #: Upper bounds of the buckets in seconds. Creation times of pods have a resolution of one second.
 BOUNDS_S: Final = (1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 14400, 86400)
 _SECOND_NS: Final = 10**9
+_BOUNDS_NS: Final = tuple(bound * _SECOND_NS for bound in BOUNDS_S)
 
 
 @dataclass(slots=True)
@@ -26,15 +27,15 @@ class WaitingTimes:
     _counts: dict[QueuePath, list[int]] = field(default_factory=dict)
     _sums_ns: dict[QueuePath, int] = field(default_factory=dict)
 
-    def note(self, queue: QueuePath, waited_ns: int) -> None:
-        """Records one waiting time. One below 0, because clocks differ, counts as 0."""
+    def note(self, queue: QueuePath, *waited_ns: int) -> None:
+        """Records waiting times. One below 0, because clocks differ, counts as 0."""
         counts = self._counts.get(queue)
         if counts is None:
             queue = self._series(queue)
             counts = self._counts.setdefault(queue, [0] * (len(BOUNDS_S) + 1))
-        waited_ns = max(waited_ns, 0)
-        counts[bisect_left(BOUNDS_S, waited_ns / _SECOND_NS)] += 1
-        self._sums_ns[queue] = self._sums_ns.get(queue, 0) + waited_ns
+        for waited in waited_ns:
+            counts[bisect_left(_BOUNDS_NS, waited)] += 1
+        self._sums_ns[queue] = self._sums_ns.get(queue, 0) + sum(waited for waited in waited_ns if waited > 0)
 
     def _series(self, queue: QueuePath) -> QueuePath:
         if len(self._counts) < limits.TIMED_QUEUES:

@@ -14,7 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from muster_core.model.constraints import InterPodConstraints, PodTerm, Target, matches
+from muster_core.model.constraints import NO_INTER_POD_CONSTRAINTS, InterPodConstraints, PodTerm, Target, matches
 from muster_core.state.columns import BoolColumn, FloatColumn, IntColumn, LabelColumn
 from muster_core.state.node_pods import NodePods
 from muster_core.state.nodes import Cells, Domains, NodeTable
@@ -199,11 +199,20 @@ class InterPodAffinityFilter:
 
 def affinity_filter(snapshot: Snapshot, shape: RequestShape) -> InterPodAffinityFilter | None:
     """Creates the filter if the shape has required terms or an existing pod's anti-affinity selects it."""
+    if not _has_terms(snapshot, shape):
+        return None
     unwanted = _rejecting_pods(snapshot, shape)
     inter_pod = shape.pod_on_node.facts.inter_pod
     if not (inter_pod.affinity or inter_pod.anti_affinity or unwanted):
         return None
     return InterPodAffinityFilter(snapshot, shape, unwanted)
+
+
+def _has_terms(snapshot: Snapshot, shape: RequestShape) -> bool:
+    """Whether the shape, or any real or planned pod, has a term."""
+    pods_on_nodes = snapshot.nodes.pods_on_nodes
+    own = shape.pod_on_node.facts.inter_pod is not NO_INTER_POD_CONSTRAINTS
+    return own or pods_on_nodes.has_terms or snapshot.has_changes
 
 
 def _rejecting_pods(snapshot: Snapshot, shape: RequestShape) -> dict[str, DomainCounts]:
@@ -298,14 +307,17 @@ class InterPodAffinityScore:
         if is_new:
             self._least, self._most = self._bounds()
         if (least, most) == (self._least[0], self._most[0]):
-            return self._replace(changed[0] if len(changed) == 1 else np.unique(np.concatenate(changed)))
-        if is_new or least == most or self._least[0] == self._most[0]:
+            if len(changed) == 1:
+                return self._replace(changed[0])
+            others = np.zeros(len(self._sums), dtype=np.bool_)
+        elif is_new or least == most or self._least[0] == self._most[0]:
             return self._replace(np.arange(len(self._sums)))
-        # A bound moved. Cells at the unmoved bound and cells at the moved bound keep their points unless they changed.
-        between = (self._sums != self._least[0]) & (self._sums != self._most[0])
+        else:
+            # A bound moved. Cells at the unmoved and at the moved bound keep their points unless they changed.
+            others = (self._sums != self._least[0]) & (self._sums != self._most[0])
         for there in changed:
-            between[there] = True
-        return self._replace(np.flatnonzero(between))
+            others[there] = True
+        return self._replace(np.flatnonzero(others))
 
     def _step(self, cells: IntColumn, step: int) -> IntColumn:
         """Adds `step` to the sums of the cells and updates the bounds."""
@@ -350,6 +362,8 @@ def _moved(bound: _Bound, before: IntColumn, after: IntColumn, *, lowest: bool) 
 
 def score(snapshot: Snapshot, shape: RequestShape, among: BoolColumn) -> InterPodAffinityScore | None:
     """Creates the score if the shape has preferred terms or a term of another pod selects it."""
+    if not _has_terms(snapshot, shape):
+        return None
     parts: dict[tuple[str, int], list[PodCounts]] = {}
     for term, weight, part in _weighed(snapshot, shape):
         parts.setdefault((term.topology, weight), []).append(part)

@@ -23,11 +23,16 @@ from muster_core.state.snapshot import RequestShape, Snapshot
 
 @dataclass(frozen=True, slots=True)
 class FilterEntry:
-    """Entry of the filter table. `after_fit`: kube-scheduler runs the filter after NodeResourcesFit."""
+    """Entry of the filter table.
+
+    `after_fit`: kube-scheduler runs the filter after NodeResourcesFit. `reads_pod`: it applies only to pods with
+    `concerns_others`.
+    """
 
     name: str
     make: Callable[[Snapshot, RequestShape], StatefulFilter | None]
     after_fit: bool = True
+    reads_pod: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +59,9 @@ STATEFUL_FILTERS: Final = (
     FilterEntry("VolumeBinding", binding.binding_filter),
     FilterEntry("VolumeZone", restrictions.zone_filter),
     FilterEntry("PodTopologySpread", topology_spread.spread_filter),
-    FilterEntry("InterPodAffinity", inter_pod_affinity.affinity_filter),
-    FilterEntry("PlacementConstraint", hooks.constraint_filter),
-    FilterEntry(PREDICATES, hooks.predicate_filter),
+    FilterEntry("InterPodAffinity", inter_pod_affinity.affinity_filter, reads_pod=False),
+    FilterEntry("PlacementConstraint", hooks.constraint_filter, reads_pod=False),
+    FilterEntry(PREDICATES, hooks.predicate_filter, reads_pod=False),
 )
 
 #: PreFilter checks of kube-scheduler, in its order. The stateful filter or node filter of the same name also refuses
