@@ -328,7 +328,7 @@ class _ConstraintCounts:
             codes, size = where.codes, where.count
             self._codes = found.codes[constraint.topology]
             self._counted = np.where(honoured(snapshot, shape, constraint, keyed), codes, -1)
-            number = len(np.unique(codes[left]))
+            number = int(np.count_nonzero(np.bincount(codes[left])))
         self._counts = counts(snapshot, constraint, self._counted, size)
         self._weight, self._rest = math.log(number + 2), constraint.max_skew - 1
         self._amounts = self._counts.astype(np.float64)

@@ -153,7 +153,7 @@ class Values:
         smallest first.
         """
         sign = -1.0 if most else 1.0
-        codes = np.unique(self.codes[self.codes >= 0]).tolist()
+        codes = set(self.codes[self.codes >= 0].tolist())
         return sorted(codes, key=lambda code: (sign * shares[code], self.names[code]))
 
     def able(self, shares: FloatColumn, most: int) -> list[int]:
