@@ -25,8 +25,9 @@ VALUE = re.compile(r"\{\{ \$(?:labels\.)?(\w+)(?: \| \w+)? \}\}")
 NOTHING = "none"
 VALUES = {"quantity", "resource_name"}
 """Functions of the core's catalogue that write a value and not a message."""
-EVENTS_HEAD = "| Reason | Type | Object | Message | Meaning | What to do |\n|---|---|---|---|---|---|\n"
-GANGS_HEAD = "| Action | Type | Message | Meaning | What to do |\n|---|---|---|---|---|\n"
+EVENTS_HEAD = "| Reason | Type | Message | Meaning and what to do |\n|---|---|---|---|\n"
+OTHERS_HEAD = "| Reason | Type, object | Message | Meaning and what to do |\n|---|---|---|---|\n"
+GANGS_HEAD = "| Action | Type | Message | Meaning and what to do |\n|---|---|---|---|\n"
 ALERTS_HEAD = "| Alert | Severity | After | Meaning and what to do |\n|---|---|---|---|\n"
 CONDITIONS_HEAD = "| Reason | Condition | Meaning | What to do |\n|---|---|---|---|\n"
 FAILURES_HEAD = "| Reason | Meaning | What to do |\n|---|---|---|\n"
@@ -50,7 +51,7 @@ def tables() -> dict[str, str]:
     return {
         "## Pod events": EVENTS_HEAD + "".join(events(Subject.POD)),
         "## Gang events": GANGS_HEAD + "".join(gang_events()),
-        "## Events of other objects": EVENTS_HEAD + "".join(events(*(set(Subject) - {Subject.POD}))),
+        "## Events of other objects": OTHERS_HEAD + "".join(events(*(set(Subject) - {Subject.POD}))),
         "## Condition reasons": CONDITIONS_HEAD + "".join(conditions()),
         "## Condition messages": TEXTS_HEAD + "".join(texts(messages)),
         "## Reasons of failed pods": FAILURES_HEAD + "".join(failures()),
@@ -82,6 +83,12 @@ def explanation(text: Callable[..., str]) -> tuple[str, str]:
     return one_line(meaning), one_line(remedy) or NOTHING
 
 
+def both(text: Callable[..., str]) -> str:
+    """Return the meaning and what to do as one cell."""
+    meaning, remedy = explanation(text)
+    return meaning if remedy == NOTHING else f"{meaning}. {remedy}"
+
+
 def one_line(text: str) -> str:
     """Return the text as the cell of a table: one line without the full stop at its end."""
     return " ".join(text.split()).rstrip(".")
@@ -97,14 +104,15 @@ def events(*subjects: Subject) -> Iterator[str]:
     found = (one for one in event_texts().values() if one.kind.subject in subjects and one.kind.reason != GANG)
     for one in sorted(found, key=lambda one: (one.kind.reason, one.kind.subject)):
         kind, text = one.kind, one.text
-        yield row(f"`{kind.reason}`", kind.type, kind.subject, code(template(text)), *explanation(text))
+        about = kind.type if kind.subject is Subject.POD else f"{kind.type}, {kind.subject}"
+        yield row(f"`{kind.reason}`", about, code(template(text)), both(text))
 
 
 def gang_events() -> Iterator[str]:
     """Yield a row per event of gangs, in the order of the catalogue."""
     for one in event_texts().values():
         if one.kind.reason == GANG:
-            yield row(f"`{one.kind.action}`", one.kind.type, code(template(one.text)), *explanation(one.text))
+            yield row(f"`{one.kind.action}`", one.kind.type, code(template(one.text)), both(one.text))
 
 
 def conditions() -> Iterator[str]:

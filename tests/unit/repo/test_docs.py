@@ -17,6 +17,7 @@ ANCHOR = re.compile(r"\]\((?!https?://|mailto:)([^)#\s\"]*)#([^)\s\"]+)\)")
 HEADING = re.compile(r"^#{1,6} (.+?) *$", re.MULTILINE)
 LABEL = re.compile(r"\[([^]]*)\]\([^)]*\)")
 FENCED = re.compile(r"^ *```.*?^ *```", re.MULTILINE | re.DOTALL)
+HEADLESS = re.compile(r"(?:\A|\n\n)(\|.*)\n(?!\|[-: |]+\|\n)")
 PAGE_WORDS = 2_500
 USER_WORDS = 25_000
 INTERNALS_WORDS = 15_000
@@ -101,6 +102,13 @@ def test_every_link_to_a_heading_points_to_an_existing_heading() -> None:
         if (target := (path.parent / file if file else path)).exists() and anchor not in anchors(target)
     ] == []
     assert len(links) > 50
+
+
+def test_every_table_has_a_head() -> None:
+    """An empty line between two rows ends the table: the rows after it are shown as text."""
+    assert [
+        f"{name(path)}: {row}" for path in files(".md") for row in HEADLESS.findall(FENCED.sub("", path.read_text()))
+    ] == []
 
 
 def test_no_page_exceeds_the_word_limit() -> None:
