@@ -280,9 +280,11 @@ class IncrementalPlacer:
 
     __slots__ = (
         "_base",
+        "_followers",
         "_guards",
         "_is_sorted",
         "_keys",
+        "_one_row",
         "_placed",
         "_positions",
         "_preference",
@@ -303,7 +305,9 @@ class IncrementalPlacer:
         modified.
         """
         (self._guards, self._scores), self._room = watch, room
+        self._followers: tuple[StatefulFilter | Score, ...] = (*self._guards, *self._scores)
         self._placed: dict[int, int] = {}
+        self._one_row = np.zeros(1, dtype=np.int64)
         self._rows, self._positions = snapshot.nodes.rows.order()
         self._is_sorted = bool((self._rows[1:] > self._rows[:-1]).all())
         self._preference = NodeRanking(snapshot, shape, sort)
@@ -324,20 +328,26 @@ class IncrementalPlacer:
         there = self._placed[row] = self._placed.get(row, 0) + 1
         self._room[row] -= 1
         self._base[row] = self._preference.key(row, there)
-        changed = [rows for guard in self._guards if (rows := guard.add(row)) is not None]
-        moved = [rows for score in self._scores if (rows := score.add(row)) is not None]
+        changed = [rows for one in self._followers if (rows := one.add(row)) is not None]
         self._refresh_one(row)
-        for rows in (*changed, *moved):
+        for rows in changed:
             self._refresh(rows)
 
     def _refresh_one(self, row: int) -> None:
         """Like `_refresh`, for one row. Each pod changes its row, so this is the most frequent case."""
-        key, own = np.inf, np.array([row], dtype=np.int64)
-        if self._room.item(row) > 0 and all(guard.allows_at(own).item() for guard in self._guards):
-            key = self._base.item(row)
-            for score in self._scores:
-                key -= score.points().item(row) / POINTS
+        key = self._base.item(row) if self._allows(row) else np.inf
+        for score in self._scores:
+            key -= score.points().item(row) / POINTS
         self._keys[row if self._is_sorted else self._positions.item(row)] = key
+
+    def _allows(self, row: int) -> bool:
+        if self._room.item(row) <= 0:
+            return False
+        self._one_row[0] = row
+        for guard in self._guards:  # noqa: SIM110 - half the time of `all` with a generator
+            if not guard.allows_at(self._one_row).item():
+                return False
+        return True
 
     def _refresh(self, rows: IntColumn) -> None:
         if len(rows) > len(self._keys) // 2:

@@ -198,7 +198,8 @@ class Cells:
         """Cells in a domain."""
         if self.first is self.of:
             return self._domains[key].members(code)
-        return np.flatnonzero(self.codes[key] == code)
+        found: IntColumn = (self.codes[key] == code).nonzero()[0]
+        return found
 
     def rows(self, cells: IntColumn) -> IntColumn:
         """Rows of the cells."""

@@ -145,19 +145,20 @@ class InterPodAffinityFilter:
 
     def allows(self) -> BoolColumn:
         """Rows that satisfy the three rules."""
-        return self._meets_affinity() & self._meets_anti_affinity() & self._is_wanted()
+        return self._allowed()
 
     def allows_at(self, rows: IntColumn) -> BoolColumn:
         """Like `allows`, for some rows."""
-        return self._meets_affinity(rows) & self._meets_anti_affinity(rows) & self._is_wanted(rows)
+        return self._allowed(rows)
 
     def refusals(self) -> Sequence[tuple[str, BoolColumn]]:
         """Rows by the first rule that they violate."""
-        affinity, anti_affinity = self._meets_affinity(), self._meets_anti_affinity()
+        affinity = self._meets_affinity()
+        anti_affinity = _without(affinity, self._anti_affinity.values())
         return (
             (AFFINITY_NOT_MET, ~affinity),
             (ANTI_AFFINITY_NOT_MET, affinity & ~anti_affinity),
-            (EXISTING_ANTI_AFFINITY_NOT_MET, affinity & anti_affinity & ~self._is_wanted()),
+            (EXISTING_ANTI_AFFINITY_NOT_MET, anti_affinity & ~_without(anti_affinity, self._unwanted)),
         )
 
     def add(self, row: int) -> IntColumn | None:
@@ -184,17 +185,15 @@ class InterPodAffinityFilter:
             passed &= tally.is_in_one(rows) if begins else tally.at(rows) > 0
         return passed
 
-    def _meets_anti_affinity(self, rows: IntColumn | None = None) -> BoolColumn:
-        passed = np.ones(self._size if rows is None else len(rows), dtype=np.bool_)
-        for tally in self._anti_affinity.values():
-            passed &= tally.at(rows) <= 0
-        return passed
+    def _allowed(self, rows: IntColumn | None = None) -> BoolColumn:
+        return _without(self._meets_affinity(rows), (*self._anti_affinity.values(), *self._unwanted), rows)
 
-    def _is_wanted(self, rows: IntColumn | None = None) -> BoolColumn:
-        passed = np.ones(self._size if rows is None else len(rows), dtype=np.bool_)
-        for tally in self._unwanted:
-            passed &= tally.at(rows) <= 0
-        return passed
+
+def _without(among: BoolColumn, tallies: Iterable[DomainCounts], rows: IntColumn | None = None) -> BoolColumn:
+    """Returns which of the rows in `among` are in domains without any pod that the tallies count."""
+    for tally in tallies:
+        among = among & (tally.at(rows) <= 0)
+    return among
 
 
 def affinity_filter(snapshot: Snapshot, shape: RequestShape) -> InterPodAffinityFilter | None:
@@ -317,7 +316,7 @@ class InterPodAffinityScore:
             others = (self._sums != self._least[0]) & (self._sums != self._most[0])
         for there in changed:
             others[there] = True
-        return self._replace(np.flatnonzero(others))
+        return self._replace(others.nonzero()[0])
 
     def _step(self, cells: IntColumn, step: int) -> IntColumn:
         """Adds `step` to the sums of the cells and updates the bounds."""

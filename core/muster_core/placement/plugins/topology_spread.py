@@ -166,7 +166,8 @@ class SpreadCounts:
         open_now[-1] = False
         changed = open_now != self._open
         self._open = open_now
-        return np.flatnonzero(changed[self._domains.codes])
+        rows: IntColumn = changed[self._domains.codes].nonzero()[0]
+        return rows
 
 
 def spread_filter(snapshot: Snapshot, shape: RequestShape) -> TopologySpreadFilter | None:
