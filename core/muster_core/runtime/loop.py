@@ -219,7 +219,7 @@ _EVENTS: Final = 1_000
 
 def size(effects: Sequence[Effect]) -> int:
     """Returns the number of effects and allocations of a cycle."""
-    return sum(1 + (len(one.new) if isinstance(one, AllocationResponse) else 0) for one in effects)
+    return len(effects) + sum([len(one.new) for one in effects if isinstance(one, AllocationResponse)])
 
 
 class GarbageCollectorFreezer:

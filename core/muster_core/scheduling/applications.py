@@ -103,8 +103,7 @@ def _add_ask(partition: Partition, spec: AskSpec, now_ns: int) -> None:
     if app.state in _WOKEN:
         _wake(partition, app, spec, now_ns)
     kind = app.newest = class_like(app.newest, spec, as_usual=spec.placeholder or not spec.group, tags=tags)
-    asked_ns = min(spec.created_ns or now_ns, now_ns)
-    ask = Ask(spec, kind, spec.max_allocations, asked_ns=asked_ns)
+    ask = Ask(spec, kind, spec.max_allocations, min(spec.created_ns or now_ns, now_ns))
     ledger.add_ask(partition, app, ask)
     if spec.placeholder:
         if app.spec.is_auto:

@@ -74,7 +74,7 @@ def add_virtual_ask(partition: Partition, app: Application, spec: AskSpec, asked
     """Adds a request for virtual placeholders."""
     selectors.read(partition, spec)
     kind = class_of(spec, as_usual=True, tags=partition.nodes.pods_on_nodes.tags.project(spec.tags))
-    ledger.add_ask(partition, app, Ask(spec, kind, spec.max_allocations, asked_ns=asked_ns))
+    ledger.add_ask(partition, app, Ask(spec, kind, spec.max_allocations, asked_ns))
 
 
 def virtual_ask(spec: ApplicationSpec, member: Member) -> AskSpec:

@@ -49,7 +49,9 @@ _MAX_CACHED_BYTES: Final = 16_384
 _CACHED_REQUESTS: Final = 2048
 
 #: Tags of a request that differ between pods of one template. The cache ignores them, and the key.
-OWN_TAGS: Final = (keys.TAG_POD_NAME, keys.TAG_CREATION_TIME)
+_NAME_TAG: Final = keys.TAG_POD_NAME
+_TIME_TAG: Final = keys.TAG_CREATION_TIME
+OWN_TAGS: Final = (_NAME_TAG, _TIME_TAG)
 
 #: Tags of an existing allocation that differ between pods of one template.
 _OWN_TAGS_OF_EXISTING: Final = (*OWN_TAGS, keys.TAG_ALLOCATED_AT)
@@ -102,14 +104,14 @@ class Asks:
     def read(self, ask: si_pb2.AllocationAsk) -> AskSpec:
         """Decodes a request. The message is unchanged afterwards. Raises InvalidField."""
         tags, key = ask.tags, ask.allocationKey
-        name, created = tags.get(keys.TAG_POD_NAME), tags.get(keys.TAG_CREATION_TIME)
+        name, created = tags.get(_NAME_TAG), tags.get(_TIME_TAG)
         created_ns = None if created is None or len(created) > _PLAIN_DIGITS else _plain_time_ns(created)
         if name is None or created is None or created_ns is None or not 0 < len(key) <= NAME_LIMIT:
             return self._decode(ask)
-        del tags[keys.TAG_POD_NAME], tags[keys.TAG_CREATION_TIME]
+        del tags[_NAME_TAG], tags[_TIME_TAG]
         ask.allocationKey = ""
         text = ask.SerializeToString()
-        tags[keys.TAG_POD_NAME], tags[keys.TAG_CREATION_TIME], ask.allocationKey = name, created, key
+        tags[_NAME_TAG], tags[_TIME_TAG], ask.allocationKey = name, created, key
         like = self._known.get(text)
         if like is None:
             found = self._decode(ask)
@@ -173,7 +175,7 @@ def _plain_time_ns(text: str) -> int | None:
 
 def _alike(like: AskSpec, key: str, name: str, created: str, created_ns: int) -> AskSpec:
     """Returns a request that differs from `like` only in these values, which are valid."""
-    tags = {**like.common, keys.TAG_POD_NAME: name, keys.TAG_CREATION_TIME: created}
+    tags = {**like.common, _NAME_TAG: name, _TIME_TAG: created}
     return AskSpec(
         like.partition,
         like.application,

@@ -54,16 +54,18 @@ class Ring:
     def __len__(self) -> int:
         return self._next - self.lowest_id
 
-    def append(self, noted: Recorded, at_ns: int) -> int:
-        """Adds a note. A full ring drops the oldest records. Returns the number of new records."""
-        count = count_of(noted)
-        if not count:
-            return 0
-        self._entries.append((self._next, at_ns, noted))
-        self._next += count
-        if self._next > self._capacity:
+    def extend(self, notes: Iterable[Recorded], at_ns: int) -> int:
+        """Adds notes. A full ring drops the oldest records. Returns the number of new records."""
+        first = following = self._next
+        for noted in notes:
+            count = count_of(noted)
+            if count:
+                self._entries.append((following, at_ns, noted))
+                following += count
+        self._next = following
+        if following > self._capacity:
             self._shed()
-        return count
+        return following - first
 
     def resize(self, capacity: int) -> None:
         """Changes the capacity. With a smaller one the oldest records are dropped."""
@@ -288,8 +290,7 @@ class EventStore:
 
     def add(self, notes: Sequence[Recorded], now_ns: int) -> None:
         """Stores the notes and wakes the readers."""
-        for noted in notes:
-            self.stored += self._ring.append(noted, now_ns)
+        self.stored += self._ring.extend(notes, now_ns)
         for stream in list(self._streams):
             stream.notify()
 

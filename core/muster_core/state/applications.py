@@ -224,6 +224,8 @@ class Ask:
     spec: AskSpec
     kind: AskClass
     left: int
+    #: Time since when it waits.
+    asked_ns: int
     made: int = 0
     #: The replacement that the request waits for; None = not parked.
     replacement: PlaceholderReplacement | None = None
@@ -233,8 +235,6 @@ class Ask:
     timer: int = 0
     #: Last reported reason kind. A reason is reported again only if the kind changes.
     reported_kind: ReasonKind | None = None
-    #: Time since when it waits.
-    asked_ns: int = 0
     #: Time since when it fits on no node; 0 = it waits for something else.
     unschedulable_ns: int = 0
     #: Time of the last preemption attempt; 0 = never.
@@ -607,19 +607,19 @@ def _discard(by_group: dict[_Group, dict[_Name, None]], group: _Group, name: _Na
 
 def _let_wait(app: Application, ask: Ask) -> bool:
     """Adds the request to the waiting ones of its class. Returns whether it is the only one."""
-    keys = app.waiting.get(ask.kind)
+    keys = app.waiting.get(kind := ask.kind)
     is_first = keys is None
     if keys is None:
         app.are_classes_unsorted = app.are_classes_unsorted or _is_older_than_last_class(app, ask)
-        keys = app.waiting[ask.kind] = {}
-        app.queue.classes.setdefault(ask.kind, {})[app.id] = None
-        app.priorities.replace(None, ask.kind.priority)
-    elif (app.unsorted and ask.kind in app.unsorted) or app.asks[next(reversed(keys))].asked_ns > ask.asked_ns:
-        app.unsorted[ask.kind] = None
-        if ask.kind in app.refusals:
-            app.to_report.setdefault(ask.kind, {})[ask.spec.key] = None
+        keys = app.waiting[kind] = {}
+        app.queue.classes.setdefault(kind, {})[app.id] = None
+        app.priorities.replace(None, kind.priority)
+    elif (app.unsorted and kind in app.unsorted) or app.asks[next(reversed(keys))].asked_ns > ask.asked_ns:
+        app.unsorted[kind] = None
+        if kind in app.refusals:
+            app.to_report.setdefault(kind, {})[ask.spec.key] = None
     keys[ask.spec.key] = None
-    if ask.kind.group:
+    if kind.group:
         _count_member(app, ask, 1)
     return is_first
 

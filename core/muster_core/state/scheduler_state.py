@@ -68,10 +68,10 @@ class Failure:
 
 @dataclass(slots=True, eq=False)
 class Outbox:
-    """Effects in the order in which they are carried out. Event records come last."""
+    """Effects in the order in which they are carried out. `notes`: event records, which come last."""
 
+    notes: list[Recorded] = field(default_factory=list)
     _effects: list[Effect | ResponseBuilder] = field(default_factory=list)
-    _notes: list[Recorded] = field(default_factory=list)
     #: Failures that the loop logs and counts.
     failures: list[Failure] = field(default_factory=list)
     #: The last scheduling state in `_effects`.
@@ -86,10 +86,6 @@ class Outbox:
         if changed != self._state:
             self._state = changed
             self._effects.append(changed)
-
-    def note(self, noted: Recorded) -> None:
-        """Adds an event record. Event records come after all other effects."""
-        self._notes.append(noted)
 
     def answer(self, rm: RmId) -> ResponseBuilder:
         """Adds an allocation response for one decision at this position."""
@@ -117,16 +113,16 @@ class Outbox:
         """Returns and removes all effects. Called by the loop, and at the end of `step` and `cycle`."""
         drained: list[Effect] = []
         if not self._effects:  # as after most new requests
-            drained += self._notes
-            self._notes.clear()
+            drained += self.notes
+            self.notes.clear()
             return drained
         for effect in self._effects:
             if not isinstance(effect, ResponseBuilder):
                 drained.append(effect)
             elif effect:
                 drained.append(effect.closed())
-        drained += self._notes
-        self._effects, self._notes, self._state = [], [], None
+        drained += self.notes
+        self._effects, self.notes, self._state = [], [], None
         return drained
 
 
@@ -278,14 +274,14 @@ class Partition:
             named = subject if about is Notice.APPLICATION else reference
             if not app_name and (app := self.applications.get(ApplicationId(named))) is not None:
                 app_name = app.spec.shown_as
-            self.outbox.note(
+            self.outbox.notes.append(
                 EventRecorded(self.rm, about, subject, message, reference, change, detail, resource, app_name)
             )
 
     def note_ask(self, app: Application, ask: AskSpec, change: Change, detail: Detail) -> None:
         """Adds an event record of a new request, or of one that ended without allocation."""
         if self.tracking:
-            self.outbox.note(AskRecorded(self.rm, ask, change, detail, app.spec.shown_as))
+            self.outbox.notes.append(AskRecorded(self.rm, ask, change, detail, app.spec.shown_as))
 
     def note_allocations(
         self,
@@ -310,7 +306,8 @@ class Partition:
             self.note_group(app, Change.SET)
         found = tuple([(one.spec.key, one.node, one.spec.resources) for one in allocations])
         user, group, queue, name = app.spec.user, app.group or "", app.queue.path, app.spec.shown_as
-        self.outbox.note(AllocationsRecorded(self.rm, app.id, user, group, queue, change, detail, found, asked, name))
+        noted = AllocationsRecorded(self.rm, app.id, user, group, queue, change, detail, found, asked, name)
+        self.outbox.notes.append(noted)
 
     def note_group(self, app: Application, change: Change) -> None:
         """Adds an event record: the application counts for its group, from its first allocation until it is removed."""
