@@ -53,7 +53,7 @@ def test_a_ring_buffer_equals_a_list_without_its_oldest_records(
     ring, all_records = Ring(size), list[EventRecorded]()
     for number, count in enumerate(sizes):
         noted = recorded_allocations(count) if count else a_record(number)
-        ring.append(noted, number)
+        ring.extend([noted], number)
         all_records += records_of(noted)
     lowest = max(0, len(all_records) - size)
     assert (ring.lowest_id, ring.next_id, len(ring)) == (lowest, len(all_records), len(all_records) - lowest)
@@ -64,12 +64,12 @@ def test_a_ring_buffer_equals_a_list_without_its_oldest_records(
 def test_a_smaller_ring_drops_the_oldest_and_a_larger_one_keeps_more_from_then_on() -> None:
     ring = Ring(10)
     for number in range(10):
-        ring.append(a_record(number), number)
+        ring.extend([a_record(number)], number)
     ring.resize(3)
     assert [record.id for record in ring.since(7, 10)] == [7, 8, 9]
     assert ring.since(6, 10) == []
     ring.resize(5)
     for number in range(10, 14):
-        ring.append(a_record(number), number)
+        ring.extend([a_record(number)], number)
     assert (ring.lowest_id, ring.next_id) == (9, 14)
     assert [(r.noted.subject, r.at_ns) for r in ring.since(12, 1)] == [("app-12", 12)]
