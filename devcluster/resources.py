@@ -69,6 +69,7 @@ RESOURCES = (
     Resource("PodDisruptionBudget", "poddisruptionbudgets", "/apis/policy/v1"),
     Resource("NetworkPolicy", "networkpolicies", "/apis/networking.k8s.io/v1"),
     Resource("PodGroup", "podgroups", "/apis/scheduling.k8s.io/v1beta1"),
+    Resource("Workload", "workloads", "/apis/scheduling.k8s.io/v1beta1"),
     Resource("Lease", "leases", "/apis/coordination.k8s.io/v1"),
     Resource(
         "ValidatingWebhookConfiguration", "validatingwebhookconfigurations",

@@ -11,10 +11,10 @@ from typing import Final
 from muster.checks import Finding, Json, fine, problem, warning
 from muster_operator.model.names import ANNOTATION_TASK_GROUP_NAME
 from muster_operator.model.pods import GangDefinition, GangProblem
-from muster_operator.translate.gangs import read_gang
+from muster_operator.translate.gangs.dialects import read_gang
 from muster_operator.translate.known_names import pod_problems, unknown_group
+from muster_operator.translate.membership import gang_source, written_app_id
 from muster_operator.translate.nodes import read_namespace
-from muster_operator.translate.pods import gang_source, written_app_id
 from muster_operator.translate.values import mapping, strings
 
 NAMES: Final = "names"

@@ -65,6 +65,8 @@ REQUIRED: Final = (
     *_permissions("", "pods/finalizers", "update"),
     *_permissions("", "nodes namespaces", "list watch"),
     *_permissions("scheduling.k8s.io", "priorityclasses", "list watch"),
+    *_permissions("scheduling.k8s.io", "podgroups", "list watch"),
+    *_permissions("scheduling.k8s.io", "podgroups/status", "patch"),
     *_permissions("", "persistentvolumes persistentvolumeclaims", "get list watch patch"),
     *_permissions(
         "storage.k8s.io", "storageclasses csinodes csidrivers csistoragecapacities volumeattachments", "list watch"

@@ -47,7 +47,7 @@ from muster_operator.runtime.tracing import ApplicationTracer
 from muster_operator.serving import Parts, serve, stop_on_signals
 from muster_operator.si.codec import Encoder
 from muster_operator.si.session import CoreLink
-from muster_operator.translate.gangs import placeholder_body
+from muster_operator.translate.placeholders import placeholder_body
 from muster_operator.translate.pods import read_pod
 from muster_operator.translate.values import Raw
 from muster_operator.webhook.service import Admission, WebhookOptions

@@ -1,8 +1,9 @@
 """Shared parts of the attacks: the attacker's account, the protected tenant, and the checks after every attack.
 
-The attacker may create, update and delete pods, Leases and Deployments in a namespace of its own and nothing else. An
-attack is measured by what its victim gets: how many writes the operator makes for the attacker between the submission
-and the start of another tenant's gang. Sizes are reduced; MUSTER_ATTACKS=full runs them at full size (`make attacks`).
+The attacker may create, update and delete pods, PodGroups, Leases and Deployments in a namespace of its own and
+nothing else. An attack is measured by what its victim gets: how many writes the operator makes for the attacker
+between the submission and the start of another tenant's gang. Sizes are reduced; MUSTER_ATTACKS=full runs them at full
+size (`make attacks`).
 """
 
 from __future__ import annotations
@@ -45,6 +46,11 @@ ROLE: Json = {
         {
             "apiGroups": ["coordination.k8s.io"],
             "resources": ["leases"],
+            "verbs": ["create", "update", "patch", "delete"],
+        },
+        {
+            "apiGroups": ["scheduling.k8s.io"],
+            "resources": ["podgroups"],
             "verbs": ["create", "update", "patch", "delete"],
         },
         {

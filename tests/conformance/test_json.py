@@ -21,7 +21,7 @@ from devcluster import binaries, programs
 from muster_operator.model.errors import BadInputError
 from muster_operator.model.pods import GangProblem, GangSource
 from muster_operator.translate import go_json
-from muster_operator.translate.gangs import read_gang
+from muster_operator.translate.gangs.dialects import read_gang
 from muster_operator.translate.values import nanos
 
 #: The first test builds the program, about 10 s if the packages of Kubernetes are compiled.

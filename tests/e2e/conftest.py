@@ -79,7 +79,7 @@ async def cluster() -> AsyncIterator[Cluster]:
     """The cluster of the run, without nodes; the local control plane unless MUSTER_CLUSTER is set."""
     for module in ("muster_core", "muster_operator"):
         fork_server(module)  # imports while the control plane starts
-    async with running(which=wanted() or Flavour.LOCAL, readable=True) as started:
+    async with running(which=wanted() or Flavour.LOCAL, readable=True, gangs=True) as started:
         await _has_account(started, "default")
         yield started
 

@@ -15,6 +15,7 @@ from muster_operator.controller import (
     absent_members,
     mismatches,
     placeholders,
+    pod_groups,
     rejections,
     reporting,
     runs,
@@ -33,7 +34,7 @@ from muster_operator.model.event_texts import Note
 from muster_operator.model.ids import AppId, PodUid
 from muster_operator.model.pods import Condition, GangDefinition, GangProblem, Placement, Pod
 from muster_operator.model.states import APPLICATION, AppEvent, AppState, TaskEvent, TaskState, after
-from muster_operator.translate.gangs import read_gang
+from muster_operator.translate.gangs.dialects import read_gang
 from muster_si import keys
 
 #: The core has accepted the application, and the application may have requests and allocations.
@@ -51,14 +52,11 @@ def step(app: Application, event: AppEvent) -> None:
 
 def _gang(ledger: Ledger, out: Outcome, pod: Pod) -> GangDefinition | GangProblem | None:
     """The gang that the originator defines, or None. A problem is reported as an event on the pod."""
-    if (
-        ledger.settings.disable_gang
-        or tasks.is_unverified(pod)
-        or pod.membership.resumed
-        or pod.ref.uid in ledger.resumed
-    ):
+    is_given_up = pod.membership.resumed or pod.ref.uid in ledger.resumed
+    if ledger.settings.disable_gang or tasks.is_unverified(pod) or is_given_up:
         return None
-    found = read_gang(pod.membership.gang, ledger.settings.default_placement(pod.scheduler_name))
+    placement, least = ledger.settings.default_placement(pod.scheduler_name), pod_groups.least_resources(ledger, pod)
+    found = read_gang(pod.membership.gang, placement, least)
     if isinstance(found, GangProblem):
         if pod.node is None:
             reporting.post(out, pod.ref, messages.gang_ignored(found.message))
@@ -78,7 +76,8 @@ def create(
     """
     member = pod.membership
     common = member.app
-    key = run.key if run is not None else runs.key_of(common, pod.controller) if common in ledger.runs else common
+    is_own = common in ledger.runs or bool(member.pod_group)
+    key = run.key if run is not None else runs.key_of(common, pod.controller) if is_own else common
     found = None if run is not None and run.is_over else _gang(ledger, out, pod)
     gang = found if isinstance(found, GangDefinition) else None
     succeeded: Mapping[str, int] = {}

@@ -16,6 +16,7 @@ from muster_operator.controller import (
     absent_members,
     applications,
     placeholders,
+    pod_groups,
     rejections,
     reporting,
     runs,
@@ -39,13 +40,15 @@ from muster_operator.model.cluster_events import (
     OtherEvent,
     PlacementChosen,
     PodGone,
+    PodGroupGone,
+    PodGroupSeen,
     PodSeen,
     PriorityClassSeen,
 )
 from muster_operator.model.commands import Outcome, SetCondition
 from muster_operator.model.core_messages import TerminationType
 from muster_operator.model.event_texts import Note
-from muster_operator.model.ids import PodUid, application_name
+from muster_operator.model.ids import AppId, PodUid, application_name
 from muster_operator.model.pods import ENDED_PHASES, Condition, ForeignPod, Membership, Pod
 from muster_operator.model.states import AppState, TaskState
 from muster_operator.model.storage import ClusterObject, ObjectKind
@@ -107,6 +110,8 @@ def record_event(ledger: Ledger, fact: ClusterEvent) -> None:
             _record_pod(ledger, pod)
         case PodGone(uid):
             ledger.pods.pop(uid, None)
+            if uid in ledger.group_of:
+                pod_groups.forget(ledger, uid)
             ledger.unverified.discard(uid)
             runs.forget_ended(ledger, uid)
             _forget_foreign(ledger, uid)
@@ -119,6 +124,8 @@ def record_event(ledger: Ledger, fact: ClusterEvent) -> None:
             _record_namespace(ledger, fact)
         case PriorityClassSeen(name, allow_preemption):
             ledger.priority_classes[name] = allow_preemption
+        case PodGroupSeen() | PodGroupGone():
+            pod_groups.record_group(ledger, fact)
         case ObjectSeen():
             volume_binding.record_object(ledger, fact.object)
         case PlacementChosen(placement):
@@ -158,6 +165,8 @@ def _record_pod(ledger: Ledger, pod: Pod | ForeignPod) -> Pod | ForeignPod:
             _forget_foreign(ledger, uid)
         if pod.membership.may_claim:
             pod = trust.settled(ledger, pod)
+        if pod.membership.pod_group:
+            pod = pod_groups.record(ledger, pod)
         if pod.phase in ENDED_PHASES and not pod.membership.placeholder and uid not in ledger.unverified:
             ledger.pods.pop(uid, None)
             runs.remember_ended(ledger, pod)
@@ -197,6 +206,8 @@ def _react(ledger: Ledger, out: Outcome, fact: OtherEvent, now: float) -> None:
             volume_binding.object_seen(ledger, out, fact.object)
         case NamespaceSeen() | NamespaceGone() | PriorityClassSeen():
             _react_around(ledger, out, fact, now)
+        case PodGroupSeen() | PodGroupGone():
+            group_changed(ledger, out, pod_groups.record_group(ledger, fact), now)
         case PlacementChosen():
             record_event(ledger, fact)
         case KeysSeen():
@@ -235,6 +246,8 @@ def _pod_seen(ledger: Ledger, out: Outcome, pod: Pod | ForeignPod, now: float) -
         if known is not None:
             tasks.release_foreign(ledger, out, known)
         own_pod_seen(ledger, out, pod, now)
+        if pod.membership.pod_group:
+            group_changed(ledger, out, pod_groups.key_of(pod), now)
     elif pod.has_ended and known is not None:
         tasks.release_foreign(ledger, out, known)
     else:
@@ -263,17 +276,45 @@ def _verify_again(ledger: Ledger, out: Outcome, uid: PodUid, now: float) -> None
 
 
 def _pod_gone(ledger: Ledger, out: Outcome, uid: PodUid, now: float) -> None:
-    known = ledger.foreign.get(uid)
+    known, group = ledger.foreign.get(uid), ledger.group_of.get(uid, "")
     record_event(ledger, PodGone(uid))
     if known is not None:
         tasks.release_foreign(ledger, out, known)
     own_pod_gone(ledger, out, uid, now)
+    if group:
+        group_changed(ledger, out, group, now)
+
+
+def group_changed(ledger: Ledger, out: Outcome, key: str, now: float) -> None:
+    """A PodGroup or one of its pods changed: joins or takes back the pods whose membership is another one now.
+
+    A gang that has not started begins again with another minimum.
+    """
+    pod_groups.watch(ledger, key, now)
+    if not pod_groups.has_changed(ledger, key, now):
+        return
+    outdated: dict[AppId, Application] = {}
+    for uid in list(ledger.group_members[key].living):
+        pod = ledger.pods.get(uid)
+        if pod is None or (after := pod_groups.settled(ledger, pod)).membership == pod.membership:
+            continue
+        ledger.pods[uid] = after
+        isolate(own_pod_seen, ledger, out, after, now)
+        task = ledger.tasks.get(uid)
+        app = ledger.applications.get(task.app) if task is not None else None
+        if app is not None and app.state in _NOT_STARTED and app.source != after.membership.gang:
+            outdated[app.id] = app
+    for app in outdated.values():
+        isolate(applications.kill, ledger, out, app, now)
 
 
 #: States in which the operator has not bound the pod. If such a pod is deleted, it needs no node any more.
 _UNBOUND = frozenset(
     {TaskState.NEW, TaskState.PENDING, TaskState.SCHEDULING, TaskState.ALLOCATED, TaskState.REJECTED, TaskState.FAILED}
 )
+
+#: States of an application whose gang has no node yet.
+_NOT_STARTED: Final = frozenset({AppState.NEW, AppState.SUBMITTED, AppState.ACCEPTED, AppState.RESERVING})
 
 #: States without an allocation and without a deletion.
 _WAITING = frozenset({TaskState.NEW, TaskState.PENDING, TaskState.SCHEDULING, TaskState.REJECTED})
@@ -302,7 +343,8 @@ def is_anothers(ledger: Ledger, task: Task, pod: Pod) -> bool:
 def is_refused(task: Task, pod: Pod) -> bool:
     """Whether a waiting pod has become invalid. It is requested again when it changes."""
     is_waiting = pod.node is None and not pod.terminating and task.state in _WAITING
-    return is_waiting and bool(pod.membership.refusal) and not pod.membership.placeholder
+    member = pod.membership
+    return is_waiting and bool(member.refusal or member.waits) and not member.placeholder
 
 
 def changed(ledger: Ledger, out: Outcome, task: Task, pod: Pod, now: float) -> None:
@@ -440,6 +482,8 @@ def is_held_back(ledger: Ledger, out: Outcome, pod: Pod) -> bool:
     if pod.gates and pod.node is None:
         _post_once(ledger, out, pod, messages.waiting_for_gates(", ".join(pod.gates)))
         return True
+    if pod.membership.waits and pod.node is None:
+        return True  # `pod_groups` reports the reason of the whole group
     ledger.noticed.discard(pod.ref.uid)
     return False
 

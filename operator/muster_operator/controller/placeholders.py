@@ -32,7 +32,7 @@ from muster_operator.model.core_messages import TerminationType
 from muster_operator.model.ids import AppId, NodeName, PodUid
 from muster_operator.model.pods import GangDefinition, PlaceholderSpec, Pod, TaskGroup
 from muster_operator.model.states import AppState, TaskEvent, TaskState
-from muster_operator.translate.gangs import placeholder_name, requests_text
+from muster_operator.translate.placeholders import placeholder_name, requests_text
 from muster_operator.translate.present_members import PresentMembers, to_write
 from muster_si import keys
 

@@ -25,7 +25,7 @@ from muster_operator.model.ids import AppId
 from muster_operator.model.limits import POD_SETS
 from muster_operator.model.pods import GangDefinition, PlaceholderSpec, TaskGroup
 from muster_operator.model.states import AppState, TaskState
-from muster_operator.translate.gangs import nodes_request_name
+from muster_operator.translate.placeholders import nodes_request_name
 
 _NOT_FOUND = 404
 

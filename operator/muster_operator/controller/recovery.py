@@ -23,6 +23,7 @@ from muster_operator.controller import (
     cluster_events,
     mismatches,
     placeholders,
+    pod_groups,
     rejections,
     runs,
     state,
@@ -165,6 +166,8 @@ def _by_application(ledger: Ledger) -> Iterator[runs.Run | None]:
     ages: dict[AppId, int] = {}
     for count, recorded in enumerate(list(ledger.pods.values()), start=1):
         pod = trust.settled(ledger, recorded)
+        if pod.membership.pod_group:
+            pod = pod_groups.settled(ledger, pod)
         if pod is not recorded:
             ledger.pods[pod.ref.uid] = pod
         member = pod.membership
@@ -311,6 +314,7 @@ def open_nodes(ledger: Ledger, now: float) -> Outcome:
     out = Outcome(requests=[NodeOpened(node.name) for node in ledger.nodes.values() if node.schedulable])
     ledger.phase = Phase.LIVE
     absent_members.session_is_live(ledger, now)
+    pod_groups.session_is_live(ledger, out, now)
     for app in list(ledger.applications.values()):
         if app.state is AppState.ACCEPTED:  # it was accepted after the nodes or the requests had been sent
             isolate(applications.begin, ledger, out, app, now)

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Final
 
-from muster_operator.controller import conditions, state
+from muster_operator.controller import conditions, pod_groups, state
 from muster_operator.controller.conditions import WAITING_STATES
 from muster_operator.controller.isolation import isolate
 from muster_operator.controller.state import (
@@ -131,12 +131,19 @@ def update_pod_condition(ledger: Ledger, out: Outcome, task: Task, now: float) -
     if now >= due:
         task.reported_condition, task.reported_at, task.writes = wanted, now, task.writes + 1
         out.commands.append(SetCondition(task.pod.ref, wanted.reason, wanted.message, wanted.nominated_node))
+        if task.pod.membership.pod_group and _is_originator(ledger, task):
+            pod_groups.unschedulable(ledger, out, task, wanted.message)
         is_other = current is None or current.reason != wanted.reason
         if is_other and not task.pod.membership.placeholder and _is_unposted(task, wanted.message, now):
             post(out, task.pod.ref, messages.failed_scheduling(wanted.message))
     elif not now < task.checked_at <= due:
         task.checked_at = due
         set_timer(ledger, Deadline(due, TimerKind.WAITING, task.uid))
+
+
+def _is_originator(ledger: Ledger, task: Task) -> bool:
+    app = ledger.applications.get(task.app)
+    return app is not None and app.originator.ref.uid == task.uid
 
 
 def _is_condition_unneeded(task: Task, wanted: Condition, current: Condition | None) -> bool:

@@ -35,7 +35,8 @@ from muster_operator.controller.state import (
 from muster_operator.model.cluster_events import Namespace
 from muster_operator.model.ids import AppId, PodUid
 from muster_operator.model.pods import GangDefinition, GangSource, Pod, PodPhase
-from muster_operator.translate.gangs import placeholder_ask, read_gang
+from muster_operator.translate.gangs.dialects import read_gang
+from muster_operator.translate.gangs.totals import placeholder_ask
 
 
 def oldest_living(app: Application) -> Pod | None:
@@ -112,6 +113,8 @@ def of(ledger: Ledger, pod: Pod) -> Application | None:
     """The run that a pod joins unless it is over: that of its controller, which can be a pod, or that of its ID."""
     app = pod.membership.app
     own = ledger.runs.get(key_of(app, pod.controller))
+    if pod.membership.pod_group:
+        return own
     if own is None and (task := ledger.tasks.get(pod.membership.owner or PodUid(pod.controller))) is not None:
         own = ledger.applications.get(task.app)
     if own is None or own.common_id != app or not ledger.is_current(own):
@@ -244,6 +247,8 @@ def split(ledger: Ledger, app: AppId, members: list[Pod], placeholders: list[Pod
     of the controllers that an earlier session of this process had stay in their runs, which keep their IDs.
     """
     _, last_id = ledger.earlier_runs.get(app, (app, app))
+    if any(pod.membership.pod_group for pod in members):
+        return _split_groups(ledger, app, members, placeholders)
     if not any(pod.membership.gang.is_written for pod in members):
         return [Run(last_id, app, members, placeholders)]
     began_s = min((pod.created_s for pod in members if not pod.terminating), default=None)
@@ -266,6 +271,19 @@ def split(ledger: Ledger, app: AppId, members: list[Pod], placeholders: list[Pod
     for pod in placeholders:
         run_of.get(pod.membership.owner, last).placeholders.append(pod)
     return [run for run in found if run.members or run.unsure or run.placeholders]
+
+
+def _split_groups(ledger: Ledger, app: AppId, members: list[Pod], placeholders: list[Pod]) -> list[Run]:
+    """Each PodGroup is a run of its own, next to the runs of the other pods with its application ID."""
+    groups = _by_controller(pod for pod in members if pod.membership.pod_group)
+    others = [pod for pod in members if not pod.membership.pod_group]
+    found = split(ledger, app, others, placeholders) if others or placeholders else []
+    for controller, pods in groups.items():
+        key = key_of(app, controller)
+        is_only = len(groups) == 1 and not found
+        _, run_id = ledger.earlier_runs.get(key) or (key, app if is_only else state.numbered(ledger, app))
+        found.append(Run(run_id, key, pods, []))
+    return found
 
 
 def _by_controller(pods: Iterable[Pod]) -> dict[str, list[Pod]]:

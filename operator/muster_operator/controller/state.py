@@ -7,7 +7,7 @@ are seconds of a monotonic clock unless the name has another unit.
 from __future__ import annotations
 
 import heapq
-from collections import Counter, defaultdict, deque
+from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -15,11 +15,14 @@ from typing import Final
 
 from msgspec import Struct
 
+from muster_operator.controller.group_members import GroupMembers
+from muster_operator.controller.storage_state import Storage, VolumeWait
 from muster_operator.model.cluster_events import ClusterEvent, Namespace
-from muster_operator.model.commands import FailPod, MarkResumed, Result, StorageCommand
+from muster_operator.model.commands import FailPod, MarkResumed, Result
 from muster_operator.model.core_messages import AllocationSpec, ApplicationRemoved, CoreResponse, Node, TerminationType
 from muster_operator.model.event_texts import Note
 from muster_operator.model.ids import NO_ALLOCATION_ID, AllocationId, AppId, NodeName, PodUid, application_name, run_id
+from muster_operator.model.pod_groups import PodGroup
 from muster_operator.model.pods import (
     Condition,
     ForeignPod,
@@ -34,58 +37,8 @@ from muster_operator.model.pods import (
 from muster_operator.model.settings import Settings
 from muster_operator.model.signing import SigningKeys
 from muster_operator.model.states import AppState, TaskState
-from muster_operator.model.storage import Attachment, Claim, ClaimRef, ClusterObject, NodeDrivers, ObjectKind, Volume
+from muster_operator.model.storage import ClusterObject, ObjectKind
 from muster_operator.translate.present_members import PresentMembers
-
-
-class StepState(Enum):
-    """Progress of binding one claim of a pod to its volume."""
-
-    TO_WRITE = "not written yet"
-    ORDERED = "the write is queued or in flight"
-    WRITTEN = "written; not seen on the watch yet"
-    SEEN = "seen on the watch; other controllers have to continue"
-
-
-@dataclass(slots=True)
-class Step:
-    """One claim of a pod with a chosen node.
-
-    ``volume``: the chosen volume, empty if it is to be provisioned for the node. ``order``: the last command, sent
-    ``tries`` times. ``version``: the resource version that the write returned, 0 before.
-    """
-
-    claim: ClaimRef
-    volume: str
-    state: StepState = StepState.TO_WRITE
-    order: StorageCommand | None = None
-    tries: int = 1
-    version: int = 0
-
-
-@dataclass(slots=True)
-class VolumeWait:
-    """Claims, by ``namespace/name``, that have to be bound before the pod. The wait fails at ``until``."""
-
-    steps: dict[str, Step]
-    until: float
-
-
-@dataclass(slots=True)
-class Storage:
-    """Storage objects in Kubernetes. ``drivers``: attach limits of nodes, as node attributes.
-
-    ``attached_to``: attachments by node and name. ``holders``: names of the attachments of a volume, by volume name.
-    ``waiting``: pods that wait for a volume (key: its name) or a claim (key: ``namespace/name``).
-    """
-
-    volumes: dict[str, Volume] = field(default_factory=dict)
-    claims: dict[str, Claim] = field(default_factory=dict)
-    drivers: dict[NodeName, NodeDrivers] = field(default_factory=dict)
-    attachments: dict[str, Attachment] = field(default_factory=dict)
-    attached_to: defaultdict[NodeName, dict[str, Attachment]] = field(default_factory=lambda: defaultdict(dict))
-    holders: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
-    waiting: dict[str, set[PodUid]] = field(default_factory=dict)
 
 
 class ByNode:
@@ -452,6 +405,7 @@ class TimerKind(Enum):
     MEMBERS = "the members of an Auto gang that are still absent"
     MISSING = "the members of a waiting gang that nothing creates"
     FOLLOW = "placeholders of a Reserve gang whose members have changed"
+    POD_GROUP = "pods of a PodGroup that cannot be scheduled yet"
     NEWCOMERS = "pods of a controller that has no other pods in their application"
     RECOVERY = "all objects, after the handling of one failed"
     SWEEP = "everything in a short-lived state"
@@ -462,7 +416,8 @@ class Deadline:
     """A timer.
 
     ``subject``: UID of a pod; application ID for CREATIONS, FOLLOW, GANG, MEMBERS, MISSING, NAMESPACE and
-    REJECTED; key of a run for NEWCOMERS; allocation key for PLACE; empty for RECOVERY and SWEEP.
+    REJECTED; key of a run for NEWCOMERS; ``namespace/name`` for POD_GROUP; allocation key for PLACE; empty for RECOVERY
+    and SWEEP.
     """
 
     due: float
@@ -493,6 +448,11 @@ class Ledger:
     unacknowledged_nodes: dict[NodeName, int] = field(default_factory=dict)
     namespaces: dict[str, Namespace] = field(default_factory=dict)
     priority_classes: dict[str, bool] = field(default_factory=dict)
+    #: By ``namespace/name``: PodGroups, and the pods that name one.
+    pod_groups: dict[str, PodGroup] = field(default_factory=dict)
+    group_members: dict[str, GroupMembers] = field(default_factory=dict)
+    #: The PodGroup of each pod that names one and still exists.
+    group_of: dict[PodUid, str] = field(default_factory=dict)
     #: Other objects that the core's filters need, as reported to the core.
     objects: dict[tuple[ObjectKind, str], ClusterObject] = field(default_factory=dict)
     storage: Storage = field(default_factory=Storage)
@@ -605,6 +565,8 @@ def _owner(ledger: Ledger, deadline: Deadline) -> object:
             return ledger.places.get(uid)
         case TimerKind.NEWCOMERS:
             return ledger.newcomers.get(AppId(deadline.subject))
+        case TimerKind.POD_GROUP:
+            return ledger.group_members.get(deadline.subject)
         case TimerKind.SWEEP | TimerKind.RECOVERY:
             return deadline.kind  # it belongs to the session
         case _:

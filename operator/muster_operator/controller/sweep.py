@@ -12,8 +12,9 @@ end, a placeholder that no watch shows.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
-from muster_operator.controller import applications, placeholders, tasks, volume_binding
+from muster_operator.controller import applications, placeholders, pod_groups, tasks, volume_binding
 from muster_operator.controller.isolation import isolate
 from muster_operator.controller.state import Ledger, SlotState, Task, sweep_later
 from muster_operator.model import problems
@@ -25,6 +26,7 @@ from muster_operator.model.states import AppState, TaskState
 def on_timer(ledger: Ledger, out: Outcome, now: float) -> None:
     """Timer: orders again what is in the same short-lived state as at the last sweep."""
     sweep_later(ledger, now)
+    pod_groups.sweep(ledger, out, now)
     before, ledger.short_lived = ledger.short_lived, dict(_short_lived(ledger))
     for subject, progress in ledger.short_lived.items():
         if before.get(subject) == progress:
@@ -55,9 +57,19 @@ def _short_lived(ledger: Ledger) -> Iterator[tuple[tuple[str, ...], object]]:
         for name in app.open_slots - waiting:
             if app.slots[name].state is SlotState.ORDERED:
                 yield (app.id, name), app.slots[name].tries
+    for key in ledger.group_members:
+        if (condition := pod_groups.unseen_condition(ledger, key)) is not None:
+            yield (_POD_GROUP, key), condition
+
+
+#: Begins the subject of a PodGroup. No UID and no application ID is this word.
+_POD_GROUP: Final = "PodGroup"
 
 
 def _order_again(ledger: Ledger, out: Outcome, subject: tuple[str, ...], now: float) -> None:
+    if subject[0] == _POD_GROUP:
+        pod_groups.write_again(ledger, out, subject[1])
+        return
     uid, app = PodUid(subject[0]), ledger.applications.get(AppId(subject[0]))
     if uid in ledger.deletions:
         deletion = ledger.deletions[uid]

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from msgspec import structs
 
-from muster_operator.controller import reporting, state, trust
+from muster_operator.controller import pod_groups, reporting, state, trust
 from muster_operator.controller.state import (
     Application,
     Deadline,
@@ -20,13 +20,11 @@ from muster_operator.controller.state import (
     ForeignAllocation,
     Ledger,
     Phase,
-    Step,
-    StepState,
     Task,
     TimerKind,
-    VolumeWait,
     set_timer,
 )
+from muster_operator.controller.storage_state import Step, StepState, VolumeWait
 from muster_operator.model import limits, messages, problems
 from muster_operator.model.commands import (
     BindPod,
@@ -54,7 +52,8 @@ from muster_operator.model.pods import ForeignPod, GangDefinition, Placement, Po
 from muster_operator.model.signing import Validity
 from muster_operator.model.states import TASK, AppState, TaskEvent, TaskState, after
 from muster_operator.translate.constraints import pod_constraints_tag, preferences_tag
-from muster_operator.translate.gangs import placeholder_ask, placeholder_labels
+from muster_operator.translate.gangs.totals import placeholder_ask
+from muster_operator.translate.placeholders import placeholder_labels
 from muster_operator.translate.present_members import tags_like
 from muster_operator.translate.values import text_bytes
 from muster_si import keys
@@ -388,6 +387,8 @@ def mark_bound(ledger: Ledger, out: Outcome, task: Task) -> None:
     if task.volume_wait is not None:
         stop_waiting_for_volumes(ledger, task)
     step(task, TaskEvent.BIND)
+    if task.pod.membership.pod_group:
+        pod_groups.bound(ledger, out, task)
     ref = task.pod.ref
     if not task.pod.membership.placeholder:
         reporting.post(out, ref, messages.scheduled(ref.namespace, ref.name, task.node or ""))

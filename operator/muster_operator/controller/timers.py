@@ -9,12 +9,14 @@ from muster_operator.controller import (
     applications,
     missing_members,
     placeholders,
+    pod_groups,
     provisioning,
     rejections,
     reporting,
     sweep,
     volume_binding,
 )
+from muster_operator.controller.cluster_events import group_changed
 from muster_operator.controller.isolation import isolate
 from muster_operator.controller.state import (
     Deadline,
@@ -64,6 +66,9 @@ def _on_timer(ledger: Ledger, out: Outcome, deadline: Deadline, now: float) -> N
             ledger.is_suspect = True
         case TimerKind.SWEEP:
             sweep.on_timer(ledger, out, now)
+        case TimerKind.POD_GROUP:
+            pod_groups.on_timer(ledger, out, deadline.subject, now)
+            group_changed(ledger, out, deadline.subject, now)
         case _:
             _on_application_timer(ledger, out, deadline.kind, AppId(deadline.subject), now)
 

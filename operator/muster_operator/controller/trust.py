@@ -15,7 +15,7 @@ from muster_operator.model import names, problems
 from muster_operator.model.ids import application_name
 from muster_operator.model.pods import Membership, PlaceholderClaim, Pod, PodRef, TaskGroup
 from muster_operator.model.signing import Validity, placeholder_texts
-from muster_operator.translate.gangs import PLACEHOLDER_PREFIX, requests_text
+from muster_operator.translate.placeholders import PLACEHOLDER_PREFIX, requests_text
 
 _UNKNOWN: Final = problems.unknown_key()
 _UNSIGNED: Final = problems.unsigned_placeholder()

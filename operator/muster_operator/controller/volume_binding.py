@@ -21,13 +21,11 @@ from muster_operator.controller.isolation import isolate
 from muster_operator.controller.state import (
     Deadline,
     Ledger,
-    Step,
-    StepState,
     Task,
     TimerKind,
-    VolumeWait,
     set_timer,
 )
+from muster_operator.controller.storage_state import Step, StepState, VolumeWait
 from muster_operator.model import messages, problems
 from muster_operator.model.cluster_events import (
     AttachmentGone,

@@ -18,8 +18,9 @@ import kopf
 import structlog
 
 from muster_operator.config.settings import CONFIG_MAP_NAMES
+from muster_operator.kube.lists import pages
 from muster_operator.kube.session import KubeSession
-from muster_operator.kube.watch import BACKOFF_S, FAILURES, SILENT_S, pages
+from muster_operator.kube.watch import BACKOFF_S, FAILURES, SILENT_S
 from muster_si.kubeconfig import Access
 
 log = structlog.get_logger("muster.kopf")

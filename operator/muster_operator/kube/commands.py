@@ -42,6 +42,7 @@ from muster_operator.model.commands import (
     Result,
     SelectNode,
     SetCondition,
+    SetGroupCondition,
     StorageCommand,
     Subject,
     WithdrawNodes,
@@ -57,6 +58,7 @@ from muster_operator.model.names import (
     PLACEHOLDER_FIELD_MANAGER,
     REPORTING_CONTROLLER,
 )
+from muster_operator.model.pod_groups import CONDITION_OF, VERSIONS
 from muster_operator.model.pods import PlaceholderSpec, PodRef
 from muster_operator.model.storage import ClaimRef
 from muster_operator.translate.storage import SELECTED_NODE, version_of
@@ -183,6 +185,22 @@ def condition(command: SetCondition, now: datetime) -> Request:
     """Sets the condition PodScheduled=False, and the nominated node. The API server merges conditions by type."""
     fields = ("PodScheduled", "False", command.reason, command.message)
     return _condition(command.pod, fields, now, nominatedNodeName=command.nominated_node or None)
+
+
+def group_condition(command: SetGroupCondition, version: str, now: datetime) -> Request:
+    """Sets the scheduler's condition of a PodGroup, as this version of the API names it."""
+    condition = command.condition
+    entry = {
+        "type": CONDITION_OF[version],
+        "status": str(condition.is_scheduled),
+        "reason": condition.reason,
+        "message": condition.message,
+        "observedGeneration": command.generation,
+        "lastTransitionTime": now.strftime("%Y-%m-%dT%H:%M:%SZ"),
+    }
+    path = f"/apis/scheduling.k8s.io/{version}/namespaces/{command.namespace}/podgroups/{command.name}/status"
+    body = {"metadata": {"uid": command.uid}, "status": {"conditions": [entry]}}
+    return Request("PATCH", f"{path}?fieldManager={FIELD_MANAGER}", orjson.dumps(body), STRATEGIC_PATCH)
 
 
 def mark_disrupted(command: MarkDisrupted, now: datetime) -> Request:
@@ -454,6 +472,7 @@ class Kube:
         self._series = Series()
         self.throttle = Throttle(attempts.throttled)
         self.cancellation = Cancellation()
+        self._group_version = VERSIONS[0]
 
     async def execute(self, command: Command) -> None:
         """Executes the command and passes its result to the handler. Never raises: a failed command has no answer."""
@@ -491,6 +510,8 @@ class Kube:
                 return await self._patch(command, fail(command, datetime.now(tz=UTC)))
             case SetCondition():
                 return await self._patch(command, condition(command, datetime.now(tz=UTC)))
+            case SetGroupCondition():
+                return await self._set_group_condition(command)
             case MarkResumed():
                 return await self._patch(command, mark_resumed(command))
             case MarkDisrupted():
@@ -498,11 +519,8 @@ class Kube:
             case ClaimVolume() | SelectNode():
                 reply = await retry_on_conflict(command, self._with_retries, self._policies)
                 return CommandSucceeded(command, version_of(reply.json())) if reply.ok else _failed(command, reply)
-            case RequestNodes():
-                return await self._request_nodes(command)
-            case WithdrawNodes():
-                reply = await provisioning.withdraw(command, self._with_retries, self._policies)
-                return CommandSucceeded(command) if reply.ok or reply.status == 404 else _failed(command, reply)
+            case RequestNodes() | WithdrawNodes():
+                return await self._provision(command)
 
     async def _bind(self, command: BindPod) -> Result:
         """Binds the pod. If it is unknown whether the bind succeeded, reads the pod."""
@@ -564,8 +582,11 @@ class Kube:
             return CommandSucceeded(command)
         return _failed(command, reply)
 
-    async def _request_nodes(self, command: RequestNodes) -> Result:
-        """Creates or reads the request. A created one has no conditions yet, so the reply need not be read again."""
+    async def _provision(self, command: RequestNodes | WithdrawNodes) -> Result:
+        """Deletes the request, or creates or reads it. A created one has no conditions yet."""
+        if isinstance(command, WithdrawNodes):
+            reply = await provisioning.withdraw(command, self._with_retries, self._policies)
+            return CommandSucceeded(command) if reply.ok or reply.status == 404 else _failed(command, reply)
         manifest = self._placeholders.manifest
         reply = await provisioning.request(command, manifest, self._with_retries, self._policies)
         problem = provisioning.request_problem(reply.json()) if reply.ok else ""
@@ -573,6 +594,18 @@ class Kube:
 
     async def _patch(self, command: FailPod | SetCondition | MarkResumed | MarkDisrupted, request: Request) -> Result:
         reply = await self._with_retries(command, request, self._policies.patch)
+        return CommandSucceeded(command) if reply.ok else _failed(command, reply)
+
+    async def _set_group_condition(self, command: SetGroupCondition) -> Result:
+        """Patches the PodGroup in the first version that the cluster serves. The next patch begins with that one."""
+        reply = NO_REPLY
+        for version in sorted(VERSIONS, key=lambda one: one != self._group_version):
+            request = group_condition(command, version, datetime.now(tz=UTC))
+            reply = await self._with_retries(command, request, self._policies.patch)
+            if reply.ok:
+                self._group_version = version
+            if reply.status != 404:
+                break
         return CommandSucceeded(command) if reply.ok else _failed(command, reply)
 
     async def _post_event(self, command: PostEvent) -> Result:

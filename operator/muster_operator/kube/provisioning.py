@@ -18,7 +18,7 @@ from muster_operator.model.errors import ApiRefused
 from muster_operator.model.ids import application_name
 from muster_operator.model.names import FIELD_MANAGER
 from muster_operator.model.pods import PlaceholderSpec
-from muster_operator.translate.gangs import owner_reference, placeholder_labels
+from muster_operator.translate.placeholders import owner_reference, placeholder_labels
 from muster_operator.translate.values import Raw, mapping, text
 
 log = structlog.get_logger("muster.kube")

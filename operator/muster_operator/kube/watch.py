@@ -16,15 +16,16 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from io import BytesIO
 from typing import Any, Final, Protocol, TypedDict
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
 import aiohttp
 import msgspec
 import orjson
 import structlog
 
-from muster_operator.kube.http import PASSING, Policies
-from muster_operator.kube.session import KubeSession, Reply, Request, running_s
+from muster_operator.kube.http import PASSING
+from muster_operator.kube.lists import answer, pages
+from muster_operator.kube.session import KubeSession, Request, running_s
 from muster_operator.model.errors import ApiRefused, Unreachable
 from muster_operator.translate.pod_classes import PartialPod, partial_pod, partial_pod_event
 from muster_operator.translate.values import Raw
@@ -40,9 +41,13 @@ PATHS: Final = {
     "persistentvolumes": "/api/v1/persistentvolumes",
     "persistentvolumeclaims": "/api/v1/persistentvolumeclaims",
     "volumeattachments": "/apis/storage.k8s.io/v1/volumeattachments",
+    "podgroups": "/apis/scheduling.k8s.io/v1beta1/podgroups",
     "nodes": "/api/v1/nodes",
     "pods": "/api/v1/pods",
 }
+
+#: Paths in older versions of an API, in the order in which they are tried if the cluster does not serve the first one.
+OLDER_PATHS: Final = {"podgroups": ("/apis/scheduling.k8s.io/v1alpha2/podgroups",)}
 
 log = structlog.get_logger("muster.stream")
 freshness_log = structlog.get_logger("muster.freshness")
@@ -173,63 +178,6 @@ def whole(incoming: PartialPod) -> Any:
     return decoded_event(incoming.json)["object"] if incoming.is_event else decoded_object(incoming.json)
 
 
-#: Objects per page, as in client-go.
-PAGE: Final = 500
-
-
-@dataclass(frozen=True, slots=True)
-class Page:
-    """A part of a list: its objects as JSON, and the version of the complete list."""
-
-    items: tuple[memoryview, ...]
-    version: str
-
-
-class _ListMetadata(msgspec.Struct):
-    version: str = msgspec.field(name="resourceVersion", default="")
-    continue_: str | None = msgspec.field(name="continue", default=None)
-
-
-class _List(msgspec.Struct):
-    metadata: _ListMetadata
-    items: list[msgspec.Raw] | None = None
-
-
-_DECODER: Final = msgspec.json.Decoder(_List)
-
-
-async def pages(session: KubeSession, path: str, not_older_than: str = "") -> AsyncGenerator[Page, None]:
-    """Yields the pages of a list. A page that fails with a temporary error is requested again.
-
-    Raises:
-        Unreachable: no response.
-        ApiRefused: the API server answered with an error; 410 = the list took too long and has to start again.
-    """
-    token = ""
-    while True:
-        query = f"limit={PAGE}"
-        if token:  # the token contains the version of the list
-            query += f"&continue={quote(token)}"
-        elif not_older_than:
-            query += f"&resourceVersion={quote(not_older_than)}&resourceVersionMatch=NotOlderThan"
-        found = _DECODER.decode((await _answer(session, Request("GET", f"{path}?{query}"))).body)
-        yield Page(tuple(memoryview(item) for item in found.items or ()), found.metadata.version)
-        token = found.metadata.continue_ or ""
-        if not token:
-            return
-
-
-async def _answer(session: KubeSession, request: Request) -> Reply:
-    policy, attempt = Policies().read, 1
-    while not (reply := await session.send(request)).ok:
-        pause_s = policy.pause_s(attempt, reply.status, reply.retry_after_s, random.random())  # noqa: S311 - jitter
-        if pause_s is None:
-            raise ApiRefused(request.name, reply.status, reply.message())
-        attempt += 1
-        await asyncio.sleep(pause_s)
-    return reply
-
-
 #: Errors that end a watch normally. It continues at its last version.
 _INTERRUPTIONS: Final = (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError, TimeoutError)
 
@@ -266,7 +214,7 @@ async def lines(session: KubeSession, path: str, since: From) -> AsyncGenerator[
         Unreachable: no response.
         ApiRefused: the API server answered with an error.
     """
-    reply = await _answer(session, Request("GET", f"{path}?{urlencode(since.parameters)}", is_stream=True))
+    reply = await answer(session, Request("GET", f"{path}?{urlencode(since.parameters)}", is_stream=True))
     if (response := reply.stream) is None:
         raise ApiRefused(f"GET {path}", reply.status, "the answer to a watch is not a stream")
     try:
@@ -317,6 +265,10 @@ _TEMPORARY: Final = PASSING | {401, 403}
 NOT_SERVED_S: Final = 60.0
 _NOT_SERVED: Final = 404
 
+#: Number of consecutive refusals after which the cluster does not have a listed resource any more: about a minute.
+ABSENCES: Final = 15
+_FORBIDDEN: Final = 403
+
 #: Events handled before other tasks can run, because lists arrive in large batches.
 EVENTS_PER_PASS: Final = 100
 _GONE: Final = 410
@@ -362,12 +314,13 @@ class WatchListener(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A watched resource and its listener. `path`: of its list."""
+    """A watched resource and its listener. `path`: of its list; `older_paths`: in older versions of its API."""
 
     plural: str
     path: str
     session: KubeSession
     listener: WatchListener
+    older_paths: tuple[str, ...] = ()
 
 
 class Refused(Exception):
@@ -404,13 +357,13 @@ class WatchStream:
 
     def __init__(self, topic: Topic, compare_s: float = COMPARE_S) -> None:
         self._topic, self._compare_s = topic, compare_s
-        self.plural = topic.plural
+        self.plural, self._path = topic.plural, topic.path
         self._decode_event, self._decode_object = _DECODERS.get(self.plural, (decoded_event, decoded_object))
         self._version = ""  # empty = list first
         self._is_reset = False
         self._streams_lists = True
         self._comparing: asyncio.Task[None] | None = None
-        self._failures = self._taken = self._handled = 0
+        self._failures = self._taken = self._handled = self._absences = 0
         self._refusals = Counter[int]()  # of the version, by limit
 
     async def run(self) -> None:
@@ -432,19 +385,48 @@ class WatchStream:
     async def _synchronise(self) -> None:
         """Lists all objects, which gives the version from which to watch."""
         self._stop_comparing()
-        try:
-            self._version = await self._list("")
-        except ApiRefused as refused:
-            if refused.status != _NOT_SERVED or self._taken or self._topic.path.startswith("/api/"):
-                raise
-            # No list has succeeded yet, and the path is of an API group: the cluster does not have this resource.
+        version = await self._list_served()
+        if version is None:
             await self._topic.listener.listed(self.plural)
             await asyncio.sleep(NOT_SERVED_S)
             return
-        self._is_reset = False
+        self._version, self._is_reset = version, False
         self._refusals.clear()
         self._taken += 1
         self._comparing = asyncio.create_task(self._compare(), name=f"comparison of {self.plural}")
+
+    async def _list_served(self) -> str | None:
+        """Lists all objects in the first version that the cluster serves. None = it does not have this resource.
+
+        A proxy without a backend, or a starting API server, refuses what is served. A listed resource is absent only
+        if that continues.
+        """
+        refused: ApiRefused | None = None
+        for path in (self._topic.path, *self._topic.older_paths):
+            self._path = path
+            try:
+                version = await self._list("")
+            except ApiRefused as error:
+                if not self._is_absent(error.status):
+                    raise
+                refused = error
+            else:
+                self._absences = 0
+                return version
+        self._absences += 1
+        if refused is not None and self._taken and self._absences < ABSENCES:
+            raise refused
+        return None
+
+    def _is_absent(self, status: int) -> bool:
+        """Whether the cluster may not have the resource: the path is of an API group.
+
+        An API with several versions can be switched off later, and its permission can be missing. Of others, only one
+        that was never listed can be absent.
+        """
+        if self._topic.older_paths:
+            return status in {_NOT_SERVED, _FORBIDDEN}
+        return status == _NOT_SERVED and not self._taken and not self._topic.path.startswith("/api/")
 
     def _stop_comparing(self) -> None:
         if self._comparing is not None:
@@ -499,7 +481,7 @@ class WatchStream:
 
     async def _paged_list(self, not_older_than: str, pacing: _Pacing) -> str:
         topic, version = self._topic, ""
-        async with aclosing(pages(topic.session, topic.path, not_older_than)) as stream:
+        async with aclosing(pages(topic.session, self._path, not_older_than)) as stream:
             async for page in stream:
                 version = page.version
                 for item in page.items:
@@ -551,7 +533,7 @@ class WatchStream:
     async def _batches(self, since: From) -> AsyncGenerator[list[bytes], None]:
         """Yields the received lines of a watch in batches until it ends. A line can be empty except for its newline."""
         topic = self._topic
-        async with aclosing(lines(topic.session, topic.path, since)) as stream:
+        async with aclosing(lines(topic.session, self._path, since)) as stream:
             async for some in stream:
                 topic.listener.record_activity(self.plural)
                 yield some
@@ -586,6 +568,9 @@ class WatchStream:
             log.info("watch expired, listing again", resource=self.plural, reason=str(error))
             self._version = ""
             return ""
+        if self._version and status is not None and self._topic.older_paths and self._is_absent(status):
+            self._version = ""
+            return ""
         limit = TEMPORARY_REFUSALS if status in _TEMPORARY else REFUSALS
         self._refusals[limit] += not isinstance(error, Unreachable)
         if self._refusals[limit] >= limit:
@@ -603,7 +588,10 @@ class WatchStream:
 
 def streams(session: KubeSession, listener: WatchListener) -> list[WatchStream]:
     """One stream for each resource."""
-    return [WatchStream(Topic(plural, path, session, listener)) for plural, path in PATHS.items()]
+    return [
+        WatchStream(Topic(plural, path, session, listener, OLDER_PATHS.get(plural, ())))
+        for plural, path in PATHS.items()
+    ]
 
 
 def _error(raw: Raw) -> Expired | Refused:

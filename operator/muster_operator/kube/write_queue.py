@@ -38,6 +38,7 @@ from muster_operator.model.commands import (
     RequestNodes,
     SelectNode,
     SetCondition,
+    SetGroupCondition,
     WithdrawNodes,
 )
 from muster_operator.model.ids import AppId, NumberEnum
@@ -71,7 +72,7 @@ def write_priority_of(command: Command) -> WritePriority:
             return WritePriority.CREATE
         case FailPod() | SetCondition() | MarkResumed() | MarkDisrupted() | ClaimVolume() | SelectNode():
             return WritePriority.PATCH
-        case RequestNodes() | WithdrawNodes():
+        case RequestNodes() | WithdrawNodes() | SetGroupCondition():
             return WritePriority.PATCH
 
 
@@ -91,7 +92,7 @@ def namespace_of(command: Command) -> str:
             return pod.namespace
         case RequestNodes(request=request):
             return request.originator.namespace
-        case PostEvent(namespace=namespace):
+        case PostEvent(namespace=namespace) | SetGroupCondition(namespace=namespace):
             return namespace
         case CreatePlaceholder(spec=spec):
             return spec.namespace
@@ -116,6 +117,8 @@ def key_of(command: Command) -> str:
             return f"provisioningrequest {request.originator.namespace}/{request.name}"
         case WithdrawNodes(originator=pod, name=name):
             return f"provisioningrequest {pod.namespace}/{name}"
+        case SetGroupCondition(namespace=namespace, name=name):
+            return f"podgroup {namespace}/{name}"
         case PostEvent():
             return ""
 

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from muster_operator.model.core_messages import Node
 from muster_operator.model.ids import NodeName, PodUid
+from muster_operator.model.pod_groups import PodGroup
 from muster_operator.model.pods import ForeignPod, Placement, Pod
 from muster_operator.model.signing import SigningKeys
 from muster_operator.model.storage import Attachment, Claim, ClusterObject, NodeDrivers, Volume
@@ -76,6 +77,18 @@ class PriorityClassSeen(Struct, frozen=True, gc=False):
     allow_preemption: bool
 
 
+class PodGroupSeen(Struct, frozen=True, gc=False):
+    """A PodGroup was created or changed."""
+
+    group: PodGroup
+
+
+class PodGroupGone(Struct, frozen=True, gc=False):
+    """A PodGroup, ``namespace/name``, was deleted."""
+
+    key: str
+
+
 class ObjectSeen(Struct, frozen=True, gc=False):
     """Another object for the core's filters was created, changed or deleted."""
 
@@ -138,8 +151,9 @@ class PlacementChosen(Struct, frozen=True, gc=False):
 
 StorageEvent = VolumeSeen | VolumeGone | ClaimSeen | ClaimGone | DriversSeen | AttachmentSeen | AttachmentGone
 ObjectEvent = NamespaceSeen | NamespaceGone | PriorityClassSeen | ObjectSeen
-OtherEvent = PodGone | NodeSeen | NodeGone | ObjectEvent | StorageEvent | PlacementChosen | KeysSeen
+PodGroupEvent = PodGroupSeen | PodGroupGone
+OtherEvent = PodGone | NodeSeen | NodeGone | ObjectEvent | PodGroupEvent | StorageEvent | PlacementChosen | KeysSeen
 ClusterEvent = PodSeen | OtherEvent
 
 #: Events after which the object does not exist.
-DELETIONS: Final = (PodGone, NodeGone, NamespaceGone, VolumeGone, ClaimGone, AttachmentGone)
+DELETIONS: Final = (PodGone, NodeGone, NamespaceGone, PodGroupGone, VolumeGone, ClaimGone, AttachmentGone)

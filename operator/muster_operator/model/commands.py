@@ -9,6 +9,7 @@ from msgspec.structs import astuple
 
 from muster_operator.model.core_messages import CoreRequest
 from muster_operator.model.ids import NO_NODE, AppId, NodeName, NumberEnum
+from muster_operator.model.pod_groups import GroupCondition
 from muster_operator.model.pods import PlaceholderSpec, PodRef
 from muster_operator.model.storage import ClaimRef
 
@@ -81,6 +82,16 @@ class SetCondition(Struct, frozen=True, gc=False):
     reason: str
     message: str
     nominated_node: NodeName = NO_NODE
+
+
+class SetGroupCondition(Struct, frozen=True, gc=False):
+    """Set the scheduler's condition of a PodGroup, whose UID is the precondition."""
+
+    namespace: str
+    name: str
+    uid: str
+    generation: int
+    condition: GroupCondition
 
 
 class MarkResumed(Struct, frozen=True, gc=False):
@@ -198,7 +209,7 @@ class PostEvent(Struct, frozen=True, gc=False):
 PodCommand = BindPod | DeletePod | FailPod | SetCondition | MarkResumed | MarkDisrupted
 StorageCommand = ClaimVolume | SelectNode
 ProvisioningCommand = RequestNodes | WithdrawNodes
-Command = CreatePlaceholder | PodCommand | StorageCommand | ProvisioningCommand | PostEvent
+Command = CreatePlaceholder | PodCommand | StorageCommand | ProvisioningCommand | SetGroupCondition | PostEvent
 
 
 class CancelCreations(Struct, frozen=True, gc=False):

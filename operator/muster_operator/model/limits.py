@@ -38,8 +38,14 @@ TASK_GROUPS_BYTES: Final = 32 * _KIB
 #: `schedulingPolicyParameters`. All known parameters together have 300 bytes.
 PARAMETERS_BYTES: Final = 4 * _KIB
 
+#: Characters of the message in the condition of a PodGroup. Kubernetes accepts 32 KiB.
+CONDITION_CHARACTERS: Final = 4 * _KIB
+
 #: `user.info`. This is also the maximum that the webhook writes.
 USER_INFO_BYTES: Final = 64 * _KIB
+
+#: The application ID: the maximum of label values.
+APPLICATION_ID_CHARACTERS: Final = 63
 
 #: The queue name, which has no limit in an annotation.
 QUEUE_BYTES: Final = 1 * _KIB

@@ -60,6 +60,19 @@ class GangSource:
         return bool(self.task_groups.strip() or self.problem)
 
 
+@dataclass(frozen=True, slots=True)
+class PodGroupSource(GangSource):
+    """The gang of a PodGroup: its name, which is also that of its task group, and the members that start together."""
+
+    name: str = ""
+    min_count: int = 0
+
+    @property
+    def is_written(self) -> bool:
+        """Always: a PodGroup with the policy basic is no gang, and has no source."""
+        return True
+
+
 class Condition(Struct, frozen=True, gc=False):
     """The pod's condition PodScheduled=False. See docs/internals/semantics.md, 28.
 
@@ -93,7 +106,8 @@ class Membership:
     ``owner`` the originator's UID, only if the signature is valid (controller/trust.py). ``resumed``: the pod has the
     mark that its gang was given up. ``refusal``: why the pod cannot be scheduled; empty if it can. ``conflicts``:
     warnings about ignored application IDs and queues. ``user_problem``: why the user annotation is invalid.
-    ``misspelt``: warnings about labels and annotations that have no effect.
+    ``misspelt``: warnings about labels and annotations that have no effect. ``pod_group``: the PodGroup that the pod
+    names; ``waits``: why its pods cannot be scheduled yet; ``written``: the membership without the PodGroup.
     """
 
     app: AppId
@@ -111,6 +125,9 @@ class Membership:
     conflicts: tuple[str, ...] = ()
     user_problem: str = ""
     misspelt: tuple[str, ...] = ()
+    pod_group: str = ""
+    waits: str = ""
+    written: Membership | None = None
     #: Whether the pod may claim to be a placeholder; most pods cannot. An attribute, because it is read for each event.
     may_claim: bool = field(init=False, repr=False, compare=False)
 

@@ -81,6 +81,86 @@ def label_ignored(what: str, ignored: str, used: str) -> str:
     return f"{what}: {ignored} is ignored, {used} is used"
 
 
+def pod_group_field(name: str, field: str, problem: str) -> str:
+    """A field of the pod's PodGroup has a value that Muster cannot follow.
+
+    Change the field, or use another scheduler.
+    """
+    return f'PodGroup "{name}": {field} {problem}; change it, or use another scheduler'
+
+
+def pod_group_missing(name: str) -> str:
+    """The PodGroup that the pod names does not exist. Kubernetes' own text.
+
+    Create the PodGroup in the namespace of the pod.
+    """
+    return f'waiting for pods\'s pod group "{name}" to appear in scheduling queue'
+
+
+def too_few_pods(name: str, minimum: int) -> str:
+    """Fewer pods of the PodGroup exist than start together. Kubernetes' own text with the PodGroup and the number.
+
+    Create the missing pods, or lower the minimum.
+    """
+    return f'waiting for minCount pods from a gang to appear in scheduling queue: PodGroup "{name}" needs {minimum}'
+
+
+def pod_group_gangs_disabled(name: str) -> str:
+    """The PodGroup is a gang, and the configuration disables gang scheduling.
+
+    Enable it, or use another scheduler.
+    """
+    return f'PodGroup "{name}": gang scheduling is disabled by service.disableGangScheduling'
+
+
+def pod_group_paused(name: str) -> str:
+    """The PodGroup or its pods changed after its pods had been requested, which ended the requests.
+
+    Nothing: the pods are requested again within ten seconds.
+    """
+    return f'PodGroup "{name}" has changed before it was scheduled, and its pods are requested again after a pause'
+
+
+def mixed_scheduler_names(one: str, other: str) -> str:
+    """Two pods of a PodGroup have different scheduler names. Kubernetes' own text.
+
+    Create the pods with one scheduler name.
+    """
+    return f'all pods in a single pod group should have the same .spec.schedulerName set, got: "{one}" and "{other}"'
+
+
+def other_priority(pod: int, group: int) -> str:
+    """A pod has another priority than its PodGroup. Kubernetes' own text.
+
+    Write the same priorityClassName on both.
+    """
+    return (
+        "all pods in a single pod group should have the same priority as the pod group's priority, "
+        f"got {pod} and {group}"
+    )
+
+
+def other_preemption_policy(pod: str, group: str) -> str:
+    """A pod has another preemption policy than its PodGroup. Kubernetes' own text.
+
+    Write the same preemptionPolicy on both.
+    """
+    return (
+        "all pods in a single pod group should have the same preemption policy as the pod group's preemption policy, "
+        f"got {pod} and {group}"
+    )
+
+
+def pod_group_precedes(ignored: str, used: str) -> str:
+    """A label or annotation of the pod contradicts its PodGroup, which takes precedence.
+
+    Remove the label or annotation.
+    """
+    return (
+        f"{ignored} is ignored, because spec.schedulingGroup takes precedence: {used} is used; remove it from the pod"
+    )
+
+
 def no_effect(where: str, key: str, advice: str) -> str:
     """A label or annotation has a name that nothing reads.
 

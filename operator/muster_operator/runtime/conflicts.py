@@ -23,8 +23,8 @@ import structlog
 from muster_operator.config.settings import SCHEDULER_NAMES
 from muster_operator.kube.commands import micro_time
 from muster_operator.kube.leases import NO_HOLDER, Lease, LeaseObservation, Store
+from muster_operator.kube.lists import PAGE
 from muster_operator.kube.session import KubeSession, Request, running_s
-from muster_operator.kube.watch import PAGE
 from muster_operator.model import limits
 from muster_operator.model.errors import AnswerTooLarge, ApiRefused, PartEnded, StartupRefused, Uncertain, Unreachable
 from muster_operator.model.names import YUNIKORN

@@ -18,6 +18,8 @@ from muster_operator.model.cluster_events import (
     NodeSeen,
     ObjectSeen,
     PodGone,
+    PodGroupGone,
+    PodGroupSeen,
     PodSeen,
     VolumeGone,
     VolumeSeen,
@@ -26,6 +28,7 @@ from muster_operator.model.ids import NodeName, PodUid
 from muster_operator.model.settings import Settings
 from muster_operator.model.storage import ClusterObject, NodeDrivers, ObjectKind
 from muster_operator.translate import storage
+from muster_operator.translate.membership import read_group
 from muster_operator.translate.nodes import read_namespace, read_node, read_priority_class
 from muster_operator.translate.pods import read_pod
 from muster_operator.translate.values import Raw
@@ -51,6 +54,8 @@ def read_deletion(plural: str, key: str) -> ClusterEvent | None:
             return NodeGone(NodeName(key))
         case "namespaces":
             return NamespaceGone(key)
+        case "podgroups":
+            return PodGroupGone(key)
         case _:
             return _storage_deletion(plural, key)
 
@@ -118,6 +123,7 @@ _READERS: Final[Mapping[str, Callable[[Raw, Settings], ClusterEvent | None]]] = 
     "nodes": _node,
     "namespaces": _namespace,
     "priorityclasses": _priority_class,
+    "podgroups": _seen(read_group, PodGroupSeen),
     "persistentvolumes": _seen(storage.read_volume, VolumeSeen),
     "persistentvolumeclaims": _seen(storage.read_claim, ClaimSeen),
     "storageclasses": _seen(storage.read_storage_class, ObjectSeen),

@@ -163,6 +163,7 @@ class Spec(Struct, omit_defaults=True, gc=False, rename="camel"):
     host_network: RawField = UNSET
     host_users: RawField = UNSET
     termination_grace_period_seconds: RawField = UNSET
+    scheduling_group: RawField = UNSET
 
 
 class PartialCondition(Struct, gc=False, rename="camel"):

@@ -26,9 +26,16 @@ from muster_operator.model.names import ANNOTATION_USER_INFO
 from muster_operator.model.pods import GangDefinition, GangProblem, UserInfo
 from muster_operator.model.settings import AccessRules, AdmissionSettings
 from muster_operator.translate import go_json
-from muster_operator.translate.gangs import read_gang
+from muster_operator.translate.gangs.dialects import read_gang
 from muster_operator.translate.known_names import pod_problems
-from muster_operator.translate.pods import gang_source, shared_app_id, unique_app_id, written_app_id
+from muster_operator.translate.membership import (
+    gang_source,
+    pod_group_app_id,
+    pod_group_of,
+    shared_app_id,
+    unique_app_id,
+    written_app_id,
+)
 from muster_operator.translate.values import Raw, mapping, strings, text
 from muster_operator.webhook.context import (
     AdmissionAnswer,
@@ -234,7 +241,8 @@ def _labels(context: AdmissionContext, settings: AdmissionSettings) -> dict[str,
     wanted: dict[str, str] = {}
     if not written_app_id(metadata):
         name = unique_app_id if settings.unique_app_ids else shared_app_id
-        wanted[names.LABEL_APP_ID] = name(context.review.namespace)
+        group = pod_group_of(mapping(context.new.get("spec")))
+        wanted[names.LABEL_APP_ID] = pod_group_app_id(group) if group else name(context.review.namespace)
     for canonical, legacy in _COPIES:
         if value := labels.get(canonical) or wanted.get(canonical):
             wanted[legacy] = value

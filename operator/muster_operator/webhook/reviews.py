@@ -93,11 +93,12 @@ class _Part(Struct, gc=False, rename="camel"):
     scheduler_name: _Field = UNSET
     node_name: _Field = UNSET
     priority_class_name: _Field = UNSET
+    scheduling_group: _Field = UNSET
 
 
 _NAMES: Final = dict(zip(_Part.__struct_encode_fields__, _Part.__struct_fields__, strict=True))
 _METADATA: Final = ("name", "uid", "labels", "annotations", "ownerReferences")
-_SPEC: Final = ("schedulerName", "nodeName", "priorityClassName")
+_SPEC: Final = ("schedulerName", "nodeName", "priorityClassName", "schedulingGroup")
 _QUESTIONS: Final = msgspec.json.Decoder(_Question)
 _PARTS: Final = msgspec.json.Decoder(_Part)
 

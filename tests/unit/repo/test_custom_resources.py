@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from muster_operator.model.pods import GangDefinition, GangSource
-from muster_operator.translate.gangs import read_gang
+from muster_operator.translate.gangs.dialects import read_gang
 from tests.unit.repo.tree import ROOT
 
 FOLDERS = sorted(path.parent for path in ROOT.glob("examples/*/pods"))

@@ -6,7 +6,7 @@ from typing import Any
 
 from muster_operator.model.commands import CreatePlaceholder, Outcome
 from muster_operator.model.settings import Settings
-from muster_operator.translate.gangs import placeholder_body
+from muster_operator.translate.placeholders import placeholder_body
 from tests.unit.operator.controller.driver import APP, Driver, live
 from tests.unit.operator.controller.objects import Raw, a_group, a_pod, gang_annotations
 

@@ -30,8 +30,8 @@ from muster_operator.model.commands import (
 from muster_operator.model.ids import NodeName, PodUid
 from muster_operator.model.pods import Placement
 from muster_operator.model.settings import Settings
-from muster_operator.translate.gangs import placeholder_body
 from muster_operator.translate.nodes import read_namespace, read_node
+from muster_operator.translate.placeholders import placeholder_body
 from muster_operator.translate.pods import read_pod
 from tests.unit.operator.controller.objects import a_namespace, a_node
 

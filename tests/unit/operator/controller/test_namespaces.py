@@ -8,7 +8,7 @@ from muster_operator.model.commands import CreatePlaceholder, Outcome
 from muster_operator.model.core_messages import ApplicationSubmitted, AskSubmitted, ClusterObjectReported
 from muster_operator.model.ids import AppId
 from muster_operator.model.storage import ClusterObject, ObjectKind
-from muster_operator.translate.gangs import placeholder_body
+from muster_operator.translate.placeholders import placeholder_body
 from tests.unit.operator.controller.driver import (
     APP,
     SHARED,

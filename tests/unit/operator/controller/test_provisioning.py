@@ -23,7 +23,7 @@ from muster_operator.model.limits import POD_SETS
 from muster_operator.model.names import ANNOTATION_CONSUME_REQUEST, ANNOTATION_PROVISIONING_CLASS, CHECK_CAPACITY
 from muster_operator.model.pods import GangDefinition
 from muster_operator.model.settings import Settings
-from muster_operator.translate.gangs import placeholder_body
+from muster_operator.translate.placeholders import placeholder_body
 from muster_si import keys
 from tests.unit.operator.controller import gang
 from tests.unit.operator.controller.driver import APP, Driver, done

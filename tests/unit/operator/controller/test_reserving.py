@@ -17,7 +17,7 @@ from muster_operator.model.core_messages import (
     SchedulingStates,
 )
 from muster_operator.model.ids import PodUid
-from muster_operator.translate.gangs import placeholder_body
+from muster_operator.translate.placeholders import placeholder_body
 from muster_si import keys
 from tests.unit.operator.controller.driver import APP, Driver, done, events, live, notes, orders, whole
 from tests.unit.operator.controller.kubernetes import SETTINGS, namespace_seen, node_seen

@@ -12,19 +12,33 @@ import pytest
 from aiohttp import web
 
 from muster_operator.kube import watch
-from muster_operator.model.cluster_events import PodGone
+from muster_operator.model.cluster_events import PodGone, PodGroupGone, PodGroupSeen
 from muster_operator.model.ids import PodUid
+from muster_operator.model.pod_groups import PodGroup
 from muster_operator.runtime.inputs import EventReceived, Listed
 from muster_operator.runtime.loop import Inbox
 from muster_operator.runtime.metrics import Metrics
 from tests.unit.operator.kube.cluster import Cluster, a_pod, change, seen, until, watching
 
 PODS = "/api/v1/pods"
+NEWEST = watch.PATHS["podgroups"]
+[OLDER] = watch.OLDER_PATHS["podgroups"]
 
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch, "BACKOFF_S", (0.01,))
+
+
+def a_pod_group() -> dict[str, object]:
+    """Return a PodGroup `train` that needs two pods."""
+    return {
+        "metadata": {"name": "train", "namespace": "ns", "uid": "u1", "resourceVersion": "1"},
+        "spec": {"schedulingPolicy": {"gang": {"minCount": 2}}},
+    }
+
+
+GROUP_SEEN = EventReceived(PodGroupSeen(PodGroup("ns", "train", "u1", min_count=2)))
 
 
 def bookmark(version: int) -> dict[str, object]:
@@ -116,6 +130,50 @@ async def test_a_listed_resource_whose_path_is_missing_later_keeps_its_objects()
             for _ in range(3):
                 await server.missed.get()
         assert not [item for item in iter(inbox.take, None) if item == Listed("priorityclasses")]
+
+
+async def test_pod_groups_are_read_in_the_first_version_that_is_served() -> None:
+    server = Cluster(missing={NEWEST})
+    server.items[OLDER] = [a_pod_group()]
+    async with watching(server) as inbox:
+        assert await until(inbox, 2, "podgroups", PodGroupSeen) == [GROUP_SEEN, Listed("podgroups")]
+        server.items[NEWEST] = [a_pod_group()]
+        server.missing = {OLDER}
+        await server.script[OLDER].put({"type": "ERROR", "object": {"code": 410}})
+        assert await until(inbox, 1, "podgroups", PodGroupGone) == [Listed("podgroups")]
+
+
+async def test_pod_groups_that_no_version_serves_are_not_waited_for() -> None:
+    server = Cluster(missing={NEWEST, OLDER})
+    async with watching(server) as inbox:
+        assert await until(inbox, 1, "podgroups") == [Listed("podgroups")]
+    assert [request.path for request in server.seen if "podgroups" in request.path].count(NEWEST) <= 2
+
+
+async def test_pod_groups_that_are_refused_for_a_moment_stay_as_they_are() -> None:
+    server = Cluster(missing={OLDER})
+    server.items[NEWEST] = [a_pod_group()]
+    async with watching(server) as inbox:
+        await until(inbox, 2, "podgroups", PodGroupSeen)
+        server.missing.add(NEWEST)
+        await server.script[NEWEST].put({"type": "ERROR", "object": {"code": 410}})
+        async with asyncio.timeout(5):
+            while await server.missed.get() != OLDER:
+                pass
+        server.missing.clear()
+        assert await until(inbox, 1, "podgroups", PodGroupGone) == [Listed("podgroups")]
+
+
+async def test_pod_groups_are_gone_if_the_cluster_refuses_them_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch, "ABSENCES", 2)
+    server = Cluster()
+    server.items[NEWEST] = [a_pod_group()]
+    async with watching(server) as inbox:
+        await until(inbox, 2, "podgroups", PodGroupSeen)
+        server.missing |= {NEWEST, OLDER}
+        await server.script[NEWEST].put({"type": "ERROR", "object": {"code": 410}})
+        gone = EventReceived(PodGroupGone("ns/train"))
+        assert await until(inbox, 2, "podgroups", PodGroupGone) == [gone, Listed("podgroups")]
 
 
 async def test_a_closed_watch_resumes_at_the_last_event_without_a_list() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from muster_operator.kube.watch import PAGE
+from muster_operator.kube.lists import PAGE
 from muster_operator.model import limits
 from muster_operator.model.errors import StartupRefused, Uncertain
 from muster_operator.runtime import conflicts

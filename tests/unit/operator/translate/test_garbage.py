@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from muster_operator.model.ids import MAX_AMOUNT
 from muster_operator.model.pods import GangDefinition, GangProblem, GangSource, Pod
 from muster_operator.model.settings import Settings
-from muster_operator.translate.gangs import read_gang
+from muster_operator.translate.gangs.dialects import read_gang
 from muster_operator.translate.nodes import read_namespace, read_node, read_priority_class
 from muster_operator.translate.pods import read_pod
 from tests.unit.operator.controller.objects import a_container, a_group, a_namespace, a_node, a_pod

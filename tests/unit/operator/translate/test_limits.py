@@ -15,7 +15,7 @@ from muster_operator.model import limits
 from muster_operator.model.errors import BadInputError
 from muster_operator.model.pods import ForeignPod, GangDefinition, GangProblem, GangSource, Pod
 from muster_operator.model.settings import Settings
-from muster_operator.translate.gangs import read_gang
+from muster_operator.translate.gangs.dialects import read_gang
 from muster_operator.translate.pod_classes import PartialPod, PodClasses
 from muster_operator.translate.pods import read_pod
 from muster_operator.translate.values import TranslationCache, memoized

@@ -9,7 +9,7 @@ import pytest
 from muster_operator.model.ids import PodUid
 from muster_operator.model.pods import Membership, PodRef
 from muster_operator.model.settings import Settings
-from muster_operator.translate.pods import membership
+from muster_operator.translate.membership import membership
 from tests.unit.operator.controller.objects import APP_ID, QUEUE, Raw
 
 APP_PLACES = (

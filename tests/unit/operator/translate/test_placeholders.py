@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from muster_operator.model.ids import AppId, PodUid
 from muster_operator.model.pods import GangDefinition, GangSource, PlaceholderSpec, PodRef
 from muster_operator.model.settings import Settings
-from muster_operator.translate.gangs import placeholder_body, placeholder_name, read_gang
+from muster_operator.translate.gangs.dialects import read_gang
+from muster_operator.translate.placeholders import placeholder_body, placeholder_name
 from tests.unit.operator.controller.objects import Raw, a_group
 
 OWNER = PodRef("dev", "w0", PodUid("uid-w0"))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from muster_operator.model.pods import GangDefinition, GangProblem, GangSource, Placement, Topology
-from muster_operator.translate.gangs import read_gang
+from muster_operator.translate.gangs.dialects import read_gang
 from tests.unit.operator.controller.objects import a_group
 
 

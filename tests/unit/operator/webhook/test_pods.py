@@ -10,7 +10,7 @@ import pytest
 
 from muster_operator.model.pods import PodRef
 from muster_operator.model.settings import Settings
-from muster_operator.translate.pods import membership
+from muster_operator.translate.membership import membership
 from tests.unit.operator.webhook.reviews import (
     ALLOW_PREEMPTION,
     ANN,
@@ -117,6 +117,16 @@ def test_the_generated_id_equals_the_one_without_admission(namespace: str, uniqu
     ref, how = PodRef(namespace, "p", "8a1b" * 9), Settings(unique_app_ids=unique == "true")  # type: ignore[arg-type]  # a plain text is a UID here
     assert made is not None
     assert membership(made["metadata"], ref, how).app == membership({}, ref, how).app
+
+
+@pytest.mark.parametrize("group", ["train", "g" * 64])
+def test_the_id_of_a_pod_of_a_pod_group_is_that_group(group: str) -> None:
+    made = creating(a_pod(schedulingGroup={"podGroupName": group})).object
+    ref = PodRef("dev", "p", "u")  # type: ignore[arg-type]  # a plain text is a UID here
+    assert made is not None
+    own = membership({}, ref, Settings(), made["spec"]).app
+    assert own == f"dev/{labels_of(made)[APP_ID]}"
+    assert own == "dev/train" or group != "train"
 
 
 @pytest.mark.parametrize("class_says, written", [(True, "true"), (False, "false"), (None, "true")])

@@ -1,0 +1,70 @@
+"""The pods that name a PodGroup, as `pod_groups` records them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from muster_operator.model.ids import PodUid
+from muster_operator.model.pod_groups import GroupCondition, PodGroup
+
+
+@dataclass(slots=True)
+class GroupMembers:
+    """The pods that name a PodGroup, whether it exists or not.
+
+    ``living``: their scheduler names, which ``schedulers`` counts. Of these, ``held`` cannot be requested (gates,
+    claims and others), ``bound`` have a node, and ``disagreeing`` contradict the group: how, which ``disagreements``
+    counts. ``succeeded``: those that have ended successfully.
+    ``status``: the group and why its pods wait, as the pods were compared with it last. ``reported``: the condition
+    that was written last. ``checked_at``: time of the timer for it. ``pause_s``: length of the last pause before the
+    group was requested again, which lasts until ``paused_until``.
+    """
+
+    living: dict[PodUid, str] = field(default_factory=dict)
+    schedulers: Counter[str] = field(default_factory=Counter)
+    held: set[PodUid] = field(default_factory=set)
+    bound: set[PodUid] = field(default_factory=set)
+    succeeded: set[PodUid] = field(default_factory=set)
+    disagreeing: dict[PodUid, str] = field(default_factory=dict)
+    disagreements: Counter[str] = field(default_factory=Counter)
+    status: tuple[PodGroup | None, str] | None = None
+    reported: GroupCondition | None = None
+    checked_at: float = 0.0
+    is_paused: bool = False
+    pause_s: float = 0.0
+    paused_until: float = 0.0
+
+    def add(self, uid: PodUid, scheduler: str) -> None:
+        """Adds a pod that has not ended."""
+        self.living[uid] = scheduler
+        self.schedulers[scheduler] += 1
+
+    def disagree(self, uid: PodUid, problem: str) -> None:
+        """Records how a living pod contradicts the group; empty = it does not."""
+        before = self.disagreeing.pop(uid, "")
+        _decrease(self.disagreements, before)
+        if problem:
+            self.disagreeing[uid] = problem
+            self.disagreements[problem] += 1
+
+    def forget(self, uid: PodUid) -> None:
+        """Removes a pod."""
+        self.disagree(uid, "")
+        _decrease(self.schedulers, self.living.pop(uid, ""))
+        self.held.discard(uid)
+        self.bound.discard(uid)
+        self.succeeded.discard(uid)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no pod names the group."""
+        return not self.living and not self.succeeded
+
+
+def _decrease(counter: Counter[str], key: str) -> None:
+    """Subtracts one, and removes a key with zero, so that the counter has only keys that exist."""
+    if key:
+        counter[key] -= 1
+        if not counter[key]:
+            del counter[key]

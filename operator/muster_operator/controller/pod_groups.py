@@ -1,0 +1,326 @@
+"""Kubernetes' PodGroups: when their pods may be scheduled, and the condition that the scheduler writes.
+
+A pod that names a PodGroup is one of its members as soon as the PodGroup exists, its pods agree with it, and enough of
+them exist. Until then the pod waits, without an application. The keys of the PodGroup take precedence over those of the
+pod. Each PodGroup is an application of its own, also if several have the same application ID.
+
+`cluster_events` records pods and groups here and joins the pods whose wait ends; `reporting` and `tasks` report what
+the scheduler decides about a group. See docs/reference/gang-apis.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final, assert_never
+
+from msgspec import structs
+
+from muster_operator.controller.group_members import GroupMembers
+from muster_operator.controller.isolation import isolate
+from muster_operator.controller.state import Deadline, Ledger, Phase, Task, TimerKind, set_timer
+from muster_operator.model import limits, messages, names, problems
+from muster_operator.model.cluster_events import PodGroupEvent, PodGroupGone, PodGroupSeen
+from muster_operator.model.commands import Outcome, SetCondition, SetGroupCondition
+from muster_operator.model.ids import AppId, PodUid, application_id
+from muster_operator.model.pod_groups import SCHEDULED, SCHEDULER_ERROR, UNSCHEDULABLE, GroupCondition, PodGroup
+from muster_operator.model.pods import Condition, GangSource, Membership, Pod, PodGroupSource, PodPhase
+from muster_operator.translate.membership import pod_group_app_id
+
+#: Seconds until a group whose requests were taken back is requested again. Each further time doubles them.
+PAUSE_S: Final = 1.0
+MAX_PAUSE_S: Final = 10.0
+
+_NEVER: Final = "Never"
+_LOWER: Final = "PreemptLowerPriority"
+
+
+def key_of(pod: Pod) -> str:
+    """The key of the PodGroup that the pod names; empty = none. A pod can only name one of its own namespace."""
+    name = pod.membership.pod_group
+    return f"{pod.ref.namespace}/{name}" if name else ""
+
+
+def record(ledger: Ledger, pod: Pod) -> Pod:
+    """Records the pod with its PodGroup. Returns the pod as a member of the group, or with the reason why it waits."""
+    if pod.membership.placeholder:
+        return pod
+    key, uid = key_of(pod), pod.ref.uid
+    members = ledger.group_members.setdefault(key, GroupMembers())
+    members.forget(uid)
+    ledger.group_of[uid] = key
+    if pod.terminating:
+        pass
+    elif pod.phase is PodPhase.SUCCEEDED:
+        members.succeeded.add(uid)
+    elif not pod.has_ended:
+        members.add(uid, pod.scheduler_name)
+        if pod.node is not None:
+            members.bound.add(uid)
+        elif _is_held(pod):
+            members.held.add(uid)
+        group = ledger.pod_groups.get(key)
+        if group is not None:
+            members.disagree(uid, _disagreement(pod, group))
+    return settled(ledger, pod)
+
+
+def _is_held(pod: Pod) -> bool:
+    """Whether the pod cannot be requested, so that it is not one of the members that start together."""
+    own = pod.membership.written or pod.membership
+    return bool(own.refusal or own.may_claim or pod.claims or pod.gates)
+
+
+def forget(ledger: Ledger, uid: PodUid) -> None:
+    """A pod is gone."""
+    key = ledger.group_of.pop(uid, "")
+    members = ledger.group_members.get(key)
+    if members is not None:
+        members.forget(uid)
+        if members.is_empty:
+            del ledger.group_members[key]
+
+
+def record_group(ledger: Ledger, fact: PodGroupEvent) -> str:
+    """Records a PodGroup, or that it was deleted. Returns its key."""
+    match fact:
+        case PodGroupSeen(group):
+            _recorded(ledger, group.key, group)
+            return group.key
+        case PodGroupGone(key):
+            _recorded(ledger, key, None)
+            return key
+        case _:
+            assert_never(fact)
+
+
+def _recorded(ledger: Ledger, key: str, group: PodGroup | None) -> None:
+    before = ledger.pod_groups.pop(key, None)
+    if group is not None:
+        ledger.pod_groups[key] = group
+    members = ledger.group_members.get(key)
+    if members is None:
+        return
+    if group is None or before is None or before.uid != group.uid or is_scheduled(group):
+        members.reported = None
+    if before is not None and group is not None and _compared(before) == _compared(group):
+        return
+    for uid in members.living:
+        pod = ledger.pods.get(uid)
+        members.disagree(uid, _disagreement(pod, group) if pod is not None and group is not None else "")
+
+
+def is_scheduled(group: PodGroup) -> bool:
+    """Whether the condition of the group says so, which is final."""
+    return group.condition is not None and group.condition.is_scheduled
+
+
+def _compared(group: PodGroup) -> PodGroup:
+    """The group without what its pods are not compared with."""
+    return replace(group, generation=0, condition=None)
+
+
+def _disagreement(pod: Pod, group: PodGroup) -> str:
+    """What of the pod does not agree with its PodGroup, in Kubernetes' words; empty = nothing."""
+    if group.priority is not None and pod.priority != group.priority:
+        return problems.other_priority(pod.priority, group.priority)
+    policy = _LOWER if pod.preempts_others else _NEVER
+    if group.preemption_policy and policy != group.preemption_policy:
+        return problems.other_preemption_policy(policy, group.preemption_policy)
+    return ""
+
+
+def _wait(ledger: Ledger, key: str) -> tuple[str, str]:
+    """Why the pods of the group wait, and the reason of the group's condition; empty = they may be scheduled."""
+    group, members = ledger.pod_groups.get(key), ledger.group_members.get(key)
+    if group is None:
+        return problems.pod_group_missing(key.partition("/")[2]), UNSCHEDULABLE
+    if group.problem:
+        return group.problem, SCHEDULER_ERROR
+    if group.min_count and ledger.settings.disable_gang:
+        return problems.pod_group_gangs_disabled(group.name), SCHEDULER_ERROR
+    if members is None:
+        return "", ""
+    if members.disagreements:
+        return min(members.disagreements), SCHEDULER_ERROR
+    if len(members.schedulers) > 1:
+        first, second = sorted(members.schedulers)[:2]
+        return problems.mixed_scheduler_names(first, second), SCHEDULER_ERROR
+    if len(members.living) - len(members.held) + len(members.succeeded) < group.min_count:
+        return problems.too_few_pods(group.name, group.min_count), UNSCHEDULABLE
+    if members.is_paused:
+        return problems.pod_group_paused(group.name), UNSCHEDULABLE
+    return "", ""
+
+
+def has_changed(ledger: Ledger, key: str, now: float) -> bool:
+    """Whether the pods of the group may have another membership than at the last call.
+
+    Requests that are taken back are sent again after a pause, so that one write does not cost many requests each time.
+    """
+    members = ledger.group_members.get(key)
+    if members is None:
+        return False
+    status = _status(ledger, key)
+    if status == members.status:
+        return False
+    if members.status is not None and not members.status[1] and len(members.bound) < len(members.living):
+        members.pause_s = min(MAX_PAUSE_S, max(PAUSE_S, 2 * members.pause_s))
+        members.paused_until, members.is_paused = now + members.pause_s, True
+        set_timer(ledger, Deadline(members.paused_until, TimerKind.POD_GROUP, PodUid(key)))
+        status = _status(ledger, key)
+    members.status = status
+    return True
+
+
+def _status(ledger: Ledger, key: str) -> tuple[PodGroup | None, str]:
+    group = ledger.pod_groups.get(key)
+    return None if group is None else _compared(group), _wait(ledger, key)[0]
+
+
+def settled(ledger: Ledger, pod: Pod) -> Pod:
+    """The pod as a member of its PodGroup, or with the reason why it waits. A bound pod never waits."""
+    if pod.membership.placeholder:
+        return pod
+    own = pod.membership.written or pod.membership
+    key = key_of(pod)
+    group = ledger.pod_groups.get(key)
+    waits, _ = ("", "") if pod.node is not None else _wait(ledger, key)
+    member = own if group is None else _of_group(ledger, own, pod, group)
+    member = replace(member, waits=waits, written=own)
+    if group is None:
+        return structs.replace(pod, membership=member)
+    return structs.replace(pod, membership=member, controller=group.uid, controller_name=f"PodGroup/{group.name}")
+
+
+def _of_group(ledger: Ledger, own: Membership, pod: Pod, group: PodGroup) -> Membership:
+    """The membership of a pod of the group: the group's keys, and warnings about those of the pod that contradict."""
+    sharing = ledger.settings.sharing_groups
+    app = application_id(group.namespace, group.app, sharing) if group.app else own.app
+    by_name = application_id(group.namespace, pod_group_app_id(group.name), sharing)
+    conflicts = list(own.conflicts)
+    if group.app and own.app not in {app, by_name}:
+        conflicts.append(_contradiction(names.LABEL_APP_ID, own.app.partition("/")[2], group.app, group))
+    if group.queue and own.queue not in {"", group.queue}:
+        conflicts.append(_contradiction(names.LABEL_QUEUE, own.queue, group.queue, group))
+    if own.gang.is_written:
+        used = f'PodGroup "{group.name}"'
+        conflicts.append(problems.pod_group_precedes(f"annotation {names.ANNOTATION_TASK_GROUPS}", used))
+    is_gang = group.min_count > 0
+    return replace(
+        own,
+        app=AppId(app),
+        queue=group.queue or own.queue,
+        task_group=group.name if is_gang else "",
+        gang=PodGroupSource(name=group.name, min_count=group.min_count) if is_gang else GangSource(),
+        conflicts=tuple(conflicts),
+        resumed=own.resumed and not is_gang,
+    )
+
+
+def _contradiction(key: str, written: str, used: str, group: PodGroup) -> str:
+    return problems.pod_group_precedes(f"{key}={written[:63]}", f'{key}={used[:63]} of PodGroup "{group.name}"')
+
+
+def watch(ledger: Ledger, key: str, now: float) -> None:
+    """Sets the timer after which pods of the group that still wait get a condition."""
+    members = ledger.group_members.get(key)
+    if members is not None and ledger.phase is Phase.LIVE and now >= members.checked_at:
+        members.checked_at = now + ledger.settings.condition_delay_s
+        set_timer(ledger, Deadline(members.checked_at, TimerKind.POD_GROUP, PodUid(key)))
+
+
+def session_is_live(ledger: Ledger, out: Outcome, now: float) -> None:
+    """Restarts the timers of all groups, and writes which are scheduled. Recovery has compared their pods with them."""
+    for key, members in ledger.group_members.items():
+        members.checked_at = 0.0
+        members.status = _status(ledger, key)
+        if members.is_paused:
+            set_timer(ledger, Deadline(members.paused_until, TimerKind.POD_GROUP, PodUid(key)))
+        watch(ledger, key, now)
+        group = ledger.pod_groups.get(key)
+        if group is not None and members.bound and len(members.bound) + len(members.succeeded) >= group.min_count:
+            report(ledger, out, key, GroupCondition(is_scheduled=True, reason=SCHEDULED))
+
+
+def on_timer(ledger: Ledger, out: Outcome, key: str, now: float) -> None:
+    """Timer: ends a pause, and writes why the pods of the group wait, as conditions of the group and of those pods.
+
+    A pod that cannot be requested has a reason of its own.
+    """
+    members = ledger.group_members[key]
+    if now >= members.paused_until:
+        members.is_paused = False
+    why, reason = _wait(ledger, key)
+    if not why or now < members.checked_at:
+        return
+    report(ledger, out, key, GroupCondition(is_scheduled=False, reason=reason, message=why))
+    condition = Condition(messages.SKIPPED, why)
+    for uid in members.living:
+        pod = ledger.pods.get(uid)
+        if pod is not None and pod.node is None and uid not in members.held and pod.condition != condition:
+            out.commands.append(SetCondition(pod.ref, condition.reason, condition.message))
+
+
+def least_resources(ledger: Ledger, pod: Pod) -> dict[str, int]:
+    """The least that a member of the pod's PodGroup requests of each resource, so that no gang counts as too large."""
+    if not pod.membership.pod_group:
+        return {}
+    members = ledger.group_members.get(key_of(pod))
+    least = dict(pod.resources)
+    for uid in members.living if members is not None else ():
+        other = ledger.pods.get(uid)
+        if other is not None and other.resources != least:
+            least = {name: min(amount, other.resources.get(name, 0)) for name, amount in least.items()}
+    return least
+
+
+def unschedulable(ledger: Ledger, out: Outcome, task: Task, message: str) -> None:
+    """The gang of the group cannot be scheduled now. ``task``: its originator."""
+    key = key_of(task.pod)
+    if key:
+        report(ledger, out, key, GroupCondition(is_scheduled=False, reason=UNSCHEDULABLE, message=message))
+
+
+def bound(ledger: Ledger, out: Outcome, task: Task) -> None:
+    """A member was bound: the group is scheduled if enough members have a node."""
+    key = key_of(task.pod)
+    group, members = ledger.pod_groups.get(key), ledger.group_members.get(key)
+    if group is None or members is None:
+        return
+    if task.counts.get(group.name, 0) + len(members.succeeded) >= group.min_count:
+        report(ledger, out, key, GroupCondition(is_scheduled=True, reason=SCHEDULED))
+
+
+def report(ledger: Ledger, out: Outcome, key: str, condition: GroupCondition) -> None:
+    """Writes the condition of the group if it has changed. True is final."""
+    condition = replace(condition, message=condition.message[: limits.CONDITION_CHARACTERS])
+    group, members = ledger.pod_groups.get(key), ledger.group_members.get(key)
+    if group is None or members is None:
+        return
+    current = members.reported or group.condition
+    if current == condition or (current is not None and current.is_scheduled):
+        return
+    members.reported = condition
+    out.commands.append(SetGroupCondition(group.namespace, group.name, group.uid, group.generation, condition))
+
+
+def unseen_condition(ledger: Ledger, key: str) -> GroupCondition | None:
+    """The condition that was written and that the group does not show. None = there is none."""
+    group, members = ledger.pod_groups.get(key), ledger.group_members.get(key)
+    if group is None or members is None or members.reported == group.condition or is_scheduled(group):
+        return None
+    return members.reported
+
+
+def write_again(ledger: Ledger, out: Outcome, key: str) -> None:
+    """The sweep found that a written condition has not been seen since the last sweep."""
+    group, condition = ledger.pod_groups.get(key), unseen_condition(ledger, key)
+    if group is not None and condition is not None:
+        out.commands.append(SetGroupCondition(group.namespace, group.name, group.uid, group.generation, condition))
+
+
+def sweep(ledger: Ledger, out: Outcome, now: float) -> None:
+    """Writes the conditions of waiting pods that do not have them."""
+    for key, members in ledger.group_members.items():
+        if now >= members.checked_at:
+            isolate(on_timer, ledger, out, key, now)

@@ -1,0 +1,51 @@
+"""Kubernetes' PodGroups (scheduling.k8s.io), as far as a scheduler reads and writes them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+#: Versions of the API, preferred one first, and the condition type that each has for the scheduler.
+CONDITION_OF: Final = {"v1beta1": "PodGroupInitiallyScheduled", "v1alpha2": "PodGroupScheduled"}
+VERSIONS: Final = tuple(CONDITION_OF)
+
+#: Reasons of the condition that the API defines, and kube-scheduler's for True.
+UNSCHEDULABLE: Final = "Unschedulable"
+SCHEDULER_ERROR: Final = "SchedulerError"
+SCHEDULED: Final = "Scheduled"
+
+
+@dataclass(frozen=True, slots=True)
+class GroupCondition:
+    """The scheduler's condition of a PodGroup."""
+
+    is_scheduled: bool
+    reason: str
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PodGroup:
+    """A PodGroup.
+
+    ``min_count``: 0 = its policy is basic. ``priority``, ``preemption_policy``: None or empty = those of its pods.
+    ``app``, ``queue``: from the keys that pods have; empty = not set. ``problem``: why its pods cannot
+    be scheduled; empty if they can. ``condition``: None = not written yet.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    generation: int = 0
+    min_count: int = 0
+    priority: int | None = None
+    preemption_policy: str = ""
+    app: str = ""
+    queue: str = ""
+    problem: str = ""
+    condition: GroupCondition | None = None
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``."""
+        return f"{self.namespace}/{self.name}"

@@ -1,0 +1,112 @@
+"""Kubernetes' PodGroups: the object, and the gang that it stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from muster_operator.model import limits, names, problems
+from muster_operator.model.errors import BadInputError
+from muster_operator.model.pod_groups import CONDITION_OF, GroupCondition, PodGroup
+from muster_operator.model.pods import (
+    GangDefinition,
+    GangProblem,
+    GangSource,
+    Placement,
+    PodGroupSource,
+    TaskGroup,
+)
+from muster_operator.translate.gangs.totals import placeholder_ask
+from muster_operator.translate.values import Raw, integer, mapping, objects, text, text_bytes
+from muster_si import keys
+
+#: About 31 years: a PodGroup waits until it can be scheduled, so no timeout of the configuration ends its gang.
+_NEVER_MS: Final = 10**12
+
+#: Fields of the specification that Muster does not implement. Their pods wait, because ignoring them breaks a promise.
+_UNSUPPORTED: Final = ("schedulingConstraints", "resourceClaims", "parentCompositePodGroupName")
+
+
+def read_pod_group(raw: Raw, app: str, queue: str) -> PodGroup | None:
+    """Translates a PodGroup. Returns None if it has no name or UID.
+
+    ``app``, ``queue``: from its labels and annotations, as those of a pod are read. Not the user, which the webhook
+    verifies on pods only.
+    """
+    metadata, spec = mapping(raw.get("metadata")), mapping(raw.get("spec"))
+    name, uid = text(metadata.get("name")), text(metadata.get("uid"))
+    if not name or not uid:
+        return None
+    gang = mapping(spec.get("schedulingPolicy")).get("gang")
+    min_count = integer(mapping(gang).get("minCount")) if isinstance(gang, dict) else 0
+    return PodGroup(
+        namespace=text(metadata.get("namespace")),
+        name=name,
+        uid=uid,
+        generation=integer(metadata.get("generation")),
+        min_count=min_count,
+        priority=integer(spec["priority"]) if isinstance(spec.get("priority"), int) else None,
+        preemption_policy=text(spec.get("preemptionPolicy")),
+        app=app,
+        queue=queue,
+        problem=next(_problems(name, spec, min_count, app, queue), ""),
+        condition=_condition(raw),
+    )
+
+
+def _problems(name: str, spec: Raw, min_count: int, app: str, queue: str) -> Iterator[str]:
+    """What keeps the pods of the group from being scheduled."""
+    policy = mapping(spec.get("schedulingPolicy"))
+    if not isinstance(policy.get("gang"), dict):
+        if not isinstance(policy.get("basic"), dict):
+            yield problems.pod_group_field(name, "spec.schedulingPolicy", "is neither gang nor basic")
+    elif min_count < 1:
+        yield problems.pod_group_field(name, "spec.schedulingPolicy.gang.minCount", f"is {min_count}, less than 1")
+    elif min_count > limits.GANG_MEMBERS:
+        excess = f"is {min_count}, more than {limits.GANG_MEMBERS}"
+        yield problems.pod_group_field(name, "spec.schedulingPolicy.gang.minCount", excess)
+    for field in _UNSUPPORTED:
+        if spec.get(field):
+            yield problems.pod_group_field(name, f"spec.{field}", "is not supported yet")
+    mode = spec.get("disruptionMode")
+    if mode == "PodGroup" or (isinstance(mode, dict) and mode.get("all") is not None):
+        yield problems.pod_group_field(name, "spec.disruptionMode.all", "is not supported yet")
+    if len(app) > limits.APPLICATION_ID_CHARACTERS:
+        yield problems.pod_group_field(
+            name, names.LABEL_APP_ID, f"has more than {limits.APPLICATION_ID_CHARACTERS} characters"
+        )
+    if text_bytes(queue) > limits.QUEUE_BYTES:
+        yield problems.pod_group_field(name, names.LABEL_QUEUE, f"has more than {limits.QUEUE_BYTES} bytes")
+
+
+def _condition(raw: Raw) -> GroupCondition | None:
+    for entry in objects(mapping(raw.get("status")).get("conditions")):
+        if entry.get("type") in CONDITION_OF.values():
+            is_scheduled = entry.get("status") == "True"
+            return GroupCondition(is_scheduled, text(entry.get("reason")), text(entry.get("message")))
+    return None
+
+
+def read(source: GangSource, _: Placement, least: Mapping[str, int]) -> GangDefinition | GangProblem | None:
+    """The gang of a PodGroup: one task group, without placeholder pods and without an end before it is scheduled.
+
+    A PodGroup does not describe its members, and is scheduled when ``minCount`` of them exist. ``least`` stands for one
+    that is deleted meanwhile.
+    """
+    if not isinstance(source, PodGroupSource):
+        return None
+    resources = {name: amount for name, amount in least.items() if name != keys.PODS}
+    groups = (TaskGroup(source.name, source.min_count, resources, {}),)
+    try:
+        ask = placeholder_ask(groups)
+    except BadInputError:  # they do not fit 64 bits, so that the pods fit nowhere
+        groups = (TaskGroup(source.name, source.min_count, {}, {}),)
+        ask = placeholder_ask(groups)
+    return GangDefinition(
+        groups=groups,
+        placeholder_ask=ask,
+        style=keys.STYLE_HARD,
+        placeholder_timeout_ms=_NEVER_MS,
+        wait_timeout_ms=_NEVER_MS,
+        placement=Placement.DIRECT,
+    )
