@@ -8,6 +8,7 @@ when the gang runs.
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import sys
 from itertools import count
@@ -74,6 +75,8 @@ async def serve(applications: int, token: Path | None) -> None:
     gangs, running = (f"gang-{number}" for number in count()), set[asyncio.Task[None]]()
     async with live_core.running(access) as live:
         await fill(live, applications)
+        gc.collect()
+        gc.freeze()  # as the core does after its recovery
         pauses.answer(live.port)
         async for _ in pauses.questions():
             running.add(asyncio.create_task(gang_runs(live, next(gangs))))

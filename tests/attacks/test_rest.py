@@ -14,7 +14,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequen
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from itertools import cycle
 from pathlib import Path
+from typing import cast
 
+import pytest
 import pytest_asyncio
 
 from muster_core.config.document import MOST_CHARACTERS
@@ -22,6 +24,7 @@ from muster_core.rest.auth import AccessLevel
 from muster_core.rest.http import MOST_BEGUN
 from muster_core.rest.routes import ROUTES
 from muster_core.rest.web_ui import files
+from muster_si.client_connections import ConnectionLimits
 from tests.attacks.attack import limit_bytes, sized
 from tests.attacks.core_process import SECRET
 from tests.attacks.measured import MIB, Measured, many_open_files, running
@@ -92,13 +95,42 @@ VALUES = (
 PARAMETERS = ("namespace", "count", "offset", "limit", "status", "start", "subtree", "rmId", "invariants", "seconds")
 
 
+class Opened:
+    """Connections of an attack, which stay open at the client."""
+
+    def __init__(self, victim: Victim) -> None:
+        self._victim = victim
+        self.all: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
+
+    async def __call__(self, source: int, sent: bytes, *, reads: bool = True) -> None:
+        """Open one of an address and send this. Read an answer to a whole request."""
+        with suppress(ConnectionError):
+            reader, writer = await self._victim.connect(f"127.0.0.{2 + source}")
+            self.all.append((reader, writer))
+            writer.write(sent)
+            if not reads:
+                cast(asyncio.Transport, writer.transport).pause_reading()
+            elif sent.endswith(b"\r\n\r\n"):
+                await reader.readline()
+
+
 class Victim(Measured):
     """The process with the core."""
 
-    async def send(self, method: str, path: str, header: str = "", body: bytes = b"") -> tuple[int, bytes]:
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[Opened]:
+        """Connections until the end of the block."""
+        found = Opened(self)
+        yield found
+        for _, writer in found.all:
+            writer.transport.abort()
+
+    async def send(
+        self, method: str, path: str, header: str = "", body: bytes = b"", source: str = "127.0.0.1"
+    ) -> tuple[int, bytes]:
         """Send a request as it is, because clients change paths. Returns status and body; 0 = it was not answered."""
         with suppress(ConnectionError):
-            reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+            reader, writer = await self.connect(source)
             try:
                 request = f"{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{header}\r\n"
                 writer.write(request.encode() + body)
@@ -108,6 +140,16 @@ class Victim(Measured):
             finally:
                 writer.close()
         return 0, b""
+
+    async def connect(self, source: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """A connection from an address."""
+        return await asyncio.open_connection("127.0.0.1", self.port, local_addr=(source, 0))
+
+    async def serves(self, *paths: str, header: str = "") -> None:
+        """Check that another address gets these paths, and probes."""
+        for path in ("/livez", "/readyz", *paths):
+            status, body = await self.send("GET", path, header, source="127.0.0.9")
+            assert status == 200, f"{path}: {status} {body[:200]!r}"
 
     async def stalled(self, path: str, header: str = "") -> Callable[[], Awaitable[None]]:
         """Send requests whose answers are never read, more than the kernel keeps. Returns what closes it."""
@@ -234,6 +276,27 @@ async def test_bodies_are_bounded(victim: Victim) -> None:
     await victim.withstands(f"{count} bodies of {MOST_CHARACTERS // MIB} MiB", bodies)
 
 
+async def test_validations_of_one_address_delay_no_other_one(victim: Victim) -> None:
+    """Valid configurations with many queues. The configuration that another address reads waits for one of them."""
+    count = sized(20, 100)
+    leaves = "".join(f"          - name: leaf-{number}\n" for number in range(1_500))
+    text = f"partitions:\n  - name: default\n    queues:\n      - name: root\n        queues:\n{leaves}".encode()
+
+    async def validate() -> None:
+        header = f"Content-Length: {len(text)}\r\n"
+        posts = [
+            asyncio.create_task(victim.send("POST", "/ws/v1/validate-conf", header, text, "127.0.0.2"))
+            for _ in range(count)
+        ]
+        await asyncio.wait(posts, return_when=asyncio.FIRST_COMPLETED)
+        await victim.serves("/ws/v1/config", DATA[1])
+        assert sum(post.done() for post in posts) < count / 2
+        for status, body in await asyncio.gather(*posts):
+            assert (status, b'"allowed":true' in body) == (200, True), body[:200]
+
+    await victim.withstands(f"{count} validations", validate)
+
+
 async def test_hostile_values_are_answered(victim: Victim) -> None:
     """Each value for each parameter and part of a path. No request fails with 5xx, or changes what is served."""
     paths = sorted(
@@ -294,8 +357,70 @@ async def test_nothing_is_told_without_a_token(tmp_path: Path) -> None:
         assert SECRET.encode() in granted[1]
 
 
+LIVE = b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+@pytest.mark.parametrize("sources", [1, 5])
+@pytest.mark.parametrize("first, then", [(b"", b""), (LIVE[:5], LIVE[5:8]), (LIVE, b"")], ids=["idle", "slow", "kept"])
+async def test_connections_that_send_little_keep_nobody_out(
+    victim: Victim, first: bytes, then: bytes, sources: int
+) -> None:
+    """10,000 that send nothing, a byte now and then, or one request and then nothing.
+
+    Meanwhile another address gets probes and views, and so does an address of the attack. No more stay open than the
+    limit, whatever they have sent.
+    """
+    count, total = sized(1_500, 10_000), ConnectionLimits(1.0).total
+    idle = victim.open_files()
+
+    async def many() -> None:
+        async with victim.opened() as opened:
+            for number in range(count):
+                await opened(number % sources, first)
+                if number % 500 == 0:
+                    await victim.serves()
+            for byte in then:
+                for _, writer in opened.all:
+                    if not writer.is_closing():
+                        writer.write(bytes((byte,)))
+                await victim.serves()
+            assert victim.open_files() - idle < total + 10  # some are being closed
+            await victim.serves(*DATA)
+            assert (await victim.send("GET", "/readyz", source="127.0.0.2"))[0] == 200
+
+    await victim.withstands(f"{count} connections of {sources} that sent {len(first + then)} bytes", many)
+
+
+@pytest.mark.parametrize("sources", [1, 5])
+async def test_requests_that_wait_keep_nobody_out(victim: Victim, sources: int) -> None:
+    """More than the limit, each with a request whose answer is not read."""
+    count = sized(1_200, 3_000)
+    waiting = f"GET {P}/applications/active HTTP/1.1\r\nHost: x\r\n\r\n".encode()
+
+    async def wait() -> None:
+        async with victim.opened() as opened:
+            for number in range(count):
+                await opened(number % sources, waiting, reads=False)
+            await victim.serves(DATA[1])
+
+    await victim.withstands(f"{count} waiting requests of {sources}", wait)
+
+
+async def test_headers_that_never_end_take_little_memory(victim: Victim) -> None:
+    """As many and as long ones as the server reads."""
+    head = b"GET /livez HTTP/1.1\r\nHost: x\r\n" + b"".join(b"X-%d: %s\r\n" % (n, b"a" * 8_000) for n in range(100))
+
+    async def headers() -> None:
+        async with victim.opened() as opened:
+            for number in range(sized(150, 1_000)):
+                await opened(number % 5, head)
+            await victim.serves(DATA[1])
+
+    await victim.withstands("headers that never end", headers)
+
+
 async def test_hundreds_of_state_dumps_are_one_at_a_time(tmp_path: Path) -> None:
-    """A client with the token asks for many state dumps and reads none. Probes and metrics are still served."""
+    """A client with the token asks for many state dumps and reads none. Probes, views and a dump are still served."""
     token = tmp_path / "token"
     token.write_text("correct-horse-battery")
     header = "Authorization: Bearer correct-horse-battery\r\n"
@@ -304,8 +429,7 @@ async def test_hundreds_of_state_dumps_are_one_at_a_time(tmp_path: Path) -> None
         async def dumps() -> None:
             async with AsyncExitStack() as stack:
                 for _ in range(sized(100, 300)):
-                    stack.push_async_callback(await closed.stalled("/debug/fullstatedump?invariants=1", header))
-                assert (await closed.send("GET", "/readyz"))[0] == 200
-                assert (await closed.send("GET", "/ws/v1/metrics", header))[0] == 200
+                    stack.push_async_callback(await closed.stalled("/debug/fullstatedump", header))
+                await closed.serves("/ws/v1/metrics", DATA[1], "/debug/fullstatedump", header=header)
 
         await closed.withstands("state dumps", dumps)

@@ -30,7 +30,16 @@ from aiohttp import web
 from muster_core.model.ids import partition_name
 from muster_core.rest import views
 from muster_core.rest.endpoints import active_config
-from muster_core.rest.http import Pieces, RequestContext, RestContext, RestFailure, array, bad_request, not_found
+from muster_core.rest.http import (
+    Pieces,
+    RequestContext,
+    RestContext,
+    RestFailure,
+    array,
+    bad_request,
+    not_found,
+    source_of,
+)
 from muster_core.rest.schemas import Shape, encode
 from muster_core.rest.views import Steps, amounts
 from muster_core.runtime.sessions import Session, state_dump
@@ -228,13 +237,13 @@ _DEADLINE_S: Final = 2.0
 
 async def full_state_dump(rest_context: RestContext, request: web.Request) -> web.StreamResponse:
     """Writes the state dump, one at a time. The query parameter `invariants` forces the check of the invariants."""
-    async with rest_context.dumping:
-        outside = await _outside(rest_context)
-        check = request.query.get("invariants") in ("1", "true")
-        return await rest_context.writer.write(
-            request,
-            state_dump_pieces(rest_context.core.loop.scheduler_state, rest_context.now_ns(), outside, check=check),
-        )
+    check = request.query.get("invariants") in ("1", "true")
+
+    async def collected() -> Pieces:
+        outside, now_ns = await _outside(rest_context, source_of(request)), rest_context.now_ns()
+        return state_dump_pieces(rest_context.core.loop.scheduler_state, now_ns, outside, check=check)
+
+    return await rest_context.writer.write(request, collected, seats=rest_context.dumps)
 
 
 async def stack(rest_context: RestContext, request: web.Request) -> web.StreamResponse:
@@ -258,7 +267,7 @@ def stacks() -> str:
     return text.getvalue()
 
 
-async def _outside(rest_context: RestContext) -> list[tuple[str, Json]]:
+async def _outside(rest_context: RestContext, source: str) -> list[tuple[str, Json]]:
     """Returns data of the sessions, of the resource managers (`GetStateDump`) and of the REST interface."""
     core = rest_context.core
     sessions = list(core.dispatcher.sessions.values())
@@ -275,7 +284,7 @@ async def _outside(rest_context: RestContext) -> list[tuple[str, Json]]:
     return [
         ("clusterInfo", [orjson.loads(encode(item)) for item in clusters]),
         ("rmDiagnostics", {session.rm: answer for session, answer in zip(sessions, reported, strict=True)}),
-        ("config", orjson.loads(encode(await active_config(rest_context)))),
+        ("config", orjson.loads(encode(await active_config(rest_context, source)))),
         ("placementRules", rules),
         ("appHistory", [orjson.loads(encode(item)) for item in rest_context.history.applications()]),
         ("containerHistory", [orjson.loads(encode(item)) for item in rest_context.history.containers()]),

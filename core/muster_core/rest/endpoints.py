@@ -35,6 +35,7 @@ from muster_core.rest.http import (
     body_of,
     not_found,
     one,
+    source_of,
 )
 from muster_core.rest.schemas import Config, ValidationInfo
 from muster_core.runtime.log_level import LevelControl, LogLevel
@@ -235,27 +236,27 @@ _FLAGS: Final = frozenset({"parent", "create", "enabled", "quotapreemptionenable
 
 async def config(rest_context: RestContext, request: web.Request) -> web.StreamResponse:
     """Returns the active configuration: JSON if the Accept header is exactly `application/json`, else YAML."""
-    session = _session(rest_context, request.query.get("rmId", ""))
+    session, source = _session(rest_context, request.query.get("rmId", "")), source_of(request)
     if request.headers.get(hdrs.ACCEPT) == _JSON:
-        return await rest_context.writer.write(request, one(await active_config(rest_context, session)))
+        return await rest_context.writer.write(request, one(await active_config(rest_context, source, session)))
     text = _config_text(session)
     shown = {
-        "partitions": await _partitions_in(rest_context, text, str),
+        "partitions": await _partitions_in(rest_context, source, text, str),
         "checksum": checksum(text),
         "extra": _settings(session.loaded.extra if session else {}),
         "deadlockdetectionenabled": False,
         "deadlocktimeoutseconds": 0,
     }
-    async with rest_context.checking:
+    async with rest_context.checking.taken(source):
         body = await asyncio.to_thread(_yaml, shown)
     return await rest_context.writer.write(request, iter((body.encode(),)), "application/x-yaml; charset=utf-8")
 
 
-async def active_config(rest_context: RestContext, session: Session | None = None) -> Config:
-    """Returns the active configuration of a session, or else of the first one, in YuniKorn's JSON."""
+async def active_config(rest_context: RestContext, source: str, session: Session | None = None) -> Config:
+    """Returns the active configuration of a session, or else of the first one, in YuniKorn's JSON, to an address."""
     session = session or _session(rest_context, "")
     text = _config_text(session)
-    partitions = await _partitions_in(rest_context, text, _go_name)
+    partitions = await _partitions_in(rest_context, source, text, _go_name)
     return Config(
         Partitions=partitions if isinstance(partitions, list) else [],
         Checksum=checksum(text),
@@ -269,8 +270,8 @@ def _config_text(session: Session | None) -> str:
     return session.loaded.text if session else DEFAULT_TEXT
 
 
-async def _partitions_in(rest_context: RestContext, text: str, name_of: Callable[[str], str]) -> object:
-    async with rest_context.checking:
+async def _partitions_in(rest_context: RestContext, source: str, text: str, name_of: Callable[[str], str]) -> object:
+    async with rest_context.checking.taken(source):
         return await asyncio.to_thread(_read_partitions, text, name_of)
 
 
@@ -287,7 +288,7 @@ async def validate_conf(rest_context: RestContext, request: web.Request) -> web.
         except UnicodeDecodeError as error:
             reason = f"the text is not UTF-8: {error.reason}"
             return await rest_context.writer.write(request, one(ValidationInfo(allowed=False, reason=reason)))
-        async with rest_context.checking:
+        async with rest_context.checking.taken(source_of(request)):
             found = await asyncio.to_thread(validate, text)
     shape = ValidationInfo(
         allowed=found.allowed,

@@ -11,7 +11,7 @@ import math
 import re
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -31,6 +31,7 @@ from muster_core.state.applications import Application
 from muster_core.state.queues import Queue
 from muster_core.state.scheduler_state import Partition, SchedulerState
 from muster_si.client_connections import ClientConnections, ConnectionLimits
+from muster_si.fair_seats import FairSeats
 
 JSON_TYPE: Final = "application/json; charset=UTF-8"
 NO_PARTITION: Final = "Partition not found"
@@ -77,10 +78,11 @@ _SLICE_S: Final = 0.005
 _SLICE_BYTES: Final = 256 * 1024
 
 #: Time for a reader to accept a part, and for a body to arrive. If others wait for the seat, the shorter time applies,
-#: and a response that has taken `_WHOLE_S` ends.
+#: and a response that has taken `_WHOLE_S` ends, or a state dump `_WHOLE_DUMP_S`.
 STALLED_S: Final = 30.0
 _HURRIED_S: Final = 1.0
 _WHOLE_S: Final = 10.0
+_WHOLE_DUMP_S: Final = 30.0
 
 #: Smaller responses are not compressed.
 _PACKED_FROM: Final = 2_048
@@ -120,32 +122,21 @@ def array(elements: Iterable[Shape | Pieces | None]) -> Pieces:
     yield b"[]" if before == b"[" else b"]"
 
 
-class Seats:
+def source_of(request: web.Request) -> str:
+    """The address of the client, of which each has its turn."""
+    return request.remote or ""
+
+
+class Seats(FairSeats):
     """Seats of which few are taken at a time. Nobody keeps one for long while others wait for it."""
 
-    def __init__(self, most: int, *, stalled_s: float = STALLED_S, hurried_s: float = _HURRIED_S) -> None:
-        self._seats = asyncio.Semaphore(most)
+    def __init__(
+        self, most: int, *, stalled_s: float = STALLED_S, hurried_s: float = _HURRIED_S, whole_s: float = _WHOLE_S
+    ) -> None:
+        super().__init__(most, most, math.inf)  # waiting requests are limited by their connections
         self._stalled_s = stalled_s
         self._hurried_s = hurried_s
-        self._waiting = 0
-
-    @property
-    def are_wanted(self) -> bool:
-        """Whether somebody waits for a seat."""
-        return self._waiting > 0
-
-    @asynccontextmanager
-    async def taken(self) -> AsyncIterator[None]:
-        """Waits for a seat, which is taken during the block."""
-        self._waiting += 1
-        try:
-            await self._seats.acquire()
-        finally:
-            self._waiting -= 1
-        try:
-            yield
-        finally:
-            self._seats.release()
+        self.whole_s: Final = whole_s
 
     async def in_time(self, working: Coroutine[None, None, T]) -> T:
         """The result of what a client does in its seat. Raises TimeoutError if it takes too long."""
@@ -167,18 +158,29 @@ class Writer:
     Few responses begin at a time, because each holds its lists and its part in memory.
     """
 
-    def __init__(self, seats: Seats | None = None, *, whole_s: float = _WHOLE_S) -> None:
+    def __init__(self, seats: Seats | None = None) -> None:
         self._seats = seats or Seats(MOST_BEGUN)
-        self._building = asyncio.Lock()
-        self._whole_s = whole_s
+        self._building = FairSeats(1, 1, math.inf)
 
-    async def write(self, request: web.Request, pieces: Pieces, content_type: str = JSON_TYPE) -> web.StreamResponse:
-        """Writes the pieces and lets other work run after every slice. Disconnects a reader that is too slow."""
-        async with self._seats.taken():
+    async def write(
+        self,
+        request: web.Request,
+        pieces: Pieces | Callable[[], Awaitable[Pieces]],
+        content_type: str = JSON_TYPE,
+        seats: Seats | None = None,
+    ) -> web.StreamResponse:
+        """Writes the pieces and lets other work run after every slice. Disconnects a reader that is too slow.
+
+        `pieces` may be a function that collects them once there is a seat. `seats`: others than those of the writer.
+        """
+        seats, source = seats or self._seats, source_of(request)
+        async with seats.taken(source):
+            if callable(pieces):
+                pieces = await pieces()
             packs = "gzip" in request.headers.get(hdrs.ACCEPT_ENCODING, "").lower()
-            gathered, is_whole = await self._gather(pieces)
+            gathered, is_whole = await self._gather(source, pieces)
             while not (gathered or is_whole):  # a failure is still a response of its own
-                gathered, is_whole = await self._gather(pieces)
+                gathered, is_whole = await self._gather(source, pieces)
             response: web.StreamResponse
             if is_whole:
                 is_packed = packs and len(gathered) >= _PACKED_FROM
@@ -190,11 +192,11 @@ class Writer:
                 )
                 if packs:
                     response.enable_compression(web.ContentCoding.gzip)
-            await response.prepare(request)
             try:
+                await response.prepare(request)
                 if not isinstance(response, web.Response):
-                    await self._send_parts(response, gathered, pieces, is_whole=is_whole)
-                await self._seats.in_time(response.write_eof())
+                    await self._send_parts(seats, source, response, gathered, pieces, is_whole=is_whole)
+                await seats.in_time(response.write_eof())
             except TimeoutError:
                 if request.transport is not None:
                     request.transport.abort()  # closing it would wait until the reader accepts the rest
@@ -203,20 +205,30 @@ class Writer:
             return response
 
     async def _send_parts(
-        self, response: web.StreamResponse, gathered: bytes, pieces: Pieces, *, is_whole: bool
+        self,
+        seats: Seats,
+        source: str,
+        response: web.StreamResponse,
+        gathered: bytes,
+        pieces: Pieces,
+        *,
+        is_whole: bool,
     ) -> None:
         """Sends the first part and all others. Raises TimeoutError if the reader is too slow."""
-        until = time.monotonic() + self._whole_s
-        await self._seats.in_time(response.write(gathered))
-        while not is_whole:
-            if self._seats.are_wanted and time.monotonic() >= until:
+        taken_s = 0.0  # by the reader: the parts may wait for those of other responses
+        while True:
+            began_s = time.monotonic()
+            await seats.in_time(response.write(gathered))
+            taken_s += time.monotonic() - began_s
+            if is_whole:
+                return
+            if seats.are_wanted and taken_s >= seats.whole_s:
                 raise TimeoutError
-            gathered, is_whole = await self._gather(pieces)
-            await self._seats.in_time(response.write(gathered))
+            gathered, is_whole = await self._gather(source, pieces)
 
-    async def _gather(self, pieces: Pieces) -> tuple[bytes, bool]:
+    async def _gather(self, source: str, pieces: Pieces) -> tuple[bytes, bool]:
         """Returns what one slice of time yields, and whether that was the end. Other work has run since."""
-        async with self._building:
+        async with self._building.taken(source):
             gathered = _slice(pieces)
             await asyncio.sleep(0)
         return gathered
@@ -303,7 +315,7 @@ class RestContext:
     #: Result of the last health checks; None = not run yet.
     health: Health | None = None
     #: Allows one dump at a time, as in YuniKorn, and one profile at a time.
-    dumping: asyncio.Lock = field(default_factory=asyncio.Lock)
+    dumps: Seats = field(default_factory=lambda: Seats(1, whole_s=_WHOLE_DUMP_S))
     profiling: asyncio.Lock = field(default_factory=asyncio.Lock)
     #: Responses about the state, and the metrics, which Prometheus reads in time whatever others read.
     writer: Writer = field(default_factory=Writer)
@@ -311,7 +323,7 @@ class RestContext:
     #: Large bodies of requests that are read or checked.
     bodies: Seats = field(default_factory=lambda: Seats(_MOST_BODIES))
     #: Allows one validation at a time, because a large configuration takes about a second of CPU time.
-    checking: asyncio.Lock = field(default_factory=asyncio.Lock)
+    checking: Seats = field(default_factory=lambda: Seats(1))
     connections: ClientConnections = field(
         default_factory=lambda: ClientConnections(ConnectionLimits(_FIRST_REQUEST_S))
     )
@@ -327,7 +339,7 @@ async def body_of(rest_context: RestContext, request: web.Request) -> AsyncItera
     """The body of a request. Large ones wait for each other. Raises RestFailure if it does not arrive in time."""
     is_small = request.content_length is not None and request.content_length <= _SMALL_BODY
     seats = Seats(1) if is_small else rest_context.bodies
-    async with seats.taken():
+    async with seats.taken(source_of(request)):
         if not is_small:
             rest_context.connections.read(request)
         try:

@@ -13,7 +13,6 @@ import os
 import ssl
 import threading
 import time
-from collections import Counter, OrderedDict, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -32,6 +31,7 @@ from muster_operator.webhook.certificates import Leaf
 from muster_operator.webhook.context import AdmissionAnswer, Review
 from muster_operator.webhook.reviews import UNAVAILABLE, BadReview, ReviewRequest, read_review, review_reply
 from muster_si.client_connections import KEEPALIVE_S, READ_AHEAD, ClientConnections, ConnectionLimits
+from muster_si.fair_seats import FairSeats, TooManyRequests
 
 log = structlog.get_logger("muster.admission")
 
@@ -57,80 +57,6 @@ async def run_in_thread(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, An
     if loop is asyncio.get_running_loop():
         return await work
     return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, loop))
-
-
-class TooManyRequests(Exception):
-    """The address has too many waiting requests."""
-
-
-class FairPlaces:
-    """Fair semaphore: at most `total` requests at once, `per_source` of one address, and `waiting` more per address."""
-
-    def __init__(self, total: int, per_source: int, waiting: int) -> None:
-        self._free, self._per_source, self._limit = total, per_source, waiting
-        self._held: Counter[str] = Counter()
-        #: Addresses with waiting requests, in the order in which they are served.
-        self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
-
-    @asynccontextmanager
-    async def place(self, source: str) -> AsyncIterator[None]:
-        """Holds a slot for one request of the address.
-
-        Raises:
-            TooManyRequests: the address has too many waiting requests.
-        """
-        await self._enter(source)
-        try:
-            yield
-        finally:
-            self._leave(source)
-
-    async def _enter(self, source: str) -> None:
-        if self._free and source not in self._waiting and self._held[source] < self._per_source:
-            self._take(source)
-            return
-        queue = self._waiting.setdefault(source, deque())
-        if len(queue) >= self._limit:
-            raise TooManyRequests(source)
-        granted = asyncio.get_running_loop().create_future()
-        queue.append(granted)
-        try:
-            await granted
-        except asyncio.CancelledError:
-            if granted.done() and not granted.cancelled():
-                self._leave(source)  # the slot was granted at the moment of the cancellation
-            elif granted in queue:
-                queue.remove(granted)
-                if not queue and self._waiting.get(source) is queue:
-                    del self._waiting[source]
-            raise
-
-    def _take(self, source: str) -> None:
-        self._free -= 1
-        self._held[source] += 1
-
-    def _leave(self, source: str) -> None:
-        self._free += 1
-        self._held[source] -= 1
-        if not self._held[source]:
-            del self._held[source]
-        while self._free and (following := self._next()) is not None:
-            self._give(following)
-
-    def _next(self) -> str | None:
-        """The next waiting address. Addresses with a full share are skipped, of which there are at most `total`."""
-        return next((source for source in self._waiting if self._held[source] < self._per_source), None)
-
-    def _give(self, source: str) -> None:
-        queue = self._waiting[source]
-        granted = queue.popleft()
-        if queue:
-            self._waiting.move_to_end(source)
-        else:
-            del self._waiting[source]
-        if not granted.cancelled():
-            self._take(source)
-            granted.set_result(None)
 
 
 #: Maximum bytes of a request. API servers accept objects of at most 3 MiB, and a request has an object and its old
@@ -226,9 +152,9 @@ class AdmissionServer:
 
     def __init__(self, endpoints: Mapping[str, Endpoint], missing: Callable[[], str], metrics: ReviewMetrics) -> None:
         self._missing, self._metrics = missing, metrics
-        self._room = FairPlaces(ROOM, ROOM_OF_SOURCE, WAITING_OF_SOURCE)
-        self._reading = FairPlaces(READING, READING_OF_SOURCE, WAITING_OF_SOURCE)
-        self._large = FairPlaces(LARGE, 1, WAITING_LARGE)
+        self._room = FairSeats(ROOM, ROOM_OF_SOURCE, WAITING_OF_SOURCE)
+        self._reading = FairSeats(READING, READING_OF_SOURCE, WAITING_OF_SOURCE)
+        self._large = FairSeats(LARGE, 1, WAITING_LARGE)
         self._connections = ClientConnections(ConnectionLimits(FIRST_REQUEST_S))
         app = web.Application(middlewares=[self._connections.count], client_max_size=BODY_LIMIT)
         app.router.add_get(HEALTH, self._health)
@@ -290,12 +216,12 @@ class AdmissionServer:
             async with (
                 asyncio.timeout(endpoint.within_s),
                 self._large_lane(request, source),
-                self._reading.place(source),
+                self._reading.taken(source),
             ):
                 self._connections.read(request)
                 async with asyncio.timeout(READ_S):
                     body = await request.read()
-                async with self._room.place(source):
+                async with self._room.taken(source):
                     question = read_review(body)
                     if question.review is None:
                         return "allowed", _json(review_reply(question, AdmissionAnswer()))
@@ -317,7 +243,7 @@ class AdmissionServer:
     def _large_lane(self, request: web.Request, source: str) -> AbstractAsyncContextManager[None]:
         """Holds one of the slots for large requests if needed."""
         size = request.content_length
-        return nullcontext() if size is not None and size <= SMALL else self._large.place(source)
+        return nullcontext() if size is not None and size <= SMALL else self._large.taken(source)
 
 
 def _unreadable(request: web.Request) -> web.Response | None:

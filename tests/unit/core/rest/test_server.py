@@ -226,7 +226,7 @@ async def test_many_requests_at_once_build_one_slice_between_two_turns_of_other_
 
 async def test_a_response_that_takes_long_ends_when_others_wait_for_its_place() -> None:
     """Its reader accepts each part, as slowly as it likes."""
-    writer = Writer(Seats(1, stalled_s=math.inf, hurried_s=math.inf), whole_s=0)
+    writer = Writer(Seats(1, stalled_s=math.inf, hurried_s=math.inf, whole_s=0))
 
     def endless() -> Iterator[bytes]:
         while True:
@@ -245,6 +245,42 @@ async def test_a_response_that_takes_long_ends_when_others_wait_for_its_place() 
                 async for _ in slow.content.iter_any():
                     pass
         assert await (await short).text() == "[]"
+
+
+async def test_data_are_collected_in_the_seat_and_other_seats_stay_free() -> None:
+    """As those of a state dump, whose stalled reader blocks neither the next dump for long nor views at all."""
+    collected: list[str] = []
+    writer, dumps = Writer(), Seats(1, stalled_s=math.inf, hurried_s=0.01)
+
+    def endless() -> Iterator[bytes]:
+        while True:
+            yield b"0," * 50_000
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        if request.path == "/view":
+            return await writer.write(request, iter((b"[]",)))
+
+        async def collect() -> Iterator[bytes]:
+            collected.append(request.path)
+            return endless() if request.path == "/stalled" else iter((b"{}",))
+
+        return await writer.write(request, collect, seats=dumps)
+
+    app = web.Application()
+    app.router.add_get("/{name}", handle)
+    async with TestServer(app) as server, aiohttp.ClientSession(server.make_url("/")) as session:
+        readers = [await asyncio.open_connection("127.0.0.1", server.port, limit=1024) for _ in range(2)]
+        for _, stalled in readers:
+            stalled.write(b"GET /stalled HTTP/1.1\r\nHost: a\r\n\r\n")
+        while not collected:  # noqa: ASYNC110 - nothing signals it
+            await asyncio.sleep(0)
+        async with session.get("view") as answer:
+            assert await answer.text() == "[]"
+        async with session.get("dump") as answer:
+            assert await answer.text() == "{}"
+        for _, stalled in readers:
+            stalled.close()
+    assert collected == ["/stalled", "/stalled", "/dump"]
 
 
 SMALL, LARGE = b"a" * 1_000, b"a" * 100_000
