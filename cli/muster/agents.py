@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import signal
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version as installed_version
@@ -16,7 +18,7 @@ from typing import Any, Final
 
 import orjson
 
-from muster.errors import BadUsage
+from muster.errors import INTERRUPTED, BadUsage
 from muster.main import DISTRIBUTION
 from muster.options import Target, connected
 
@@ -50,6 +52,8 @@ def command(target: Target) -> None:
     tools = Tools(connection(target))
     for tool in (tools.status, tools.queues, tools.explain, tools.dry_run, tools.plan):
         server.tool()(tool)
+    # The server reads standard input in a thread, which cancellation does not end.
+    signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
     server.run("stdio")
 
 

@@ -1,6 +1,7 @@
 """The checks of `muster doctor`: raw objects in, findings out. They request nothing.
 
-In the order of the output: core, leader, workloads, webhook, user identity, permissions, other schedulers.
+In the order of the output: core, leader, configuration, workloads, webhook, user identity, permissions, other
+schedulers.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -140,6 +141,28 @@ def _check_holder(lease: Json, now: datetime) -> Finding:
 def _lease_names(lease: Json) -> frozenset[str]:
     value = (lease["metadata"].get("annotations") or {}).get(SERVES, "")
     return frozenset(filter(None, value.split(",")))
+
+
+# --- configuration ----------------------------------------------------------------------------------------------------
+
+CONFIGURATION: Final = "configuration"
+#: Errors and warnings of the configuration, of each kind.
+_MOST_LINES: Final = 10
+_REJECTED: Final = "the previous one remains active, and Muster cannot start with this one"
+
+
+def check_configuration(errors: Sequence[str], warnings: Sequence[str], *, exists: bool) -> Iterator[Finding]:
+    """Of the ConfigMaps as they are now, which Muster may have rejected. `exists`: there is one."""
+    remedy = "correct the ConfigMap; `muster validate FILE` checks it before a change"
+    for line in errors[:_MOST_LINES]:
+        yield problem(CONFIGURATION, f"rejected; {_REJECTED}: {line}", remedy)
+    for line in warnings[:_MOST_LINES]:
+        yield warning(CONFIGURATION, line, remedy)
+    rest = sum(max(0, len(lines) - _MOST_LINES) for lines in (errors, warnings))
+    if rest:
+        yield warning(CONFIGURATION, f"{rest} further errors or warnings", "`muster config show` lists all of them")
+    if not errors and not warnings:
+        yield fine(CONFIGURATION, "valid" if exists else "there is no ConfigMap, so the defaults apply")
 
 
 # --- workloads --------------------------------------------------------------------------------------------------------

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Final
 
 import typer
 
-from muster.clients import kubeconfig as kubeconfig_files
+from muster.clients import installations
 from muster.clients.kubernetes import Cluster, connect
 from muster.command_line import FastCommand, FastGroup
 from muster.errors import PROBLEM, BadUsage, NotThere
@@ -22,12 +23,13 @@ from muster.options import Context, Kubeconfig, exit_on_error
 from muster.output import Format, Output, console, emit, print_page, table
 from muster.text import print_line
 from muster_core.config import document
-from muster_core.config.load import ValidationResult, load
-from muster_core.config.load import validate as validate_queues
+from muster_core.config.load import checksum
+from muster_core.config.load import examine as examine_queues
 from muster_core.model.config import Configuration
 from muster_core.model.errors import ConfigurationError
 from muster_operator.config.catalog import CATALOGUE, LEVELS, QUEUES, SETTINGS, setting_warnings
-from muster_operator.config.settings import PAIRS, merged, parse, source
+from muster_operator.config.settings import PAIRS, merge, parse, source
+from muster_operator.config.settings import Configuration as OperatorConfiguration
 from muster_operator.model.errors import BadSetting
 from muster_operator.translate.values import Raw, mapping, text
 
@@ -45,6 +47,7 @@ EXAMPLES: Final = {
 
 STDIN: Final = "-"
 DEFAULT: Final = "default"
+NO_SETTINGS: Final[Mapping[str, str]] = MappingProxyType({})
 _MAPS: Final = ("data", "binaryData")
 
 
@@ -64,40 +67,98 @@ def validate(
 def _validate(file: str) -> None:
     shown = shown_name(file)
     try:
-        result = _check(read_file(file), shown)
-    except (BadSetting, ConfigurationError) as error:
+        found = examined(read_file(file), shown)
+    except ConfigurationError as error:
         print_line(f"{shown}: {error}")
         raise typer.Exit(PROBLEM) from error
-    for line in result.findings:
+    for line in found.errors:
         print_line(line)
-    for line in result.warnings:
-        print_line(f"warning: {line}", err=True)
-    if result.checksum_match is False:
-        print_line(f"warning: checksum: does not match the text: its checksum is {result.checksum}", err=True)
-    if not result.allowed:
+    found.print_warnings()
+    if found.checksum_match is False:
+        print_line(f"warning: checksum: does not match the text: its checksum is {found.checksum}", err=True)
+    if found.errors:
         raise typer.Exit(PROBLEM)
-    print_line(f"{shown}: valid, checksum {result.checksum}")
+    print_line(f"{shown}: valid, checksum {found.checksum}")
 
 
-def _check(written: str, file: str) -> ValidationResult:
-    """Raises BadSetting, and ConfigurationError for an empty file and an invalid manifest."""
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """All errors and warnings of queues and settings, one line each. `configuration`: without what is invalid.
+
+    `checksum_match`: whether the checksum in the text is correct; None = the text has none.
+    """
+
+    configuration: Configuration
+    errors: tuple[str, ...]
+    warnings: tuple[str, ...]
+    checksum: str
+    checksum_match: bool | None
+
+    def print_warnings(self) -> None:
+        """Print the warnings on standard error."""
+        for line in self.warnings:
+            print_line(f"warning: {line}", err=True)
+
+
+def examined(written: str, file: str, present: Mapping[str, str] = NO_SETTINGS) -> Examined:
+    """Examine a queues.yaml or the manifest of a ConfigMap. Raises ConfigurationError if it is neither.
+
+    `present`: settings that apply unless the ConfigMap has them.
+    """
     config_map = read_manifest(written)
-    if config_map is None:
-        if _is_empty(written):
-            fix = "add partitions; without queues.yaml, Muster uses one queue for each namespace"
-            raise ConfigurationError(document.TOP, None, "is empty", fix)
-        return validate_queues(written, file=file)
-    entries = merged([config_map])
-    found = parse(entries)
-    result = validate_queues(found.queues, found.extra, f"{file}: {found.policy_group}.yaml")
-    return replace(result, warnings=(*result.warnings, *(finding.line for finding in setting_warnings(entries))))
+    if config_map is not None:
+        return examined_entries([config_map], f"{file}: ", present)
+    _check_kind(written)
+    return _examined(written, present, file)
 
 
-def _is_empty(written: str) -> bool:
+def examined_entries(config_maps: Sequence[Raw], where: str = "", present: Mapping[str, str] = NO_SETTINGS) -> Examined:
+    """Examine ConfigMaps as the operator and the core do. `where`: begins each error."""
+    entries, wrong = merge(config_maps)
+    found, invalid = _parsed(entries)
+    result = _examined(found.queues, {**present, **found.extra}, f"{where}{found.policy_group}{QUEUES}", where)
+    return replace(
+        result,
+        errors=(*(f"{where}{error}" for error in (*wrong, *invalid)), *result.errors),
+        warnings=(*result.warnings, *(finding.line for finding in setting_warnings(entries))),
+    )
+
+
+def _examined(queues: str, extra: Mapping[str, str], file: str, where: str = "") -> Examined:
+    found = examine_queues(queues, extra, file)
+    actual = checksum(queues)
+    return Examined(
+        found.built.configuration,
+        tuple(str(error) if error.file else f"{where}{error}" for error in found.errors),
+        found.built.warnings,
+        actual,
+        found.checksum.strip().upper() == actual if found.checksum else None,
+    )
+
+
+def _parsed(entries: Mapping[str, str]) -> tuple[OperatorConfiguration, list[BadSetting]]:
+    """The configuration without the settings that are invalid, and why each of them is."""
+    valid, invalid = dict(entries), list[BadSetting]()
+    while True:
+        try:
+            return parse(valid), invalid
+        except BadSetting as error:
+            invalid.append(error)
+            del valid[error.key]
+
+
+def _check_kind(written: str) -> None:
+    """Raises ConfigurationError for an empty file and for the manifest of another object."""
     try:
-        return document.read(written) is None
+        data = document.read(written)
     except ConfigurationError:
-        return False
+        return  # reported with the other errors
+    if data is None:
+        fix = "add partitions; without queues.yaml, Muster uses one queue for each namespace"
+        raise ConfigurationError(document.TOP, None, "is empty", fix)
+    if isinstance(data, dict) and "kind" in data and "partitions" not in data:
+        rule = f"is a {text(data['kind']) or 'manifest'}, not a ConfigMap"
+        raise ConfigurationError(document.TOP, None, rule, "write queues.yaml or the manifest of its ConfigMap")
 
 
 # --- files -----------------------------------------------------------------------------------------------------------
@@ -125,23 +186,15 @@ def read_file(file: str, most_bytes: int = -1) -> str:
     return raw.decode(errors="surrogateescape")
 
 
-def parse_configuration(
-    written: str, file: str, present: Mapping[str, str] | None = None
-) -> tuple[Configuration, bool]:
-    """The configuration of a queues.yaml, or of a ConfigMap with its settings; and whether it is a ConfigMap.
-
-    `present`: settings that apply unless the ConfigMap has them. Raises BadUsage if the core would reject it.
-    """
-    settings = dict(present or {})
+def read_configuration(written: str, file: str, present: Mapping[str, str] = NO_SETTINGS) -> Examined:
+    """Like `examined`. Raises BadUsage with all errors if the core would reject it."""
     try:
-        config_map = read_manifest(written)
-        if config_map is None:
-            return load(written, settings, file).configuration, False
-        found = parse(merged([config_map]))
-        extra = {**settings, **found.extra}
-        return load(found.queues, extra, f"{file}: {found.policy_group}.yaml").configuration, True
-    except (BadSetting, ConfigurationError) as error:
+        found = examined(written, file, present)
+    except ConfigurationError as error:
         raise BadUsage(f"{file}: {error}") from error
+    if found.errors:
+        raise BadUsage(*found.errors)
+    return found
 
 
 def read_manifest(written: str) -> Raw | None:
@@ -204,7 +257,7 @@ def show(
             "--namespace",
             "-n",
             envvar="NAMESPACE",
-            help="Namespace of the ConfigMaps (default: the namespace of the context).",
+            help="Namespace of the ConfigMaps (default: that of Muster, from the Leases of scheduler names).",
         ),
     ] = "",
     output: Format = Output.TABLE,
@@ -213,8 +266,8 @@ def show(
 ) -> None:
     """Show every setting with its value and its origin.
 
-    Warnings and errors are written to standard error. Exits with 1 if a value is invalid, with 2 if a file cannot be
-    read, and with 3 if the cluster is unreachable.
+    Warnings and errors, also those of the queues, are written to standard error. Exits with 1 if a value is invalid,
+    with 2 if a file cannot be read, and with 3 if the cluster is unreachable.
     """
     if defaults:
         _print_defaults(output)
@@ -224,34 +277,34 @@ def show(
         if file:
             _print_config_maps([_from_file(name) for name in file], output)
             return
-        chosen = namespace or kubeconfig_files.namespace(kubeconfig, context)
-        _print_config_maps(_from_cluster(connect(kubeconfig, context), chosen), output)
+        with connect(kubeconfig, context) as cluster:
+            home = namespace or installations.namespace(cluster, "-n")
+            found = in_use(cluster, home)
+        if not found:
+            names = ", ".join(name for pair in PAIRS for name in pair)
+            print_line(f"no ConfigMap of Muster ({names}) in namespace {home}: the defaults apply", err=True)
+        _print_config_maps(found, output)
 
     exit_on_error(read_and_print)
 
 
 def _print_config_maps(config_maps: Sequence[Raw], output: Output) -> None:
     """Print the effective settings. Raises Exit(1) if a value is invalid."""
-    try:
-        entries = merged(config_maps)
-        _print_values(config_maps, entries, output)
-        for finding in setting_warnings(entries):
-            print_line(f"warning: {finding.line}", err=True)
-        parse(entries)
-    except BadSetting as error:
-        print_line(f"muster: {error}", err=True)
-        raise typer.Exit(PROBLEM) from error
+    _print_values(config_maps, merge(config_maps)[0], output)
+    found = examined_entries(config_maps)
+    found.print_warnings()
+    for line in found.errors:
+        print_line(f"muster: {line}", err=True)
+    if found.errors:
+        raise typer.Exit(PROBLEM)
 
 
-def _from_cluster(cluster: Cluster, namespace: str) -> Sequence[Raw]:
+def in_use(cluster: Cluster, namespace: str) -> Sequence[Raw]:
     """The ConfigMaps in use, as the operator chooses them. Raises Unreachable."""
-    try:
-        for pair in PAIRS:
-            if found := [config_map for name in pair if (config_map := _config_map(cluster, namespace, name))]:
-                return found
-        return ()
-    finally:
-        cluster.http.close()
+    for pair in PAIRS:
+        if found := [config_map for name in pair if (config_map := _config_map(cluster, namespace, name))]:
+            return found
+    return ()
 
 
 def _config_map(cluster: Cluster, namespace: str, name: str) -> Raw | None:

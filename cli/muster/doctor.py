@@ -31,9 +31,9 @@ _CONFIGURATIONS: Final = ("mutatingwebhookconfigurations", "validatingwebhookcon
 def command(target: Target, *, output: Format = Output.TABLE) -> None:
     """Diagnose the installation and misconfigured pods.
 
-    Checks the core, the leader, scheduler names and queues of pods, misspelt names, the webhook, user identity, the
-    operator's permissions, and other schedulers. Exits with 1 if there is a problem, and with 3 if the cluster is
-    unreachable.
+    Checks the core, the leader, the configuration, scheduler names and queues of pods, misspelt names, the webhook,
+    user identity, the operator's permissions, and other schedulers. Exits with 1 if there is a problem, and with 3 if
+    the cluster is unreachable.
     A check without read permission is reported as unknown.
     """
     now = target.cluster.server_time()
@@ -69,13 +69,7 @@ class DiagnosedInstallation:
     @cached_property
     def home(self) -> str:
         """Muster's namespace: of the option, else from the Leases of scheduler names. Raises BadUsage."""
-        if self.target.muster_namespace:
-            return self.target.muster_namespace
-        try:
-            return leases.installation(self.name_leases, "", self.now)[0]
-        except Unreachable as error:
-            why = f"the Leases that name Muster's namespace cannot be listed ({error}); set --muster-namespace"
-            raise Unreachable(error.where, why) from error
+        return self.target.muster_namespace or installations.namespace(self.cluster, "--muster-namespace")
 
     @cached_property
     def leases(self) -> list[Json]:
@@ -134,6 +128,14 @@ def _leader(installation: DiagnosedInstallation) -> Iterator[Finding]:
 def _scheduler_names(installation: DiagnosedInstallation) -> Iterator[Finding]:
     pods = installation.cluster.list("/api/v1/pods", fieldSelector="status.phase!=Succeeded")
     return checks.check_scheduler_names(pods, installation.names)
+
+
+def _configuration(installation: DiagnosedInstallation) -> Iterator[Finding]:
+    from muster import config  # noqa: PLC0415  # loads core and operator; --help does not need them
+
+    config_maps = config.in_use(installation.cluster, installation.home)
+    found = config.examined_entries(config_maps)
+    return checks.check_configuration(found.errors, found.warnings, exists=bool(config_maps))
 
 
 def _queues(installation: DiagnosedInstallation) -> Iterator[Finding]:
@@ -215,6 +217,7 @@ def _other_schedulers(installation: DiagnosedInstallation) -> Iterator[Finding]:
 _CHECKS: Final[tuple[tuple[str, Callable[[DiagnosedInstallation], Iterator[Finding]]], ...]] = (
     (checks.CORE, _core),
     (checks.LEADER, _leader),
+    (checks.CONFIGURATION, _configuration),
     (checks.SCHEDULER_NAME, _scheduler_names),
     (checks.POD_QUEUES, _queues),
     ("placeholders", _placeholders),

@@ -7,7 +7,9 @@ in the cluster is changed, so any other value of `--dry-run` is refused.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
@@ -47,7 +49,10 @@ _MOST_BYTES: Final = 16 << 20
 _REAL_S: Final = 60.0
 _SECOND: Final = 1_000_000_000
 
-#: Preempted pods that the table names.
+#: Files of a folder that kubectl reads.
+_EXTENSIONS: Final = (".json", ".yaml", ".yml")
+
+#: Preempted pods, and pods that are left out, that the output names.
 _SHOWN: Final = 10
 
 
@@ -57,7 +62,9 @@ def command(  # noqa: PLR0913 # long: the command line is its options
     *,
     filename: Annotated[
         list[str] | None,
-        typer.Option("--filename", "-f", help="Manifests of pods and controllers; - = standard input."),
+        typer.Option(
+            "--filename", "-f", help="Manifests of pods and controllers, or a folder of them; - = standard input."
+        ),
     ] = None,
     dry_run: Annotated[str, typer.Option("--dry-run", help="Has to be server: what would happen now.")] = "",
     namespace: Annotated[
@@ -84,7 +91,7 @@ def command(  # noqa: PLR0913 # long: the command line is its options
 
 def _read(target: Target, files: Sequence[str], submitter: Submitter) -> Json:
     """Raises CommandError."""
-    texts = {shown_name(file): read_file(file, _MOST_BYTES) for file in files}
+    texts = {shown_name(file): read_file(file, _MOST_BYTES) for name in files for file in _files(name)}
     copied = read_copy(target.rest, target.cluster, "a dry run")
     try:
         submission = read_requests(texts, copied.shared, submitter)
@@ -93,11 +100,26 @@ def _read(target: Target, files: Sequence[str], submitter: Submitter) -> Json:
     return answer(copied, submission, files[0])
 
 
+def _files(name: str) -> Sequence[str]:
+    """The file, or the manifests of a folder without its subfolders, as kubectl reads them. Raises BadUsage."""
+    if not Path(name).is_dir():
+        return (name,)
+    try:
+        found = sorted(str(path) for path in Path(name).iterdir() if path.suffix in _EXTENSIONS and path.is_file())
+    except OSError as error:
+        raise BadUsage(f"{name} cannot be read: {error.strerror}") from error
+    if not found:
+        raise BadUsage(f"{name} has no file that ends in {', '.join(_EXTENSIONS)}")
+    return found
+
+
 def answer(copied: ClusterCopy, submission: Submission, file: str) -> Json:
     """The results as data. Raises BadUsage if the manifests have no pods for Muster, or cannot be examined."""
     asks = [event.spec for event in submission.events if isinstance(event, AskAdded)]
     if not asks:
-        raise BadUsage(f"{shown_name(file)}: has no pods that Muster would schedule")
+        left_out = "; ".join(_left_out(submission.left_out, _SHOWN))
+        why = f": {left_out}" if left_out else ""
+        raise BadUsage(f"{shown_name(file)}: has no pods that Muster would schedule{why}")
     if claims := next((ask for ask in asks if ask.facts.volumes.claims), None):
         raise BadUsage(f"{claims.application} has PersistentVolumeClaims, and storage is not simulated")
     present = set(copied.pods.values())
@@ -113,8 +135,17 @@ def answer(copied: ClusterCopy, submission: Submission, file: str) -> Json:
     return {
         "applications": [_result(found, name) for name in dict.fromkeys(ask.application for ask in asks)],
         "preempted": [_victim(found, victim, names) for victim in found.victims],
-        "podsLeftOut": submission.left_out,
+        "podsLeftOut": len(submission.left_out),
+        "leftOut": [{"pod": pod, "reason": reason} for pod, reason in submission.left_out.items()],
+        "warnings": [*submission.warnings],
     }
+
+
+def _left_out(pods: Mapping[str, str], most: int) -> Iterator[str]:
+    """`pod a has schedulerName x`, for at most so many pods."""
+    yield from (f"pod {pod} {reason}" for pod, reason in islice(pods.items(), most))
+    if len(pods) > most:
+        yield f"and {count(len(pods) - most, 'more pod')}"
 
 
 def _name(ask: AskSpec) -> str:
@@ -166,8 +197,11 @@ def _view(found: Json, wide: bool, now_ns: int) -> RenderableType:  # noqa: FBT0
         rest = len(found["preempted"]) - len(shown)
         more = f" and {rest} more (-o wide)" if rest else ""
         parts += [f"Preempted meanwhile, for these or for other applications: {pods}{more}", ""]
-    if left_out := found["podsLeftOut"]:
-        parts += [f"Left out: {count(left_out, 'pod')} with a node, with scheduling gates or of another scheduler", ""]
+    left_out = {one["pod"]: one["reason"] for one in found["leftOut"]}
+    if left_out:
+        shown_pods = _left_out(left_out, len(left_out) if wide else _SHOWN)
+        parts += [f"Left out: {count(len(left_out), 'pod')}", *(f"  {line}" for line in shown_pods), ""]
+    parts += [line for warning in found["warnings"] for line in (f"Warning: {warning}", "")]
     return Group(*parts[:-1])
 
 

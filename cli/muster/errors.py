@@ -14,12 +14,18 @@ from __future__ import annotations
 from typing import ClassVar, Final
 
 PROBLEM: Final = 1
+#: Exit code after Ctrl-C.
+INTERRUPTED: Final = 130
 
 
 class CommandError(Exception):
-    """The message is one line for the user."""
+    """Each message is one line for the user."""
 
     code: ClassVar[int]
+
+    def __init__(self, *messages: str) -> None:
+        super().__init__("; ".join(messages))
+        self.messages = messages
 
 
 class NotThere(CommandError):

@@ -18,6 +18,8 @@ import orjson
 import yaml
 
 from muster.api_defaults import Priorities, with_requests
+from muster.checks import Level
+from muster.ignored_names import check_names
 from muster_core.foresight.workload import RM, SECOND, START_NS, BadInput, Job, PodSet
 from muster_core.model.effects import ApplicationRejected, NodeRejected
 from muster_core.model.events import ApplicationAdded, AskAdded, Event, NodeAdded
@@ -30,9 +32,12 @@ from muster_operator.controller.state import Ledger
 from muster_operator.model import names
 from muster_operator.model.commands import Outcome
 from muster_operator.model.core_messages import AskSubmitted, CoreRequest
+from muster_operator.model.ids import PodUid
+from muster_operator.model.pods import Membership, PodRef
 from muster_operator.model.settings import Settings
 from muster_operator.model.signing import SigningKeys, Validity
 from muster_operator.si.codec import Encoder
+from muster_operator.translate.membership import membership
 from muster_operator.translate.objects import read_object
 from muster_operator.translate.values import Raw, integer, mapping, objects, text
 from muster_si import keys, si_pb2
@@ -140,10 +145,14 @@ class Submitter:
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """What the core receives. `left_out`: number of pods that it does not: bound, gated or of another scheduler."""
+    """What the core receives. `left_out`: why it does not receive a pod, by NAMESPACE/NAME.
+
+    `warnings`: what the operator would report in events.
+    """
 
     events: Sequence[ApplicationAdded | AskAdded]
-    left_out: int
+    left_out: Mapping[str, str]
+    warnings: Sequence[str]
 
 
 def read_requests(files: Mapping[str, str], known: Sequence[Raw], submitter: Submitter) -> Submission:
@@ -162,10 +171,48 @@ def read_requests(files: Mapping[str, str], known: Sequence[Raw], submitter: Sub
         documents += of_file
     names, present = ", ".join(files), {_subject(raw) for raw in known}
     ledger = Ledger(Settings())
-    admitted = _admit(ledger, known, [raw for raw in documents if _subject(raw) not in present], names)
-    pods = sum(raw["kind"] == "Pod" for raw in admitted)
+    admitted = list(_admit(ledger, known, [raw for raw in documents if _subject(raw) not in present], names))
+    pods = [raw for raw in admitted if raw["kind"] == "Pod"]
+    spaces = [raw for raw in admitted if raw["kind"] == "Namespace" and _subject(raw) not in present]
     events = [event for event in _reported(ledger, names) if isinstance(event, ApplicationAdded | AskAdded)]
-    return Submission(events, pods - sum(isinstance(event, AskAdded) for event in events))
+    asked = {event.spec.key for event in events if isinstance(event, AskAdded)}
+    left_out = {_full_name(pod): _why_left_out(pod, ledger.settings) for pod in pods if _uid(pod) not in asked}
+    return Submission(events, left_out, [*_warnings(pods, spaces, ledger.settings)])
+
+
+def _full_name(pod: Raw) -> str:
+    return f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
+
+
+def _membership(pod: Raw, settings: Settings) -> Membership:
+    metadata = pod["metadata"]
+    ref = PodRef(text(metadata["namespace"]), text(metadata["name"]), PodUid(_uid(pod)))
+    return membership(metadata, ref, settings, mapping(pod.get("spec")))
+
+
+def _why_left_out(pod: Raw, settings: Settings) -> str:
+    spec = mapping(pod.get("spec"))
+    if spec["schedulerName"] not in settings.scheduler_names:
+        return f"has schedulerName {text(spec['schedulerName'])}"
+    if spec.get("nodeName"):
+        return f"has node {text(spec['nodeName'])}"
+    return _membership(pod, settings).refusal or "has scheduling gates, or has ended"
+
+
+def _warnings(pods: Sequence[Raw], namespaces: Sequence[Raw], settings: Settings) -> Iterator[str]:
+    """Names and task groups without effect, as `muster doctor` reports them, and users and labels that are ignored."""
+    for finding in check_names(pods, namespaces, settings.scheduler_names):
+        if finding.level is not Level.FINE:
+            yield finding.message
+    found: dict[str, list[str]] = defaultdict(list)
+    for pod in pods:
+        if mapping(pod.get("spec"))["schedulerName"] in settings.scheduler_names:
+            of_pod = _membership(pod, settings)
+            for warning in filter(None, (of_pod.user_problem, *of_pod.conflicts)):
+                found[warning].append(_full_name(pod))
+    for warning, names_of_pods in found.items():
+        more = f" and {len(names_of_pods) - 1} more" if len(names_of_pods) > 1 else ""
+        yield f"pod {names_of_pods[0]}{more}: {warning}"
 
 
 def _submitted(raw: Raw, submitter: Submitter) -> Raw:

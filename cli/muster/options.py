@@ -195,11 +195,12 @@ class Steps:
 
 
 def exit_on_error(action: Callable[[], None]) -> None:
-    """Run the action. An error is printed as one line and sets the exit code."""
+    """Run the action. An error is printed, one line for each message, and sets the exit code."""
     try:
         action()
     except CommandError as error:
-        print_line(f"muster: {error}", err=True)
+        for message in error.messages:
+            print_line(f"muster: {message}", err=True)
         raise typer.Exit(error.code) from error
 
 

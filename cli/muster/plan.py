@@ -15,7 +15,7 @@ import typer
 from rich.console import Group, RenderableType
 
 from muster.cluster_copy import ClusterCopy, read_copy
-from muster.config import parse_configuration, read_file, shown_name
+from muster.config import read_configuration, read_file, shown_name
 from muster.errors import PROBLEM, BadUsage
 from muster.options import Target, connected
 from muster.output import Format, Output, show, table
@@ -34,7 +34,7 @@ Json = dict[str, Any]
 
 EXAMPLES: Final = (
     "muster plan queues.yaml",
-    "kubectl get configmap muster-configs -n muster -o yaml | sed 's/cpu: 100/cpu: 80/' | muster plan -",
+    "kubectl get configmap muster-configs -n muster -o yaml | sed 's/vcore: 100/vcore: 80/' | muster plan -",
     "muster plan queues.yaml --within 600 -o json",
 )
 
@@ -73,9 +73,11 @@ def _read(target: Target, file: str, within: int) -> Json:
     written, shown = read_file(file, _MOST_BYTES), shown_name(file)
     if not written.strip():  # for example of a pipe whose first program failed
         raise BadUsage(f"{shown} is empty; write the complete configuration")
-    parse_configuration(written, shown)  # an invalid file needs no cluster
+    read_configuration(written, shown)  # an invalid file needs no cluster
     copied = read_copy(target.rest, target.cluster, "plan")
-    configuration, _ = parse_configuration(written, shown, copied.extra)
+    edited = read_configuration(written, shown, copied.extra)
+    edited.print_warnings()
+    configuration = edited.configuration
     if keys.DEFAULT_PARTITION not in {one.name for one in configuration.partitions}:
         raise BadUsage(f"{shown}: has no partition {keys.DEFAULT_PARTITION!r}, which the operator uses")
     return planned(copied, configuration, within)

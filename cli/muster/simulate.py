@@ -21,7 +21,7 @@ from typing import Annotated, Final
 import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from muster.config import parse_configuration, read_file, shown_name
+from muster.config import read_configuration, read_file, shown_name
 from muster.errors import BadUsage
 from muster.manifests import Manifests, read_manifests
 from muster.options import exit_on_error
@@ -105,7 +105,7 @@ def _results(
     nodes: str, workloads: Sequence[str], queues: Sequence[str], reader: Reader, latencies: Latencies
 ) -> list[Result]:
     """Raises BadUsage, BadInput."""
-    configurations = [(shown_name(file), parse_configuration(read_file(file), file)[0]) for file in queues]
+    configurations = [(shown_name(file), _configuration(read_file(file), shown_name(file))) for file in queues]
     cluster = reader.nodes(nodes)
     jobs = [job for file in workloads for job in reader.jobs(file)]
     if not cluster or not jobs:
@@ -116,6 +116,13 @@ def _results(
         raise BadUsage(f"two files of --workload have a pod {twice}; write unique names")
     found = configurations or [("default", load(DEFAULT_TEXT, {}).configuration)]
     return [_result(name, configuration, cluster, jobs, latencies) for name, configuration in found]
+
+
+def _configuration(written: str, file: str) -> Configuration:
+    """Raises BadUsage. Prints the warnings."""
+    found = read_configuration(written, file)
+    found.print_warnings()
+    return found.configuration
 
 
 def _first_twice(jobs: Iterable[Job]) -> str | None:

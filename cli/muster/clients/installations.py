@@ -10,7 +10,7 @@ from typing import Any
 
 from muster import leases
 from muster.clients.kubernetes import Cluster
-from muster.errors import NotThere
+from muster.errors import NotThere, Unreachable
 
 Json = dict[str, Any]
 
@@ -19,6 +19,15 @@ def name_leases(cluster: Cluster) -> list[Json]:
     """The Leases of scheduler names. Raises Unreachable."""
     found = cluster.list(leases.path(leases.NAMES_NAMESPACE), labelSelector=leases.NAMES_SELECTOR)
     return [lease for lease in found if str(lease["metadata"]["name"]).startswith(leases.PREFIX)]
+
+
+def namespace(cluster: Cluster, option: str) -> str:
+    """Muster's namespace, from the Leases of scheduler names. `option`: selects it. Raises BadUsage, Unreachable."""
+    try:
+        return leases.installation(name_leases(cluster), "", cluster.server_time())[0]
+    except Unreachable as error:
+        why = f"the Leases that name Muster's namespace cannot be listed ({error}); set {option}"
+        raise Unreachable(error.where, why) from error
 
 
 def leader(cluster: Cluster, namespace: str, lease: str) -> Json | None:

@@ -25,6 +25,7 @@ PATHS = {
     "Pod": "/api/v1/namespaces/{namespace}/pods/{name}",
     "Secret": "/api/v1/namespaces/{namespace}/secrets/{name}",
     "Event": "/api/v1/namespaces/{namespace}/events/{name}",
+    "ConfigMap": "/api/v1/namespaces/{namespace}/configmaps/{name}",
     "Lease": "/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}",
 }
 #: Collections that the commands list; those without an object are empty.

@@ -44,7 +44,11 @@ def test_the_defaults_are_valid_config_map_data() -> None:
 
 
 def test_values_show_their_config_map_and_the_later_one_wins(tmp_path: Path) -> None:
-    first = a_file(tmp_path, "muster-defaults", "gang.waitTimeout: 1h, log.level: WARN, queues.yaml: 'partitions: []'")
+    first = a_file(
+        tmp_path,
+        "muster-defaults",
+        "gang.waitTimeout: 1h, log.level: WARN, queues.yaml: 'partitions: [{queues: [{name: a}]}]'",
+    )
     second = a_file(tmp_path, "muster-configs", "gang.waitTimeout: 2h")
     result = show("-f", first, "-f", second)
     assert result.exit_code == 0

@@ -142,7 +142,40 @@ def test_what_the_manifests_have_besides_their_pods(served: Served, cluster: Api
     file.write_text(f"{Path(job(tmp_path)).read_text()}---\n{yaml.safe_dump_all(others)}")
     found = json.loads(served.run("apply", "--dry-run=server", "-f", str(file), "-o", "json").stdout)
     assert ([one["result"] for one in found["applications"]], found["podsLeftOut"]) == (["starts"], 2)
-    assert "Left out: 2 pods" in served.run("apply", "--dry-run=server", "-f", str(file)).stdout
+    assert found["leftOut"][1] == {"pod": "team-a/other", "reason": "has schedulerName default-scheduler"}
+    page = served.run("apply", "--dry-run=server", "-f", str(file)).stdout
+    assert "Left out: 2 pods" in page
+    assert "pod team-a/other has schedulerName default-scheduler" in page
+    assert found["warnings"] == []
+
+
+@pytest.mark.parametrize(
+    "annotations, warning",
+    [
+        ({"yunikorn.apache.org/task-groups": "[{"}, "no gang for pod team-a/new-job-0: "),
+        ({"yunikorn.apache.org/task-grups": "[]"}, "did you mean yunikorn.apache.org/task-groups?"),
+        ({"yunikorn.apache.org/user.info": "kim"}, "user.info"),
+    ],
+)
+def test_an_annotation_without_effect_is_a_warning_in_the_words_of_the_event(
+    served: Served, cluster: ApiServer, tmp_path: Path, annotations: dict[str, str], warning: str
+) -> None:
+    file = Path(job(tmp_path))
+    made = yaml.safe_load(file.read_text())
+    made["spec"]["template"]["metadata"]["annotations"] = annotations
+    folder = tmp_path / "manifests"
+    folder.mkdir()
+    (folder / "job.yml").write_text(yaml.safe_dump(made))
+    (folder / "notes.txt").write_text("{")
+    options = "apply", "--dry-run=server", "-f", str(folder)
+    found = json.loads(served.run(*options, "-o", "json").stdout)
+    assert (len(found["warnings"]), warning in found["warnings"][0]) == (1, True), found["warnings"]
+    assert "Warning: " in served.run(*options).stdout
+
+
+def test_a_folder_without_manifests_is_an_error(served: Served, cluster: ApiServer, tmp_path: Path) -> None:
+    result = served.run("apply", "--dry-run=server", "-f", str(tmp_path / "."))
+    assert (result.exit_code, "has no file that ends in .json, .yaml, .yml" in result.stderr) == (2, True)
 
 
 @pytest.mark.parametrize("options", [(), ("--dry-run", "client"), ("--dry-run", "none")])

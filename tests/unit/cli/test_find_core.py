@@ -127,6 +127,38 @@ def test_the_doctor_reads_leases_only_of_the_installation_that_kube_system_names
         assert not [path for _, path, _ in api.requests if "/namespaces/eve/" in path]
 
 
+WRONG = {"queues.yaml": "partitions:\n  - queues:\n      - {name: a, propertees: {}}\n", "gang.waitTimeout": "soon"}
+
+
+def a_config_map(namespace: str, data: Json) -> Json:
+    return {"kind": "ConfigMap", "metadata": {"namespace": namespace, "name": "muster-configs"}, "data": data}
+
+
+def test_the_doctor_reports_a_configuration_that_muster_rejects(tmp_path: Path) -> None:
+    with api_server(*LEASES, a_config_map("team", WRONG | {"gang.placement": "Nowhere"})) as api:
+        result = run("doctor", "-o", "json", "--kubeconfig", api.kubeconfig(tmp_path))
+        found = [one for one in json.loads(result.stdout)["items"] if one["check"] == "configuration"]
+        assert [one["level"] for one in found] == ["problem"] * 3
+        texts = " ".join(one["message"] for one in found)
+        assert "queues.yaml:3: partitions[0].queues[0].propertees" in texts
+        assert "the previous one remains active" in texts
+        assert "setting gang.waitTimeout: invalid value 'soon'" in texts
+        assert "setting gang.placement: invalid value 'Nowhere'" in texts
+        api.objects.update({path: a_config_map("team", {}) for path in api.objects if "configmaps" in path})
+        result = run("doctor", "-o", "json", "--kubeconfig", api.kubeconfig(tmp_path))
+        assert '"message": "valid"' in result.stdout
+
+
+def test_config_show_reads_the_namespace_of_muster_and_checks_the_queues(tmp_path: Path) -> None:
+    with api_server(*LEASES, a_config_map("team", WRONG)) as api:
+        result = run("config", "show", "--kubeconfig", api.kubeconfig(tmp_path))
+        assert result.exit_code == 1
+        assert "muster: queues.yaml:3: partitions[0].queues[0].propertees" in result.stderr
+        assert "muster: setting gang.waitTimeout: invalid value 'soon'" in result.stderr
+        result = run("config", "show", "-n", "other", "--kubeconfig", api.kubeconfig(tmp_path))
+        assert (result.exit_code, "in namespace other: the defaults apply" in result.stderr) == (0, True)
+
+
 def test_the_doctor_does_not_take_leases_that_it_cannot_list_for_missing_ones(tmp_path: Path) -> None:
     with api_server(*LEASES) as api:
         api.failing[leases.path("kube-system")] = 403

@@ -133,6 +133,28 @@ def indented(text: str) -> str:
     return "".join(f"    {line}\n" for line in text.splitlines())
 
 
+def test_the_settings_and_the_queues_of_a_config_map_are_reported_in_one_run(tmp_path: Path) -> None:
+    path = tmp_path / "map.yaml"
+    entries = (
+        f"  gang.waitTimeout: soon\n  kubernetes.qps: many\n  service.expiry: x\n  queues.yaml: |\n{indented(BAD)}"
+    )
+    path.write_text(MANIFEST.format(entries=entries))
+    lines = CliRunner().invoke(app, ["validate", str(path)]).stdout.splitlines()
+    assert [line.removeprefix(f"{path}: ").split(" ")[1] for line in lines[:3]] == [
+        *("gang.waitTimeout:", "service.expiry:", "kubernetes.qps:")
+    ]
+    assert [line.startswith(f"{path}: queues.yaml:") for line in lines] == [False] * 3 + [True] * 3
+    for command in (["plan", str(path)], ["simulate", "--nodes", "n", "--workload", "w", "--queues", str(path)]):
+        result = CliRunner().invoke(app, [*command])
+        assert (result.exit_code, result.stderr.splitlines()) == (2, [f"muster: {line}" for line in lines])
+
+
+def test_the_manifest_of_another_object_is_named(tmp_path: Path) -> None:
+    result = run(tmp_path / "pod.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n")
+    assert result.exit_code == 1
+    assert result.stdout.startswith(f"{tmp_path / 'pod.yaml'}: the file is a Pod, not a ConfigMap; ")
+
+
 def test_a_config_map_is_validated_with_its_settings(tmp_path: Path) -> None:
     entries = f"  service.policyGroup: mine\n  event.maxStreams: many\n  mine.yaml: |\n{indented(BAD)}"
     result = run(tmp_path / "map.yaml", MANIFEST.format(entries=entries))
