@@ -41,7 +41,7 @@ DEFAULT_IMAGE = "registry.k8s.io/pause:3.7"
 READY_S = 60.0
 DELETED_S = 60.0
 """Until a terminating namespace is removed; its controller deletes the content first."""
-DUMP_PATH = "/debug/fullstatedump"
+DUMP_PATH = "/debug/fullstatedump?invariants=1"
 
 CONFIGURATION = "muster-configs"
 """The ConfigMap with Muster's settings."""

@@ -122,6 +122,8 @@ class OpenConnections:
 
     def receive(self, connection: Connection, size: int) -> bool:
         """Counts bytes of a request without a slot. Returns whether the connection is still open."""
+        if connection not in self._by_source.get(connection.source, {}):  # its handshake ended while it was closed
+            return False
         connection.ahead += size
         self._ahead[connection.source] += size
         while self._ahead.total() > self._most_ahead:

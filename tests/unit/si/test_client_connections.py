@@ -215,6 +215,16 @@ def test_bytes_of_requests_with_a_slot_do_not_count() -> None:
     assert open_connections.receive(small, 10)
 
 
+def test_bytes_of_a_closed_connection_count_for_nobody() -> None:
+    open_connections = OpenConnections(10, 100)
+    closed, other = (open_connections.admit(source) for source in ("a", "b"))
+    assert closed is not None
+    assert other is not None
+    open_connections.remove(closed)
+    assert not open_connections.receive(closed, 90)
+    assert open_connections.receive(other, 90)
+
+
 def test_half_of_the_open_files_of_the_process_are_left_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("resource.getrlimit", lambda _: (8, 8))
     assert ClientConnections(ConnectionLimits(1.0))._total == 4

@@ -157,6 +157,13 @@ def test_the_dump_checks_no_invariants_between_the_parts_of_an_event() -> None:
     assert found["invariants"] == []
 
 
+async def test_invariants_of_a_large_state_are_checked_on_request_because_it_is_one_step() -> None:
+    scenario = large()
+    for check, expected in ((False, None), (True, [])):
+        pieces = diagnostics.state_dump_pieces(scenario.scheduler_state, 7, [], check=check)
+        assert orjson.loads(b"".join(pieces))["invariants"] == expected
+
+
 async def test_the_dump_includes_the_state_of_the_resource_manager(http: aiohttp.ClientSession, bench: Bench) -> None:
     await bench.register()
     attendance = muster_pb2.Attendance(stateDump=True)
