@@ -55,7 +55,9 @@ _MAPS: Final = ("data", "binaryData")
 
 
 def validate(
-    file: Annotated[str, typer.Argument(help="queues.yaml or the manifest of a ConfigMap; - = standard input.")],
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="queues.yaml or the manifest of a ConfigMap; - = standard input.")
+    ],
 ) -> None:
     """Validate a queue configuration, and print one line for each error or warning.
 

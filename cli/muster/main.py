@@ -157,6 +157,7 @@ app = typer.Typer(
     help="A gang scheduler for Kubernetes.",
     epilog="Exit codes: 0 success, 1 problem found or object not found, 2 usage error, 3 core or cluster unreachable.",
     no_args_is_help=True,
+    context_settings={"help_option_names": ["--help", "-h"]},
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )

@@ -101,8 +101,10 @@ class Target:
             return {}
         try:
             return {"Authorization": f"Bearer {self.token_file.read_text().strip()}"}
-        except (OSError, UnicodeDecodeError) as error:
-            raise BadUsage(f"--token-file {self.token_file} cannot be read: {error}") from error
+        except OSError as error:
+            raise BadUsage(f"--token-file {self.token_file} cannot be read: {error.strerror}") from error
+        except UnicodeDecodeError as error:
+            raise BadUsage(f"--token-file {self.token_file} cannot be read: it is not UTF-8") from error
 
     def _tls(self) -> ssl.SSLContext:
         try:

@@ -51,7 +51,9 @@ _SHOWN: Final = 40
 @connected
 def command(
     target: Target,
-    file: Annotated[str, typer.Argument(help="queues.yaml or the manifest of a ConfigMap; - = standard input.")],
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="queues.yaml or the manifest of a ConfigMap; - = standard input.")
+    ],
     *,
     within: Annotated[
         int, typer.Option(min=1, max=_MOST_S, help="Seconds of virtual time after the configuration is applied.")

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from rich.console import Group, RenderableType
+from rich.padding import Padding
 from rich.table import Table
 
 from muster import pending
@@ -507,7 +508,7 @@ def findings(found: list[Json], wide: bool, now_ns: int) -> RenderableType:  # n
         made.add_row(finding["check"], finding["level"], finding["message"], *extra)
     remedies = [] if wide else [f"{item['check']}: {item['remedy']}" for item in in_severity if item["remedy"]]
     parts: list[RenderableType] = [made, "", _summary(found)]
-    return Group(*parts, *(f"  {remedy}" for remedy in dict.fromkeys(remedies)))
+    return Group(*parts, *(Padding(remedy, (0, 0, 0, 2), expand=False) for remedy in dict.fromkeys(remedies)))
 
 
 def _summary(found: list[Json]) -> str:

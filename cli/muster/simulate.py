@@ -39,8 +39,8 @@ from muster_si import keys
 
 EXAMPLES: Final = (
     "muster simulate --nodes nodes.csv --workload trace.csv --queues queues.yaml",
-    "muster simulate --nodes nodes.csv -w trace.csv.gz --queues today.yaml --queues fair.yaml --report out.html",
-    "muster simulate --nodes nodes.csv --workload trace.csv --placement Reserve --start-latency 5 -o json",
+    "muster simulate --nodes n.csv -w w.csv -q a.yaml -q b.yaml --report r.html",
+    "muster simulate --nodes nodes.csv -w trace.csv --placement Reserve -o json",
     "muster simulate --nodes cluster.json --workload job.yaml --run-time 3600",
 )
 

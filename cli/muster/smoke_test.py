@@ -166,4 +166,9 @@ def _pending_reason(pod: Json) -> str:
         for s in pod["status"].get("containerStatuses", ())
         if "waiting" in s.get("state", {})
     ]
-    return "; ".join(filter(None, [*conditions, *waiting])) or str(pod["status"].get("phase"))
+    found = "; ".join(filter(None, [*conditions, *waiting])) or str(pod["status"].get("phase"))
+    if pod["spec"].get("nodeName") or pod["status"].get("conditions"):
+        return found
+    return (
+        f"{found}: no scheduler reported on it; check with muster doctor that {pod['spec']['schedulerName']} is served"
+    )

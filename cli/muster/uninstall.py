@@ -170,11 +170,14 @@ def _wait_until_it_has_ended(cluster: Cluster, installation: Installation, secon
     """
     deadline = time.monotonic() + seconds
     observed: dict[str, LeaseObservation] = {}
+    last = ""
     while running := [*_running_pods(cluster, installation), *_renewed_leases(cluster, installation, observed)]:
         if time.monotonic() >= deadline:
             print_line(f"muster: {', '.join(running)} still running: delete the Deployments of Muster first", err=True)
             raise typer.Exit(PROBLEM)
-        print_line(f"waiting until these end: {', '.join(running)}")
+        line = f"waiting until these end: {', '.join(running)}"
+        if line != last:
+            print_line(last := line)
         time.sleep(PAUSE_S)
 
 

@@ -88,3 +88,15 @@ def test_an_unknown_context_gives_one_line_and_exit_code_2(tmp_path: Path) -> No
         assert result.exit_code == 2
         assert result.stderr == f'muster: context "prod" does not exist in {path}\n'
         assert result.stdout == ""
+
+
+def test_a_missing_token_file_is_named_without_a_number(tmp_path: Path) -> None:
+    result = run("status", "--server", "http://127.0.0.1:9", "--token-file", str(tmp_path / "none"))
+    assert result.stderr == f"muster: --token-file {tmp_path / 'none'} cannot be read: No such file or directory\n"
+
+
+@pytest.mark.parametrize("command", [(), ("simulate",), ("config", "show")])
+def test_the_short_option_shows_the_help(command: tuple[str, ...]) -> None:
+    found = run(*command, "-h")
+    assert (found.exit_code, found.stdout) == (0, run(*command, "--help").stdout)
+    assert max(map(len, found.stdout.splitlines())) <= 80
