@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from random import Random  # noqa: TID251 - seeded
 
 import pytest
 
@@ -11,7 +12,8 @@ from muster_core.model.constraints import TERMINATING, TERMINATING_PREEMPTED, Co
 from muster_core.model.events import AllocationReported, ApplicationAdded, ConfigurationReplaced, NodeAdded
 from muster_core.model.ids import Termination
 from muster_core.model.limits import ALLOCATIONS_PER_QUOTA_PREEMPTION
-from muster_core.model.resources import Limit
+from muster_core.model.resources import NOTHING, Limit, Resources
+from tests.amounts import amount
 from tests.unit.builders import RM, SECOND, a_node, a_queue, an_allocation, an_application, an_ask, resources
 from tests.unit.core.scheduling.preemption_scenario import (
     a_daemon,
@@ -200,6 +202,43 @@ def test_the_bound_of_quota_preemption_holds_for_all_leaves_together_and_each_gi
     assert set(cores(scenario, *(f"root.p.q{index}" for index in range(leaves)))) == {1, 2}
     sizes = [len(one.victims) for one in scenario.partition.preemptions.running.values()]
     assert max(sizes) <= ALLOCATIONS_PER_QUOTA_PREEMPTION < sum(sizes)
+
+
+@pytest.mark.parametrize("seed", range(amount(40, 2000)))
+def test_a_tree_releases_its_excess_down_to_the_guarantees_and_no_pod_more(seed: int) -> None:
+    """Random trees with several levels, guarantees and resources, whose maximum is lowered."""
+    random = Random(seed)
+    leaves = {f"{parent}{leaf}": random.choice([0, 0, 1000, 3000]) for parent in "ab" for leaf in "xyz"}
+
+    def a_tree(most: Limit) -> QueueConfig:
+        parents = [
+            a_queue(parent, *(a_queue(leaf, guaranteed=leaves[leaf]) for leaf in leaves if leaf[0] == parent))
+            for parent in "ab"
+        ]
+        return replace(a_queue("p", *parents, policies=after(60)), max=most)
+
+    scenario = Scenario(with_preemption(a_tree(Limit()), by_quota=True))
+    node = a_node("n0", 1_000_000, pods=1000)
+    scenario.send(NodeAdded(replace(node, capacity=node.capacity + resources(gpu=100))))
+    sizes: dict[str, Resources] = {}
+    for leaf in leaves:
+        own = {f"{leaf}-{n}": resources(vcore=random.randint(1, 4) * 500, gpu=random.randint(0, 1)) for n in range(6)}
+        run(scenario, f"root.p.{leaf[0]}.{leaf}", *(replace(an_ask(key), resources=size) for key, size in own.items()))
+        sizes |= own
+    used = sum(sizes.values(), NOTHING)
+    most = Limit({name: random.randint(0, used[name]) for name in random.choice([("vcore",), ("vcore", "gpu")])})
+    reload(scenario, a_tree(most))
+    gone = victims(scenario.wait(61))
+
+    left = used - sum((sizes[key] for key in gone), NOTHING)
+    if len(scenario.partition.preemptions.running) == 1:  # a second plan can make a victim of the first one needless
+        assert all(most.excess(left + sizes[key]) for key in gone), "each victim is required"
+    for leaf, guarantee in leaves.items():
+        kept = [size for key, size in sizes.items() if key.startswith(f"{leaf}-") and key not in gone]
+        vcore = sum(size["vcore"] for size in kept)
+        assert vcore >= guarantee or not any(key.startswith(f"{leaf}-") for key in gone)
+        for size in kept:
+            assert vcore - size["vcore"] < guarantee or not any(size[name] for name in most.excess(left))
 
 
 def test_quota_of_a_rare_resource_is_freed_among_any_number_of_younger_pods() -> None:
