@@ -20,7 +20,7 @@ from muster_operator.model import problems
 from muster_operator.model.commands import Outcome
 from muster_operator.model.core_messages import ApplicationSubmitted
 from muster_operator.model.ids import AppId
-from muster_operator.model.pods import GangDefinition
+from muster_operator.model.pods import GangDefinition, PodGroupSource
 from muster_operator.model.states import AppState
 
 #: Time without a change of the members, as a multiple of ``gang.memberWait``. Controllers create the pods of large
@@ -77,5 +77,6 @@ def _missing(app: Application, gang: GangDefinition, unchanged_s: int) -> str:
         if group.name in app.groups_seen and present[group.name] < group.min_member:
             succeeded = app.succeeded.get(group.name, 0)
             minimum = group.min_member + succeeded
-            return problems.members_missing(group.name, minimum, present[group.name], succeeded, unchanged_s)
+            text = problems.pods_missing if isinstance(app.source, PodGroupSource) else problems.members_missing
+            return text(group.name, minimum, present[group.name], succeeded, unchanged_s)
     return ""

@@ -21,7 +21,7 @@ from muster_operator.controller.state import Deadline, Ledger, Phase, Task, Time
 from muster_operator.model import limits, messages, names, problems
 from muster_operator.model.cluster_events import PodGroupEvent, PodGroupGone, PodGroupSeen
 from muster_operator.model.commands import Outcome, SetCondition, SetGroupCondition
-from muster_operator.model.ids import AppId, PodUid, application_id
+from muster_operator.model.ids import PodUid, application_id, application_name
 from muster_operator.model.pod_groups import SCHEDULED, SCHEDULER_ERROR, UNSCHEDULABLE, GroupCondition, PodGroup
 from muster_operator.model.pods import Condition, GangSource, Membership, Pod, PodGroupSource, PodPhase
 from muster_operator.translate.membership import pod_group_app_id
@@ -96,6 +96,8 @@ def record_group(ledger: Ledger, fact: PodGroupEvent) -> str:
 def _recorded(ledger: Ledger, key: str, group: PodGroup | None) -> None:
     before = ledger.pod_groups.pop(key, None)
     if group is not None:
+        name = group.app or pod_group_app_id(group.name)
+        group = replace(group, app_id=application_id(group.namespace, name, ledger.settings.sharing_groups))
         ledger.pod_groups[key] = group
     members = ledger.group_members.get(key)
     if members is None:
@@ -185,21 +187,23 @@ def settled(ledger: Ledger, pod: Pod) -> Pod:
     key = key_of(pod)
     group = ledger.pod_groups.get(key)
     waits, _ = ("", "") if pod.node is not None else _wait(ledger, key)
-    member = own if group is None else _of_group(ledger, own, pod, group)
+    member = own if group is None else _of_group(own, group)
     member = replace(member, waits=waits, written=own)
     if group is None:
         return structs.replace(pod, membership=member)
     return structs.replace(pod, membership=member, controller=group.uid, controller_name=f"PodGroup/{group.name}")
 
 
-def _of_group(ledger: Ledger, own: Membership, pod: Pod, group: PodGroup) -> Membership:
-    """The membership of a pod of the group: the group's keys, and warnings about those of the pod that contradict."""
-    sharing = ledger.settings.sharing_groups
-    app = application_id(group.namespace, group.app, sharing) if group.app else own.app
-    by_name = application_id(group.namespace, pod_group_app_id(group.name), sharing)
+def _of_group(own: Membership, group: PodGroup) -> Membership:
+    """The membership of a pod of the group: the group's keys, and warnings about those of the pod that contradict.
+
+    The application is that of the group alone, so that pods with different IDs are one gang, also after a restart.
+    """
     conflicts = list(own.conflicts)
-    if group.app and own.app not in {app, by_name}:
-        conflicts.append(_contradiction(names.LABEL_APP_ID, own.app.partition("/")[2], group.app, group))
+    written = application_name(own.app)
+    if own.app != group.app_id and written != pod_group_app_id(group.name):
+        named = application_name(group.app_id)
+        conflicts.append(_contradiction(names.LABEL_APP_ID, written, named, group))
     if group.queue and own.queue not in {"", group.queue}:
         conflicts.append(_contradiction(names.LABEL_QUEUE, own.queue, group.queue, group))
     if own.gang.is_written:
@@ -208,7 +212,7 @@ def _of_group(ledger: Ledger, own: Membership, pod: Pod, group: PodGroup) -> Mem
     is_gang = group.min_count > 0
     return replace(
         own,
-        app=AppId(app),
+        app=group.app_id,
         queue=group.queue or own.queue,
         task_group=group.name if is_gang else "",
         gang=PodGroupSource(name=group.name, min_count=group.min_count) if is_gang else GangSource(),

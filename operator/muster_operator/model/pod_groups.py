@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from muster_operator.model.ids import AppId
+
 #: Versions of the API, preferred one first, and the condition type that each has for the scheduler.
 CONDITION_OF: Final = {"v1beta1": "PodGroupInitiallyScheduled", "v1alpha2": "PodGroupScheduled"}
 VERSIONS: Final = tuple(CONDITION_OF)
@@ -13,6 +15,8 @@ VERSIONS: Final = tuple(CONDITION_OF)
 UNSCHEDULABLE: Final = "Unschedulable"
 SCHEDULER_ERROR: Final = "SchedulerError"
 SCHEDULED: Final = "Scheduled"
+
+_NOT_RECORDED: Final = AppId("")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +33,8 @@ class PodGroup:
     """A PodGroup.
 
     ``min_count``: 0 = its policy is basic. ``priority``, ``preemption_policy``: None or empty = those of its pods.
-    ``app``, ``queue``: from the keys that pods have; empty = not set. ``problem``: why its pods cannot
+    ``app``, ``queue``: from the keys that pods have; empty = not set. ``app_id``: the application of its pods, which
+    has its name if ``app`` is empty; set when it is recorded. ``problem``: why its pods cannot
     be scheduled; empty if they can. ``condition``: None = not written yet.
     """
 
@@ -42,6 +47,7 @@ class PodGroup:
     preemption_policy: str = ""
     app: str = ""
     queue: str = ""
+    app_id: AppId = _NOT_RECORDED
     problem: str = ""
     condition: GroupCondition | None = None
 

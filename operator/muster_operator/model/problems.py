@@ -467,6 +467,19 @@ def members_missing(group: str, minimum: int, present: int, succeeded: int, unch
     )
 
 
+def pods_missing(group: str, minimum: int, present: int, succeeded: int, unchanged_s: int) -> str:
+    """The gang of a PodGroup waits and has fewer members than its minimum, and its controller creates no more.
+
+    Create the missing members, or lower `minCount`. The gang waits until then.
+    """
+    ended = f", {succeeded} succeeded" if succeeded else ""
+    verb = "exists" if present == 1 else "exist"
+    return (
+        f"waiting for {minimum} members of PodGroup {group}: {present} {verb}{ended}, and no other one was created "
+        f"for {unchanged_s} s. Create the others, or lower minCount"
+    )
+
+
 # -- why Muster deletes a pod: in the event `DeleteUnconfirmed`, and in the log ---------------------------------------
 
 

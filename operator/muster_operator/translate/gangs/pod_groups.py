@@ -31,7 +31,7 @@ def read_pod_group(raw: Raw, app: str, queue: str) -> PodGroup | None:
     """Translates a PodGroup. Returns None if it has no name or UID.
 
     ``app``, ``queue``: from its labels and annotations, as those of a pod are read. Not the user, which the webhook
-    verifies on pods only.
+    verifies on pods only. Values that are too long are dropped, because every pod of the group would have them.
     """
     metadata, spec = mapping(raw.get("metadata")), mapping(raw.get("spec"))
     name, uid = text(metadata.get("name")), text(metadata.get("uid"))
@@ -39,6 +39,7 @@ def read_pod_group(raw: Raw, app: str, queue: str) -> PodGroup | None:
         return None
     gang = mapping(spec.get("schedulingPolicy")).get("gang")
     min_count = integer(mapping(gang).get("minCount")) if isinstance(gang, dict) else 0
+    problem = next(_problems(name, spec, min_count, app, queue), "")
     return PodGroup(
         namespace=text(metadata.get("namespace")),
         name=name,
@@ -47,9 +48,9 @@ def read_pod_group(raw: Raw, app: str, queue: str) -> PodGroup | None:
         min_count=min_count,
         priority=integer(spec["priority"]) if isinstance(spec.get("priority"), int) else None,
         preemption_policy=text(spec.get("preemptionPolicy")),
-        app=app,
-        queue=queue,
-        problem=next(_problems(name, spec, min_count, app, queue), ""),
+        app=app if _fits_app(app) else "",
+        queue=queue if _fits_queue(queue) else "",
+        problem=problem,
         condition=_condition(raw),
     )
 
@@ -71,12 +72,20 @@ def _problems(name: str, spec: Raw, min_count: int, app: str, queue: str) -> Ite
     mode = spec.get("disruptionMode")
     if mode == "PodGroup" or (isinstance(mode, dict) and mode.get("all") is not None):
         yield problems.pod_group_field(name, "spec.disruptionMode.all", "is not supported yet")
-    if len(app) > limits.APPLICATION_ID_CHARACTERS:
+    if not _fits_app(app):
         yield problems.pod_group_field(
             name, names.LABEL_APP_ID, f"has more than {limits.APPLICATION_ID_CHARACTERS} characters"
         )
-    if text_bytes(queue) > limits.QUEUE_BYTES:
+    if not _fits_queue(queue):
         yield problems.pod_group_field(name, names.LABEL_QUEUE, f"has more than {limits.QUEUE_BYTES} bytes")
+
+
+def _fits_app(app: str) -> bool:
+    return len(app) <= limits.APPLICATION_ID_CHARACTERS
+
+
+def _fits_queue(queue: str) -> bool:
+    return text_bytes(queue) <= limits.QUEUE_BYTES
 
 
 def _condition(raw: Raw) -> GroupCondition | None:

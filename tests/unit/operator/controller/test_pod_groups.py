@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from dataclasses import replace
 from typing import Any
 
@@ -31,9 +32,9 @@ MISSING = 'waiting for pods\'s pod group "train" to appear in scheduling queue'
 
 def a_pod_group(name: str = "train", minimum: int = 2, uid: str = "", **spec: Any) -> PodGroupSeen:
     policy = {"gang": {"minCount": minimum}} if minimum else {"basic": {}}
-    labels = spec.pop("labels", {})
+    marks = {key: spec.pop(key, {}) for key in ("labels", "annotations")}
     raw = {
-        "metadata": {"namespace": "dev", "name": name, "uid": uid or f"uid-{name}", "labels": labels},
+        "metadata": {"namespace": "dev", "name": name, "uid": uid or f"uid-{name}", **marks},
         "spec": {"schedulingPolicy": policy, "priority": 0, **spec},
     }
     group = read_group(raw)
@@ -341,3 +342,70 @@ def test_one_retried_pod_starts_after_the_others_have_succeeded() -> None:
     driver.see({**member("w0", nodeName="n1"), "status": {"phase": "Succeeded"}})
     assert submitted(driver.see(member("w1b"))) == [TRAIN]
     assert requested_keys(driver.accepted(TRAIN)) == ["uid-w1b"]
+
+
+LONG = {"yunikorn.apache.org/app-id": "x" * 250_000, "yunikorn.apache.org/queue": "root." + "q" * 250_000}
+
+
+def test_values_that_are_too_long_are_not_copied_into_the_pods() -> None:
+    driver = live()
+    driver.fact(a_pod_group(annotations=LONG))
+    count = 50
+    pods = [member(f"w{n}") for n in range(count)]
+    tracemalloc.start()
+    try:
+        for pod in pods:
+            driver.see(pod)
+        used, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert used / count < 32_000
+    [(_, reason, text)] = group_conditions(driver.wait(driver.ledger.settings.condition_delay_s))
+    assert (reason, "app-id has more than 63 characters" in text) == ("SchedulerError", True)
+
+
+def test_values_that_are_too_long_do_not_reach_the_core_with_a_bound_member() -> None:
+    driver = live()
+    driver.fact(a_pod_group(annotations=LONG))
+    out = driver.see(member("w0", nodeName="n1"))
+    [spec] = [item.spec for item in out.requests if isinstance(item, ApplicationSubmitted)]
+    assert (spec.app, spec.queue) == (TRAIN, "")
+
+
+def test_the_members_of_a_group_share_one_application_id() -> None:
+    driver = live()
+    driver.fact(a_pod_group(labels={"applicationId": "job"}))
+    for name in ("w0", "w1"):
+        driver.see(member(name))
+    first, second = (driver.ledger.pods[PodUid(f"uid-{name}")].membership.app for name in ("w0", "w1"))
+    assert first is second
+
+
+@pytest.mark.parametrize("order", [("a", "b"), ("b", "a")])
+def test_pods_with_different_application_ids_are_one_gang(order: tuple[str, str]) -> None:
+    driver = live()
+    driver.fact(a_pod_group())
+    pods = [member(f"w{number}", app=app) for number, app in enumerate(order)]
+    driver.see(pods[0])
+    out = driver.see(pods[1])
+    assert submitted(out) == [TRAIN]
+    texts = [one.note for one in out.commands if isinstance(one, PostEvent)]
+    for app in order:
+        assert [text for text in texts if f"app-id={app} is ignored" in text and "train" in text]
+    assert sorted(requested_keys(driver.accepted(TRAIN))) == ["uid-w0", "uid-w1"]
+    assert submitted(whole(recovery.begin(driver.ledger, driver.now))) == [TRAIN]
+
+
+def test_missing_members_of_a_group_are_reported_with_its_own_field() -> None:
+    driver = live()
+    driver.fact(a_pod_group())
+    driver.see({**member("w0", nodeName="n1"), "status": {"phase": "Succeeded"}})  # of an earlier run
+    driver.see(member("w1"))
+    driver.accepted(TRAIN)
+    out = driver.wait(60)
+    specs = [item.spec for item in out.requests if isinstance(item, ApplicationSubmitted)]
+    [why] = [spec.tags[keys.APP_TAG_MEMBERS_MISSING] for spec in specs if keys.APP_TAG_MEMBERS_MISSING in spec.tags]
+    assert why == (
+        "waiting for 2 members of PodGroup train: 1 exists, and no other one was created for 60 s. "
+        "Create the others, or lower minCount"
+    )
