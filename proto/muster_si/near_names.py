@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from itertools import takewhile
 from typing import Final
 
 from muster_si.keys import CPU, MEMORY, PODS
@@ -15,10 +16,17 @@ from muster_si.keys import CPU, MEMORY, PODS
 #: Similarity from which a name is suggested (difflib's ratio, 0 to 1).
 _SIMILAR: Final = 0.75
 
+#: Letters of a resource below which no other one is suggested.
+_SHORTEST: Final = 3
+
 #: Characters of a written name that are compared.
 _COMPARED: Final = 64
 
 _STORAGE: Final = "ephemeral-storage"
+
+#: Kubernetes' name of the resource that the scheduler calls vcore.
+_CPU: Final = "cpu"
+_RESOURCES: Final = (_CPU, CPU, MEMORY, PODS, _STORAGE)
 
 #: What users of other schedulers, or of ResourceQuotas, call a resource.
 _OTHER_NAMES: Final = {
@@ -58,6 +66,19 @@ def nearest(written: str, known: Iterable[str], similar: float = _SIMILAR) -> st
     return names[found[0]] if found else ""
 
 
+def _is_one_slip(written: str, name: str) -> bool:
+    """Whether one letter was doubled, added, left out, replaced or swapped with the next one.
+
+    The first letter is not compared as replaced: gpu, npu and tpu are no misspelt cpu.
+    """
+    start = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(written, name, strict=False)))
+    left, right = written[start:], name[start:]
+    if len(left) != len(right):
+        return left[1:] == right or left == right[1:]
+    swapped = left[1::-1] + left[2:]
+    return swapped == right or (start > 0 and left[1:] == right[1:])
+
+
 def meant_resource(written: str) -> str:
     """The resource of the scheduler that a name without effect stands for; empty if it may be a resource of its own.
 
@@ -72,6 +93,9 @@ def meant_resource(written: str) -> str:
     if "/" in written:
         closest = nearest(written, _GPUS, 0.94)
         return "" if closest == written else closest
-    if not written:
+    start = plain(written)
+    if len(start) < _SHORTEST:
         return ""
-    return _OTHER_NAMES.get(plain(written)) or nearest(written, (CPU, MEMORY, PODS, _STORAGE), 0.8)
+    slipped = next((name for name in _RESOURCES if _is_one_slip(start, name)), "")
+    found = _OTHER_NAMES.get(start) or slipped or nearest(written, _RESOURCES, 0.8)
+    return CPU if found == _CPU else found

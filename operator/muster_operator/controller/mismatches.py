@@ -15,7 +15,7 @@ from muster_operator.controller.state import Application, Ledger, Task
 from muster_operator.model import messages, names, problems
 from muster_operator.model.commands import Outcome
 from muster_operator.model.pods import GangDefinition, Pod, UserInfo
-from muster_operator.translate.known_names import unknown_group
+from muster_operator.translate.known_names import free_group, unknown_group
 
 #: Mismatches reported per application; further ones are not reported.
 _MAX_MISMATCHES: Final = 16
@@ -35,7 +35,7 @@ def report_mismatches(ledger: Ledger, out: Outcome, app: Application, task: Task
         if _is_new(app, note.text):
             reporting.post(out, pod.ref, note)
     if app.gang is not None:
-        _warn_unknown_group(out, app, app.gang, pod)
+        _warn_group(out, app, app.gang, pod)
     elif not app.source.is_written and not ledger.settings.disable_gang and not app.is_missing_gang_reported:
         app.is_missing_gang_reported = _warn_missing_definition(out, app, pod)
 
@@ -68,12 +68,14 @@ def _is_another_person(user: UserInfo, of_app: UserInfo) -> bool:
     return user.user not in {of_app.user, _NOBODY.user} and not user.user.startswith(_SERVICE_ACCOUNT)
 
 
-def _warn_unknown_group(out: Outcome, app: Application, gang: GangDefinition, pod: Pod) -> None:
-    group = pod.membership.task_group
-    if not group or gang.group(group):
-        return
-    if _is_new(app, f"task group {group}"):
-        problem = unknown_group(group, app.name, (known.name for known in gang.groups))
+def _warn_group(out: Outcome, app: Application, gang: GangDefinition, pod: Pod) -> None:
+    """Warns about a task group that the application does not define, and a member that names none."""
+    if group := pod.membership.task_group:
+        problem = "" if gang.group(group) else unknown_group(group, app.name, (known.name for known in gang.groups))
+    else:
+        free = free_group(pod.resources, gang.groups, {name: len(living) for name, living in app.living.items()})
+        problem = problems.no_task_group(app.name, free) if free else ""
+    if problem and _is_new(app, problem):
         reporting.post(out, pod.ref, messages.unknown_group(problem))
 
 

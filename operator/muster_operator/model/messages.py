@@ -326,10 +326,14 @@ def undecodable_pod() -> str:
 # -- gangs ------------------------------------------------------------------------------------------------------------
 
 
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 @gang_event("CreatingPlaceholders", EventType.NORMAL)
 def creating_placeholders(count: int, members: int) -> str:
     """The operator creates the placeholders of a gang."""
-    return f"Creating {count} placeholders for {members} members"
+    return f"Creating {_count(count, 'placeholder')} for {_count(members, 'member')}"
 
 
 @gang_event("PlaceholderAllocated", EventType.NORMAL)
@@ -341,13 +345,13 @@ def placeholders_bound(bound: int, wanted: int) -> str:
 @gang_event("GangReservationComplete", EventType.NORMAL)
 def all_placeholders_bound(count: int) -> str:
     """All placeholders are bound, and the members are scheduled."""
-    return f"All {count} placeholders are bound"
+    return "The only placeholder is bound" if count == 1 else f"All {count} placeholders are bound"
 
 
 @gang_event("GangReservationComplete", EventType.NORMAL)
 def all_members_reserved(members: int) -> str:
     """The core has reserved resources for all members of a gang without placeholder pods."""
-    return f"All {members} members are reserved"
+    return "The only member is reserved" if members == 1 else f"All {members} members are reserved"
 
 
 @gang_event("TaskGroupsError")
@@ -370,9 +374,9 @@ def parameter_ignored(problem: str) -> str:
 
 @event("TaskGroupsError")
 def unknown_group(problem: str) -> str:
-    """The pod names a task group that its application does not define. The event is on the pod.
+    """The pod names no task group of its application, but requests the same, or one that is not defined.
 
-    Use one of the task groups that the message lists.
+    Use a task group that the message names.
     """
     return problem
 

@@ -13,9 +13,16 @@ from muster_operator.model import names
 #: Characters of a value in a message.
 _SHOWN: Final = 40
 _REQUESTS_SHOWN: Final = 200
+_ERROR_SHOWN: Final = 400
 _KEY_SHOWN: Final = 100
 _GROUP_SHOWN: Final = 60
 _GROUPS_SHOWN: Final = 400
+
+
+def _cut(text: str, most: int = _SHOWN) -> str:
+    """The start of a text that a user wrote, with a mark if there is more."""
+    return text if len(text) <= most else f"{text[:most]}…"
+
 
 # -- pods and their application ---------------------------------------------------------------------------------------
 
@@ -182,6 +189,25 @@ def unknown_group(group: str, app: str, meant: str, known: str) -> str:
     )
 
 
+def no_task_group(app: str, group: str) -> str:
+    """A pod of an application with task groups is in none, and requests what members of one request that are missing.
+
+    Set the annotation to the name of the task group.
+    """
+    return (
+        f"{names.ANNOTATION_TASK_GROUP_NAME} is missing, so the pod is in no task group of application {app}, and does "
+        f"not use the resources reserved for {group}, whose members request the same; set it to {group[:_GROUP_SHOWN]}"
+    )
+
+
+def misspelt_resource(field: str, meant: str) -> str:
+    """A task group requests a resource whose name resembles one of Kubernetes.
+
+    Use the name that the message suggests.
+    """
+    return f"{field}: did you mean {meant}?"
+
+
 def no_such_resource(field: str, meant: str) -> str:
     """A quota names a resource that no pod requests.
 
@@ -312,11 +338,11 @@ def annotation_too_large(annotation: str, size: int, most: int) -> str:
 
 
 def not_a_parameter(entry: str) -> str:
-    """An entry of the scheduling parameters has no `=`.
+    """An entry of the scheduling parameters is not of the form `name=value`, for example because of a comma.
 
-    Use the format `name=value`.
+    Write `name=value`, and separate parameters by spaces.
     """
-    return f'schedulingPolicyParameters: "{entry[:_SHOWN]}" is ignored; use name=value'
+    return f'schedulingPolicyParameters: "{_cut(entry)}" is ignored; write name=value, with spaces between parameters'
 
 
 def unknown_parameters(unknown: str, hint: str) -> str:
@@ -340,7 +366,7 @@ def not_seconds(parameter: str, value: str) -> str:
 
     Set a whole number of seconds.
     """
-    return f'{parameter}: "{value[:_SHOWN]}" is not a number of seconds, so the default is used; set a whole number'
+    return f'{parameter}: "{_cut(value)}" is not a number of seconds, so the default is used; set a whole number'
 
 
 def unknown_value(parameter: str, value: str, used: str, choices: str) -> str:
@@ -348,7 +374,7 @@ def unknown_value(parameter: str, value: str, used: str, choices: str) -> str:
 
     Set one of the values that the message lists.
     """
-    return f'{parameter}: "{value[:_SHOWN]}" is invalid; {used} is used. Valid values: {choices}'
+    return f'{parameter}: "{_cut(value)}" is invalid; {used} is used. Valid values: {choices}'
 
 
 def removed_value(parameter: str, value: str, used: str, choices: str) -> str:
@@ -372,7 +398,7 @@ def not_a_label_key(parameter: str, value: str) -> str:
 
     Set the key of a node label.
     """
-    return f'{parameter}: "{value[:_SHOWN]}" is ignored; set it to the key of a node label'
+    return f'{parameter}: "{_cut(value)}" is ignored; set it to the key of a node label'
 
 
 # -- placeholders -----------------------------------------------------------------------------------------------------
@@ -435,7 +461,7 @@ def placeholder_not_created(placeholder: str, problem: str) -> str:
 
     Fix what the message names.
     """
-    return f"creating placeholder {placeholder} failed: {problem}"
+    return f"creating placeholder {placeholder} failed: {_cut(problem, _ERROR_SHOWN)}"
 
 
 def placeholder_rejected(placeholder: str, problem: str) -> str:

@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Final
 
 from muster_operator.model import names, problems
+from muster_operator.model.pods import TaskGroup
 from muster_operator.translate.values import Raw, strings
 from muster_si import keys
 from muster_si.near_names import meant_resource, nearest, plain
@@ -89,12 +90,40 @@ def unknown_group(group: str, app: str, known: Iterable[str]) -> str:
     return problems.unknown_group(group, app, nearest(group, valid), ", ".join(valid))
 
 
+def free_group(resources: Mapping[str, int], groups: Iterable[TaskGroup], members: Mapping[str, int]) -> str:
+    """The task group that a pod without one was probably created for; empty = none.
+
+    Drivers and launchers are legitimately in no task group. A pod that requests exactly what the members of a group
+    request, while it has fewer members than its minimum, is more likely one of them.
+    """
+    own = _counted(resources)
+    return next(
+        (one.name for one in groups if own and _counted(one.min_resource) == own and _is_free(one, members)), ""
+    )
+
+
+def _counted(resources: Mapping[str, int]) -> dict[str, int]:
+    return {name: amount for name, amount in resources.items() if amount and name != keys.PODS}
+
+
+def _is_free(group: TaskGroup, members: Mapping[str, int]) -> bool:
+    return members.get(group.name, 0) < group.min_member
+
+
+def misspelt_resources(field: str, amounts: Mapping[str, object]) -> Iterator[str]:
+    """Resources of a task group, by the scheduler's names, that resemble one of Kubernetes."""
+    return (problems.misspelt_resource(f"{field}.{name}", meant) for name, meant in _misspelt(amounts))
+
+
 def unknown_resources(field: str, amounts: Mapping[str, object]) -> Iterator[str]:
     """Resources of a quota, by the scheduler's names, that no pod requests."""
-    for resource in islice(amounts, _REPORTED):
-        if meant := meant_resource(resource):
-            name = "cpu" if meant == keys.CPU else meant
-            yield problems.no_such_resource(f"{field}: {resource[:80]}", name)
+    return (problems.no_such_resource(f"{field}: {name}", meant) for name, meant in _misspelt(amounts))
+
+
+def _misspelt(amounts: Mapping[str, object]) -> Iterator[tuple[str, str]]:
+    """Names, shortened, and the names of Kubernetes that they stand for."""
+    found = ((resource[:80], meant) for resource in islice(amounts, _COMPARED) if (meant := meant_resource(resource)))
+    return ((name, "cpu" if meant == keys.CPU else meant) for name, meant in islice(found, _REPORTED))
 
 
 def _of_pod(metadata: Raw) -> Iterator[str]:

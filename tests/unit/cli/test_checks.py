@@ -398,6 +398,50 @@ def test_a_task_group_that_the_application_does_not_define_is_listed_with_the_ne
     assert levels([found, lost]) == [Level.WARNING, Level.FINE]
 
 
+WORKERS = {
+    "yunikorn.apache.org/app-id": "train",
+    "yunikorn.apache.org/task-groups": '[{"name": "workers", "minMember": 2, "minResource": {"cpu": "1"}}]',
+}
+
+
+def a_requesting_pod(name: str, cpu: str, **annotations: str) -> Json:
+    pod = a_named_pod(name, WORKERS | annotations)
+    pod["spec"]["containers"] = [{"name": "main", "resources": {"requests": {"cpu": cpu}}}]
+    return pod
+
+
+def test_pods_without_a_task_group_that_request_what_a_free_one_does_are_listed() -> None:
+    pods = [a_requesting_pod(name, "1000m") for name in ("w0", "w1")] + [a_requesting_pod("driver", "2")]
+    found, lost = ignored_names.check_names(pods, [], BOTH)
+    assert found.message.startswith(
+        "pod dev/w0, pod dev/w1: yunikorn.apache.org/task-group-name is missing, so the pod is in no task group of"
+    )
+    assert (found.message.endswith("set it to workers"), "driver" in found.message) == (True, False)
+    assert levels([found, lost]) == [Level.WARNING, Level.FINE]
+
+
+def test_a_full_task_group_wants_no_other_pods_and_placeholders_do_not_fill_it() -> None:
+    key = "yunikorn.apache.org/task-group-name"
+    ended = a_requesting_pod("w1", "1", **{key: "workers"}) | {"status": {"phase": "Succeeded"}}
+    submitter, first = a_requesting_pod("submitter", "1"), a_requesting_pod("w0", "1", **{key: "workers"})
+    assert levels(ignored_names.check_names([submitter, first, ended], [], BOTH)) == [Level.FINE] * 2
+    reserved = a_requesting_pod("tg-w1", "1", **{key: "workers", names.ANNOTATION_PLACEHOLDER: "true"})
+    assert levels(ignored_names.check_names([submitter, first, reserved], [], BOTH)) == [Level.WARNING, Level.FINE]
+
+
+def test_all_problems_are_listed_and_wrong_values_are_not_called_names() -> None:
+    parameters = {"yunikorn.apache.org/schedulingPolicyParameters": "gangPlacement=reserv"}
+    names_of_all = [a_named_pod(f"p{n}", {f"yunikorn.apache.org/unknown-{n}": ""}) for n in range(20)]
+    value = a_named_pod("p", WORKERS | parameters)
+    *rest, lost = ignored_names.check_names([*names_of_all, value], [], BOTH)
+    assert len(rest) == 21
+    assert lost.level is Level.FINE
+    [wrong] = [one for one in rest if "reserv" in one.message]
+    assert "Auto, the default, is used" in wrong.message
+    assert {one.remedy.partition(";")[0] for one in rest} == {"correct the name", "correct the value"}
+    assert wrong.remedy.startswith("correct the value")
+
+
 def test_without_such_names_both_checks_are_fine() -> None:
     fine_pod = a_named_pod("p", {"yunikorn.apache.org/app-id": "a"})
     assert levels(ignored_names.check_names([fine_pod], [{"metadata": {"name": "dev"}}], BOTH)) == [Level.FINE] * 2

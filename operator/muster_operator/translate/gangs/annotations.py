@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
@@ -21,7 +22,7 @@ from muster_operator.model.pods import (
 from muster_operator.translate import go_json
 from muster_operator.translate.constraints import constraints_tag, pod_constraints_tag
 from muster_operator.translate.gangs.totals import placeholder_ask
-from muster_operator.translate.known_names import PARAMETERS
+from muster_operator.translate.known_names import PARAMETERS, misspelt_resources
 from muster_operator.translate.values import Raw, TranslationCache, amount, canonical, canonical_name, nanos, text_bytes
 from muster_si import keys
 from muster_si.near_names import nearest
@@ -40,6 +41,9 @@ _MODES: Final = {"required": True, "preferred": False}
 
 #: Unknown parameters that a warning names.
 _NAMED_UNKNOWN: Final = 3
+
+#: Problems of task groups that a message names.
+_NAMED_INVALID: Final = 4
 
 #: Similarity from which a parameter is suggested: there are few, and their names are long.
 _SIMILAR_PARAMETER: Final = 0.6
@@ -153,6 +157,22 @@ def read_parameters(text: str, default: Placement = Placement.RESERVE) -> Parame
 _FIELD: Final = "task-groups"
 
 
+class _Notes:
+    """Collects the problems of an annotation and the warnings about it."""
+
+    def __init__(self) -> None:
+        self.invalid: list[str] = []
+        self.warnings: list[str] = []
+
+    @contextmanager
+    def collected(self) -> Iterator[None]:
+        """Adds a problem that is raised in the block, which ends there."""
+        try:
+            yield
+        except BadInputError as error:
+            self.invalid.append(str(error))
+
+
 def _name(where: str, value: str) -> str:
     if not value:
         raise BadInputError(f"{where}.name", "is missing or empty", "give every group a name")
@@ -175,7 +195,7 @@ def _min_member(where: str, value: int | None) -> int:
     return value
 
 
-def _min_resource(where: str, value: dict[str, str] | None) -> tuple[dict[str, int], dict[str, str]]:
+def _min_resource(where: str, value: dict[str, str] | None, notes: _Notes) -> tuple[dict[str, int], dict[str, str]]:
     """Resources of one member: in the scheduler's units, and as written with Kubernetes' names."""
     field = f"{where}.minResource"
     if value is None:
@@ -184,16 +204,22 @@ def _min_resource(where: str, value: dict[str, str] | None) -> tuple[dict[str, i
     written: dict[str, str] = {}
     for resource, quantity in value.items():
         name = canonical_name(resource)
-        if name == keys.PODS:
-            raise BadInputError(f"{field}.{resource}", "is counted by itself", "remove it")
-        if name in amounts:
-            raise BadInputError(f"{field}.{resource}", "cpu and vcore are the same resource", "keep cpu only")
-        nano = nanos(f"{field}.{resource}", quantity)
-        if nano < 0:
-            raise BadInputError(f"{field}.{resource}", "is negative", "write zero or more")
-        amounts[name] = amount(name, nano)
-        written["cpu" if name == keys.CPU else resource] = quantity
+        with notes.collected():
+            if name in amounts:
+                raise BadInputError(f"{field}.{resource}", "cpu and vcore are the same resource", "keep cpu only")
+            amounts[name] = _amount(f"{field}.{resource}", name, quantity)
+            written["cpu" if name == keys.CPU else resource] = quantity
+    notes.warnings += misspelt_resources(field, amounts)
     return amounts, written
+
+
+def _amount(field: str, name: str, quantity: str) -> int:
+    if name == keys.PODS:
+        raise BadInputError(field, "is counted by itself", "remove it")
+    nano = nanos(field, quantity)
+    if nano < 0:
+        raise BadInputError(field, "is negative", "write zero or more")
+    return amount(name, nano)
 
 
 def _check_inter_pod_terms(where: str, fields: Raw) -> None:
@@ -204,15 +230,26 @@ def _check_inter_pod_terms(where: str, fields: Raw) -> None:
         raise BadInputError(f"{where}.{error.field}", error.problem, error.fix) from error
 
 
-def _group(index: int, raw: Raw) -> TaskGroup:
+def _group(index: int, raw: Raw, notes: _Notes) -> TaskGroup | None:
+    """The group, or None if it is invalid."""
     where = f"{_FIELD}[{index}]"
-    name = _name(where, raw.get("name", ""))
-    amounts, written = _min_resource(where, raw.get("minResource"))
+    count, name, min_member = len(notes.invalid), "", 0
+    amounts: dict[str, int] = {}
+    written: dict[str, str] = {}
     fields = {field: raw[field] for field in go_json.POD_FIELDS if raw.get(field)}
-    _check_inter_pod_terms(where, fields)
+    with notes.collected():
+        name = _name(where, raw.get("name", ""))
+    with notes.collected():
+        min_member = _min_member(where, raw.get("minMember"))
+    with notes.collected():
+        amounts, written = _min_resource(where, raw.get("minResource"), notes)
+    with notes.collected():
+        _check_inter_pod_terms(where, fields)
+    if len(notes.invalid) > count:
+        return None
     return TaskGroup(
         name=name,
-        min_member=_min_member(where, raw.get("minMember")),
+        min_member=min_member,
         min_resource=amounts,
         requests=written,
         labels=raw.get("labels", {}),
@@ -222,25 +259,29 @@ def _group(index: int, raw: Raw) -> TaskGroup:
     )
 
 
-def _groups(text: str, warnings: list[str]) -> tuple[TaskGroup, ...]:
-    """The groups. Adds warnings about their keys."""
+def _groups(text: str, notes: _Notes) -> tuple[TaskGroup, ...]:
+    """The valid groups."""
     if (size := text_bytes(text)) > limits.TASK_GROUPS_BYTES:
         problem = f"{size} bytes, more than {limits.TASK_GROUPS_BYTES}"
         raise BadInputError(_FIELD, problem, "define fewer or smaller groups")
     value, unknown = go_json.task_groups(_FIELD, text)
-    warnings += unknown
+    notes.warnings += unknown
     if not value:
         raise BadInputError(_FIELD, "is empty", "write a JSON array of groups, or remove the annotation")
     if len(value) > limits.GANG_GROUPS:
         problem = f"{len(value)} task groups, more than {limits.GANG_GROUPS}"
         raise BadInputError(_FIELD, problem, "merge task groups with equal members")
-    groups = tuple(_group(index, entry) for index, entry in enumerate(value))
-    seen: set[str] = set()
-    for index, group in enumerate(groups):
-        if group.name in seen:
-            raise BadInputError(f"{_FIELD}[{index}].name", f'"{group.name}" is a duplicate name', "use unique names")
-        seen.add(group.name)
-    return groups
+    groups: dict[str, TaskGroup] = {}
+    for index, entry in enumerate(value):
+        with notes.collected():
+            if (group := _group(index, entry, notes)) is None:
+                continue
+            if group.name in groups:
+                raise BadInputError(
+                    f"{_FIELD}[{index}].name", f'"{group.name}" is a duplicate name', "use unique names"
+                )
+            groups[group.name] = group
+    return tuple(groups.values())
 
 
 def read(source: GangSource, default: Placement, _: Mapping[str, int]) -> GangDefinition | GangProblem | None:
@@ -265,12 +306,16 @@ _GANGS: Final[TranslationCache[GangDefinition | GangProblem]] = TranslationCache
 
 
 def _read_gang(source: GangSource, default: Placement) -> GangDefinition | GangProblem:
-    unknown: list[str] = []
-    try:
-        groups = _groups(source.task_groups, unknown)
-        ask = placeholder_ask(groups)
-    except BadInputError as error:
-        return GangProblem("; ".join((str(error), *unknown)))
+    notes = _Notes()
+    groups: tuple[TaskGroup, ...] = ()
+    ask: dict[str, int] = {}
+    with notes.collected():
+        groups = _groups(source.task_groups, notes)
+    if not notes.invalid:
+        with notes.collected():
+            ask = placeholder_ask(groups)
+    if notes.invalid:
+        return GangProblem("; ".join((*notes.invalid[:_NAMED_INVALID], *notes.warnings)))
     parameters = read_parameters(source.parameters, default)
     return GangDefinition(
         groups=groups,
@@ -280,5 +325,5 @@ def _read_gang(source: GangSource, default: Placement) -> GangDefinition | GangP
         wait_timeout_ms=parameters.wait_timeout_ms,
         topology=parameters.topology,
         placement=parameters.placement or default,
-        warnings=(*unknown, *parameters.warnings),
+        warnings=(*notes.warnings, *parameters.warnings),
     )

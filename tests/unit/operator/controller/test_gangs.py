@@ -27,7 +27,7 @@ from muster_operator.model.settings import Settings
 from muster_si import keys
 from tests.unit.operator.controller.driver import APP, done, events, live, orders, refused, requested_keys
 from tests.unit.operator.controller.gang import a_member, creates, pod_of, reserving, uid
-from tests.unit.operator.controller.objects import a_container, a_group, a_pod, gang_annotations
+from tests.unit.operator.controller.objects import Raw, a_container, a_group, a_pod, gang_annotations
 from tests.unit.operator.model.signing import sign_placeholder
 
 TIMEOUT = TerminationType.TIMEOUT
@@ -185,6 +185,34 @@ def test_a_member_of_an_unknown_group_causes_only_one_warning() -> None:
     assert "waits until the gang is complete. Valid task groups: g" in event.note
     assert "individually" not in event.note
     assert events(driver.see(a_member("w3", group="other"))) == []  # thousands have the same trouble
+
+
+def a_nameless_pod(name: str, **requests: str) -> Raw:
+    workers = a_group("workers", 2, minResource={"cpu": "1", "memory": "1Gi"})
+    container = a_container(**(requests or {"cpu": "1000m", "memory": "1Gi"}))
+    return a_pod(name, app=APP, annotations=gang_annotations(workers), containers=[container])
+
+
+def test_a_pod_that_requests_what_a_free_task_group_does_and_names_none_is_reported_once() -> None:
+    driver = live()
+    out = driver.see(a_nameless_pod("w0"))
+    [event] = [command for command in out.commands if isinstance(command, PostEvent)]
+    assert (event.name, event.reason) == ("w0", "TaskGroupsError")
+    assert event.note == (
+        "yunikorn.apache.org/task-group-name is missing, so the pod is in no task group of application job, and does "
+        "not use the resources reserved for workers, whose members request the same; set it to workers"
+    )
+    assert events(driver.see(a_nameless_pod("w1"))) == []
+
+
+def test_a_driver_without_a_task_group_is_legitimate_if_it_requests_something_else_or_the_group_is_full() -> None:
+    driver = live()
+    assert events(driver.see(a_nameless_pod("driver", cpu="2", memory="1Gi"))) == []
+    for name in ("w0", "w1"):
+        raw = a_nameless_pod(name)
+        raw["metadata"]["annotations"]["yunikorn.apache.org/task-group-name"] = "workers"
+        assert events(driver.see(raw)) == []
+    assert events(driver.see(a_nameless_pod("submitter"))) == []
 
 
 def test_a_later_definition_is_not_read_and_its_first_pod_is_reported() -> None:

@@ -155,6 +155,21 @@ def test_two_groups_with_the_same_name_are_rejected() -> None:
     assert problem(json.dumps([a_group("g"), a_group("g")])).startswith('task-groups[1].name: "g" is a duplicate name')
 
 
+def test_all_problems_of_an_annotation_are_reported_up_to_four() -> None:
+    both = problem_of(minMember=-1, minResource={"cpu": "100x", "memory": "-1"})
+    parts = ("minMember: is -1; ", 'minResource.cpu: "100x" is not a quantity', "minResource.memory: is negative; ")
+    assert all(f"task-groups[0].{part}" in both for part in parts)
+    many = problem(json.dumps([{**a_group(f"g{index}"), "minMember": -1} for index in range(9)]))
+    assert many.count("minMember: is -1") == 4
+
+
+@pytest.mark.parametrize("written, meant", [("cpuu", "cpu"), ("memroy", "memory"), ("gpu", "nvidia.com/gpu")])
+def test_a_misspelt_resource_is_reported_and_the_gang_stays(written: str, meant: str) -> None:
+    found = gang({**a_group(), "minResource": {"cpu": "1", "example.com/licence": "1", written: "1"}})
+    assert found.warnings == (f"task-groups[0].minResource.{written}: did you mean {meant}?",)
+    assert found.groups[0].min_resource[written] > 0
+
+
 def test_every_problem_ends_in_a_fix() -> None:
     assert problem_of(minMember=-1).count("; ") == 1
 
@@ -202,8 +217,15 @@ def test_without_parameters_a_gang_is_soft_with_the_default_timeouts() -> None:
             'gangPlacement: "best" is invalid; Reserve, the default, is used. Valid values: Reserve, Direct',
         ),
         ("gangPlacement=direct", 'gangPlacement: "direct" is invalid; Reserve, the default, is used'),
-        ("gangSchedulingStyle", 'schedulingPolicyParameters: "gangSchedulingStyle" is ignored; use name=value'),
+        (
+            "gangSchedulingStyle",
+            'schedulingPolicyParameters: "gangSchedulingStyle" is ignored; write name=value, with spaces ',
+        ),
         ("a=b=c", 'schedulingPolicyParameters: "a=b=c" is ignored'),
+        (
+            "placeholderTimeoutInSeconds=2m,gangSchedulingStyle=Hard",
+            'schedulingPolicyParameters: "placeholderTimeoutInSeconds=2m,gangSched…" is ignored; write name',
+        ),
         ("=1", 'schedulingPolicyParameters: "=1" is ignored'),
         ("topologyKey=a/b/c", 'topologyKey: "a/b/c" is ignored; set it to the key of a node label'),
         ("topologyMode=required", "topologyMode is ignored without topologyKey"),
