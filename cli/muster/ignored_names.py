@@ -28,14 +28,13 @@ _ENDED: Final = frozenset({"Succeeded", "Failed"})
 #: Objects that a finding names.
 _SHOWN: Final = 3
 
-_CORRECT_NAME: Final = "correct the name; for pods, create them again"
-_CORRECT_VALUE: Final = "correct the value; for pods, create them again"
+_CORRECT: Final = "correct the name or value; for pods, create them again"
 _CORRECT_GROUPS: Final = "correct the annotation and create the pods again"
 
 _App = tuple[str, str]
 
-#: Objects by the check, the problem and the remedy.
-_Found = dict[tuple[str, str, str], list[str]]
+#: Objects by the check and the problem.
+_Found = dict[tuple[str, str], list[str]]
 
 
 def check_names(
@@ -50,34 +49,30 @@ def check_names(
     living = [pod for pod in own if mapping(pod.get("status")).get("phase") not in _ENDED]
     groups: dict[_App, dict[str, TaskGroup]] = defaultdict(dict)
     for pod in living:
-        for check, text, remedy in _problems(pod, settings or Settings(), groups):
-            found[check, text, remedy].append(_named(pod))
+        for check, text in _problems(pod, settings or Settings(), groups):
+            found[check, text].append(_named(pod))
     _check_groups(own, living, groups, found)
     for thing in namespaces:
         if (namespace := read_namespace(thing)) is not None:
-            for text in namespace.problems:
-                found[NAMES, text, _CORRECT_VALUE].append(f"namespace {namespace.name}")
-            for text in namespace.misspelt:
-                found[NAMES, text, _CORRECT_NAME].append(f"namespace {namespace.name}")
+            for text in (*namespace.problems, *namespace.misspelt):
+                found[NAMES, text].append(f"namespace {namespace.name}")
     yield from _findings(NAMES, found, "every name on pods and namespaces has an effect")
     yield from _findings(TASK_GROUPS, found, "no pod has invalid task groups")
 
 
-def _problems(
-    pod: Json, settings: Settings, groups: dict[_App, dict[str, TaskGroup]]
-) -> Iterator[tuple[str, str, str]]:
-    """The check, the problem and the remedy of the pod alone. Adds its task groups to `groups`."""
+def _problems(pod: Json, settings: Settings, groups: dict[_App, dict[str, TaskGroup]]) -> Iterator[tuple[str, str]]:
+    """The check and the problem of what the pod alone has. Adds its task groups to `groups`."""
     metadata = mapping(pod.get("metadata"))
     for text in pod_problems(metadata):
-        yield NAMES, text, _CORRECT_NAME
+        yield NAMES, text
     placement = settings.default_placement(str(mapping(pod.get("spec")).get("schedulerName")))
     gang = read_gang(gang_source(strings(metadata.get("annotations"))), placement)
     if isinstance(gang, GangProblem):
-        yield TASK_GROUPS, gang.message, _CORRECT_GROUPS
+        yield TASK_GROUPS, gang.message
     elif gang is not None:
         groups[_app(pod)].update((group.name, group) for group in gang.groups)
         for text in gang.warnings:
-            yield NAMES, text, _CORRECT_VALUE
+            yield NAMES, text
 
 
 def _check_groups(own: list[Json], living: list[Json], groups: dict[_App, dict[str, TaskGroup]], found: _Found) -> None:
@@ -91,11 +86,11 @@ def _check_groups(own: list[Json], living: list[Json], groups: dict[_App, dict[s
         if app not in groups or group in groups[app]:
             continue
         if group:
-            found[NAMES, unknown_group(group, app[1], groups[app]), _CORRECT_VALUE].append(_named(pod))
-        elif free := free_group(
-            _resources(pod), groups[app].values(), {name: members[app, name] for name in groups[app]}
-        ):
-            found[NAMES, no_task_group(app[1], free), "create the pods again with the annotation"].append(_named(pod))
+            found[NAMES, unknown_group(group, app[1], groups[app])].append(_named(pod))
+            continue
+        free = free_group(_resources(pod), groups[app].values(), {name: members[app, name] for name in groups[app]})
+        if free and app[1]:  # pods without an application ID can be unrelated
+            found[NAMES, no_task_group(app[1], free)].append(_named(pod))
 
 
 def _app(pod: Json) -> _App:
@@ -129,13 +124,13 @@ def _resources(pod: Json) -> dict[str, int]:
 
 
 def _findings(check: str, found: _Found, no_problem: str) -> Iterator[Finding]:
-    rows = sorted((text, remedy, things) for (of, text, remedy), things in found.items() if of == check)
-    for text, remedy, things in rows:
+    rows = sorted((text, things) for (of, text), things in found.items() if of == check)
+    for text, things in rows:
         more = f" and {len(things) - _SHOWN} more" if len(things) > _SHOWN else ""
         where = f"{', '.join(things[:_SHOWN])}{more}"
         if check == NAMES:
-            yield warning(check, f"{where}: {text}", remedy)
+            yield warning(check, f"{where}: {text}", _CORRECT)
         else:
-            yield problem(check, f"no gang for {where}: {text}", remedy)
+            yield problem(check, f"no gang for {where}: {text}", _CORRECT_GROUPS)
     if not rows:
         yield fine(check, no_problem)

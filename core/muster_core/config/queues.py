@@ -491,10 +491,10 @@ def _rule(form: RuleForm, path: str, notes: Findings) -> PlacementRule:
 def _rule_value(name: str, value: str, path: str) -> str:
     if name == _FIXED:
         if not value:
-            raise ConfigurationError(path, value, "is required by the rule fixed", "write the path of a queue")
+            raise ConfigurationError(path, None, "is required by the rule fixed", "write the path of a queue")
         return ".".join(queue_name(part, path) for part in value.split("."))
     if name == "tag" and not value:
-        raise ConfigurationError(path, value, "is required by the rule tag", "write a tag, such as namespace")
+        raise ConfigurationError(path, None, "is required by the rule tag", "write a tag, such as namespace")
     return value
 
 

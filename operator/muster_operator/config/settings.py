@@ -348,7 +348,8 @@ def _read(entries: Mapping[str, str], key: str, default: T, reader: Callable[[st
         return default
     value = reader(text.strip())
     if value is None:
-        raise BadSetting(key, text, reader.__doc__ or "")
+        fix = (reader.__doc__ or "").rstrip(".")
+        raise BadSetting(key, text, f"{fix[:1].lower()}{fix[1:]}")
     return value
 
 

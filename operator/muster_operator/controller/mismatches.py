@@ -122,5 +122,6 @@ def _warn_missing_definition(out: Outcome, app: Application, pod: Pod) -> bool:
     key = next((key for key, value in wanted.items() if value), None)
     if key is None:
         return False
-    reporting.post(out, pod.ref, messages.missing_groups(key, app.name, app.originator.ref.name))
+    originator = "" if app.originator.ref == pod.ref else app.originator.ref.name
+    reporting.post(out, pod.ref, messages.missing_groups(key, app.name, originator))
     return True

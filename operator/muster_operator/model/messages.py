@@ -234,9 +234,9 @@ def allocation_rejected(problem: str) -> str:
 
 @event("UnknownAnnotation")
 def unknown_name(problem: str) -> str:
-    """A label or an annotation of the pod resembles one that Muster reads, and has no effect.
+    """A label or an annotation of the pod has no effect, because Muster does not read its name or value.
 
-    Use the name that the message suggests.
+    Write what the message suggests.
     """
     return problem
 
@@ -387,10 +387,11 @@ def missing_groups(annotation: str, app: str, originator: str) -> str:
 
     Define the task groups on every pod, and use one application ID per gang.
     """
+    creator = f"pod {originator} without task groups; this pod" if originator else "this pod without task groups, which"
     return (
-        f"{annotation}: application {app} was created by pod {originator}, which defines no task groups; this pod is "
-        f"scheduled without a gang. Set {names.ANNOTATION_TASK_GROUPS} on every pod of the application, and use a "
-        f"separate {names.LABEL_APP_ID} for each gang"
+        f"{annotation}: application {app} was created by {creator} is scheduled without a gang. Set "
+        f"{names.ANNOTATION_TASK_GROUPS} on every pod of the application, and use a separate {names.LABEL_APP_ID} for "
+        "each gang"
     )
 
 

@@ -176,6 +176,14 @@ def no_effect(where: str, key: str, advice: str) -> str:
     return f"{where} {key[:_KEY_SHOWN]} has no effect; {advice}"
 
 
+def no_boolean(annotation: str, value: str) -> str:
+    """An annotation has another value than "true" or "false".
+
+    Set one of both, in quotes.
+    """
+    return f'annotation {annotation}: "{_cut(value)}" has no effect; write "true" or "false"'
+
+
 def unknown_group(group: str, app: str, meant: str, known: str) -> str:
     """A pod names a task group that its application does not define.
 

@@ -132,6 +132,9 @@ def _of_pod(metadata: Raw) -> Iterator[str]:
         yield problems.no_effect("label", key, _advice(key, POD_ANNOTATIONS, "write it as an annotation"))
     for key in _suspicious(annotations, POD_ANNOTATIONS):
         yield problems.no_effect("annotation", key, _advice(key, POD_ANNOTATIONS, ""))
+    value = annotations.get(names.ANNOTATION_ALLOW_PREEMPTION)
+    if value and value not in {"true", "false"}:
+        yield problems.no_boolean(names.ANNOTATION_ALLOW_PREEMPTION, value)
     if {*labels, *annotations}.isdisjoint(APPLICATION_IDS):
         for key in islice(filter(resembles_application_id, labels), _COMPARED):
             if nearest(key, (names.LEGACY_LABEL_APP_ID,), _ALMOST_EQUAL):

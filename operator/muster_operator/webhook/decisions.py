@@ -24,7 +24,7 @@ from muster_operator.model import messages, names
 from muster_operator.model.errors import BadInputError
 from muster_operator.model.names import ANNOTATION_USER_INFO
 from muster_operator.model.pods import GangDefinition, GangProblem, UserInfo
-from muster_operator.model.settings import AccessRules, AdmissionSettings
+from muster_operator.model.settings import AccessRules, AdmissionSettings, Settings
 from muster_operator.translate import go_json
 from muster_operator.translate.gangs.dialects import read_gang
 from muster_operator.translate.known_names import pod_problems
@@ -313,18 +313,19 @@ def _decided(context: AdmissionContext, known: ClusterSnapshot, settings: Admiss
         return AdmissionAnswer(refusal)
     added = additions(context, known, settings)
     owner = {} if user_info.written is None else {names.ANNOTATION_USER_INFO: user_info.written}
-    warnings = ((user_info.warning,) if user_info.warning else ()) + _ignored(context)
+    warnings = ((user_info.warning,) if user_info.warning else ()) + _ignored(context, settings)
     return AdmissionAnswer(
         object=_written(context, added.labels, {**added.annotations, **owner}, added.spec), warnings=warnings
     )
 
 
-def _ignored(context: AdmissionContext) -> tuple[str, ...]:
+def _ignored(context: AdmissionContext, settings: AdmissionSettings) -> tuple[str, ...]:
     """Warnings about labels, annotations and task groups of a new or changed pod or template that have no effect."""
     metadata = mapping(context.new.get("metadata"))
     if not context.is_for_muster or metadata == mapping(context.old.get("metadata")):
         return ()
-    found = read_gang(gang_source(context.annotations))
+    name = text(mapping(context.new.get("spec")).get("schedulerName")) or settings.scheduler_name
+    found = read_gang(gang_source(context.annotations), Settings().default_placement(name))
     match found:
         case GangProblem(message):
             gang: tuple[str, ...] = (messages.gang_ignored(message).text,)

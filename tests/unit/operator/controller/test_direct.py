@@ -342,7 +342,7 @@ def test_groups_that_are_too_large_to_send_get_placeholders_and_an_event() -> No
     driver = live()
     spread = [{"topologyKey": "z", "whenUnsatisfiable": "DoNotSchedule"} for _ in range(500)]
     group = a_group("g", 2, topologySpreadConstraints=spread)
-    annotations = gang_annotations(group, parameters="gangPlacement=Direct")
+    annotations = gang_annotations(group, parameters="gangPlacement=Direct", member_of="g")
     out = driver.see(a_pod("w0", app=APP, annotations=annotations))
     assert tag(out) is None
     [note] = [command.note for command in out.commands if isinstance(command, PostEvent)]

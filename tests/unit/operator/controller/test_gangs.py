@@ -223,7 +223,7 @@ def test_a_later_definition_is_not_read_and_its_first_pod_is_reported() -> None:
     assert isinstance(event, PostEvent)
     assert (event.name, event.action) == ("w1", "TaskGroupsError")
     assert event.note.startswith(
-        "yunikorn.apache.org/task-groups: application job was created by pod w0, which defines"
+        "yunikorn.apache.org/task-groups: application job was created by pod w0 without task groups; this pod is"
     )
     assert events(driver.see(a_member("w2"))) == []
     assert creates(driver.accepted()) == []

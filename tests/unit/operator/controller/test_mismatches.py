@@ -8,6 +8,7 @@ from tests.unit.operator.controller.kubernetes import namespace_seen
 from tests.unit.operator.controller.objects import QUEUE, Raw, a_namespace, a_pod
 
 USER = "yunikorn.apache.org/user.info"
+GROUP = "yunikorn.apache.org/task-group-name"
 
 
 def a_member(name: str, queue: str = "root.a", user: str = "ann") -> Raw:
@@ -95,6 +96,20 @@ def test_a_user_annotation_without_a_user_is_reported_once_per_application() -> 
     [(_, note)] = reported_mismatches(driver.see(a_pod("w0", app=APP, annotations={USER: '{"username": "ann"}'})))
     assert note.startswith(f'annotation {USER} is ignored, "user" is missing or empty')
     assert reported_mismatches(driver.see(a_pod("w1", app=APP, annotations={USER: "{"}))) == []
+
+
+def test_a_pod_that_names_a_task_group_and_creates_the_application_without_any_is_not_called_another_pod() -> None:
+    [(_, note)] = reported_mismatches(live().see(a_pod("w0", app=APP, annotations={GROUP: "g"})))
+    assert note.startswith(
+        f"{GROUP}: application job was created by this pod without task groups, which is scheduled without a gang. Set "
+    )
+
+
+def test_a_value_that_is_no_boolean_is_reported_once_per_application() -> None:
+    driver, written = live(), {"yunikorn.apache.org/allow-preemption": "no"}
+    [(_, note)] = reported_mismatches(driver.see(a_pod("w0", app=APP, annotations=written)))
+    assert note.endswith('allow-preemption: "no" has no effect; write "true" or "false"')
+    assert reported_mismatches(driver.see(a_pod("w1", app=APP, annotations=written))) == []
 
 
 def test_a_misspelt_annotation_is_reported_once_per_application() -> None:

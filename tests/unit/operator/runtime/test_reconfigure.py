@@ -293,7 +293,7 @@ async def test_a_valid_gang_placement_applies_immediately_and_an_invalid_one_doe
         settings = author.link.configuration.settings
         assert (settings.gang_placement, settings.placeholder_image) == (Placement.DIRECT, "pause:1")
         [event] = await author.writes({"gang.placement": "direct", "service.placeholderImage": "pause:1"})
-        assert "setting gang.placement: invalid value 'direct': Write Reserve, Direct or Auto." in event.note
+        assert "setting gang.placement: invalid value 'direct': write Reserve, Direct or Auto" in event.note
         assert author.link.configuration.settings.gang_placement is Placement.DIRECT
         assert author.facts == [PlacementChosen(Placement.DIRECT)]
 

@@ -37,6 +37,14 @@ def test_an_unknown_annotation_of_a_pod_is_named_with_its_remedy(annotation: str
 
 
 @pytest.mark.parametrize(
+    "value, is_named", [("no", True), ("True", True), ("true", False), ("false", False), ("", False)]
+)
+def test_a_value_of_allow_preemption_that_is_no_boolean_is_named(value: str, is_named: bool) -> None:  # noqa: FBT001
+    advice = f'annotation {Y}allow-preemption: "{value}" has no effect; write "true" or "false"'
+    assert pod_problems({"annotations": {f"{Y}allow-preemption": value}}) == ((advice,) if is_named else ())
+
+
+@pytest.mark.parametrize(
     "label, advice",
     [
         (f"{Y}application-id", f"did you mean {Y}app-id?"),
@@ -52,7 +60,7 @@ def test_an_unknown_label_of_a_pod_is_named_with_its_remedy(label: str, advice: 
 
 def test_known_names_and_names_of_others_are_not_reported() -> None:
     others = {"app": "x", "applicationid": "x", "example.com/queue": "q", "devcluster.muster/run-for": "1s"}
-    mine = dict.fromkeys(sorted(POD_ANNOTATIONS), "x")
+    mine = dict.fromkeys(sorted(POD_ANNOTATIONS), "true")
     legacy = {f"{Y}username": "ann", "internal.yunikorn.apache.org/placeholder": "true"}
     assert pod_problems({"labels": {f"{Y}app-id": "a", **others}, "annotations": {**mine, **legacy}}) == ()
     assert (
