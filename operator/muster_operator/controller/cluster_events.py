@@ -291,10 +291,8 @@ def group_changed(ledger: Ledger, out: Outcome, key: str, now: float) -> None:
     A gang that has not started begins again with another minimum.
     """
     pod_groups.watch(ledger, key, now)
-    if not pod_groups.has_changed(ledger, key, now):
-        return
     outdated: dict[AppId, Application] = {}
-    for uid in list(ledger.group_members[key].living):
+    for uid in pod_groups.outdated(ledger, key, now):
         pod = ledger.pods.get(uid)
         if pod is None or (after := pod_groups.settled(ledger, pod)).membership == pod.membership:
             continue
@@ -358,7 +356,7 @@ def changed(ledger: Ledger, out: Outcome, task: Task, pod: Pod, now: float) -> N
     if app is not None and app.gang is not None:
         runs.index_living(app, task)
     if pod.membership is not old.membership:  # unchanged pods of a class share it
-        _warn_ignored_labels(out, app, task, old.membership)
+        _warn_ignored_labels(ledger, out, app, task, old.membership)
     if pod.node is None and pod.terminating and task.state in _UNBOUND | {TaskState.KILLING}:
         applications.task_ended(ledger, out, task, now)
         return
@@ -384,18 +382,16 @@ def _has_changed(old: Pod, new: Pod) -> bool:
     return (old.tags, old.resources, old.allow_preemption) != (new.tags, new.resources, new.allow_preemption)
 
 
-def _warn_ignored_labels(out: Outcome, app: Application | None, task: Task, old: Membership) -> None:
+def _warn_ignored_labels(ledger: Ledger, out: Outcome, app: Application | None, task: Task, old: Membership) -> None:
     """Posts an event when a label is changed that has no effect any more."""
     new = task.pod.membership
     if app is None or new.placeholder:
         return
     if new.app not in {old.app, app.common_id}:
         named = application_name(new.app)
-        problem = problems.changed_application_ignored(named, app.name)
-        reporting.post(out, task.pod.ref, messages.ignored(problem))
+        _post_ignored(ledger, out, task.pod, problems.changed_application_ignored(named, app.name))
     elif new.queue not in {old.queue, app.queue} and new.app == app.common_id:
-        problem = problems.changed_queue_ignored(new.queue, app.name, app.queue)
-        reporting.post(out, task.pod.ref, messages.ignored(problem))
+        _post_ignored(ledger, out, task.pod, problems.changed_queue_ignored(new.queue, app.name, app.queue))
 
 
 def _has_node(ledger: Ledger, out: Outcome, app: Application | None, task: Task, now: float) -> None:
@@ -446,6 +442,7 @@ def own_pod_gone(ledger: Ledger, out: Outcome, uid: PodUid, now: float) -> None:
     """Handles a deleted pod of this scheduler. It is removed from the record already."""
     ledger.forget_deletion(uid)
     ledger.noticed.discard(uid)
+    ledger.ignored.pop(uid, None)
     task = ledger.tasks.get(uid)
     if task is not None:
         applications.task_ended(ledger, out, task, now)
@@ -503,6 +500,18 @@ def _post_once(ledger: Ledger, out: Outcome, pod: Pod, note: Note) -> None:
         reporting.post(out, pod.ref, note)
 
 
+#: Maximum number of events about ignored labels of a pod. A write to a PodGroup can change the text of each pod.
+_MAX_IGNORED: Final = 4
+
+
+def _post_ignored(ledger: Ledger, out: Outcome, pod: Pod, problem: str) -> None:
+    """Reports an ignored label or annotation, each text once."""
+    posted = ledger.ignored.setdefault(pod.ref.uid, [])
+    if problem not in posted and len(posted) < _MAX_IGNORED:
+        posted.append(problem)
+        reporting.post(out, pod.ref, messages.ignored(problem))
+
+
 def _appeared(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> None:
     if pod.terminating and pod.node is None:
         return
@@ -513,7 +522,7 @@ def _appeared(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> None:
         return
     if pod.node is None:
         for conflict in pod.membership.conflicts:
-            reporting.post(out, pod.ref, messages.ignored(conflict))
+            _post_ignored(ledger, out, pod, conflict)
     applications.join(ledger, out, pod, now)
 
 

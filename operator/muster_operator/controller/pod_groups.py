@@ -104,7 +104,7 @@ def _recorded(ledger: Ledger, key: str, group: PodGroup | None) -> None:
         return
     if group is None or before is None or before.uid != group.uid or is_scheduled(group):
         members.reported = None
-    if before is not None and group is not None and _compared(before) == _compared(group):
+    if before is not None and group is not None and _required(before) == _required(group):
         return
     for uid in members.living:
         pod = ledger.pods.get(uid)
@@ -114,6 +114,11 @@ def _recorded(ledger: Ledger, key: str, group: PodGroup | None) -> None:
 def is_scheduled(group: PodGroup) -> bool:
     """Whether the condition of the group says so, which is final."""
     return group.condition is not None and group.condition.is_scheduled
+
+
+def _required(group: PodGroup) -> tuple[int | None, str]:
+    """What the pods of the group must agree with."""
+    return group.priority, group.preemption_policy
 
 
 def _compared(group: PodGroup) -> PodGroup:
@@ -154,24 +159,32 @@ def _wait(ledger: Ledger, key: str) -> tuple[str, str]:
     return "", ""
 
 
-def has_changed(ledger: Ledger, key: str, now: float) -> bool:
-    """Whether the pods of the group may have another membership than at the last call.
+def outdated(ledger: Ledger, key: str, now: float) -> list[PodUid]:
+    """The pods of the group that may have another membership than at the last call.
 
-    Requests that are taken back are sent again after a pause, so that one write does not cost many requests each time.
+    As long as the group waits, its pods are not compared again: they wait in any case, and are compared when it waits
+    no more. A pause follows each time that requests are taken back or keys have changed, so that writes of a user cost
+    one comparison in each pause, however many they are.
     """
     members = ledger.group_members.get(key)
     if members is None:
-        return False
-    status = _status(ledger, key)
-    if status == members.status:
-        return False
-    if members.status is not None and not members.status[1] and len(members.bound) < len(members.living):
+        return []
+    group, why = status = _status(ledger, key)
+    before = members.status
+    if status == before or (why and before is not None and before[1]):
+        return []
+    has_other_keys = before is not None and before[0] != group
+    if before is not None and not before[1] and (has_other_keys or len(members.bound) < len(members.living)):
         members.pause_s = min(MAX_PAUSE_S, max(PAUSE_S, 2 * members.pause_s))
         members.paused_until, members.is_paused = now + members.pause_s, True
         set_timer(ledger, Deadline(members.paused_until, TimerKind.POD_GROUP, PodUid(key)))
         status = _status(ledger, key)
     members.status = status
-    return True
+    if before is None or has_other_keys:
+        return list(members.living)
+    return (
+        [uid for uid in members.living if uid not in members.bound] if len(members.bound) < len(members.living) else []
+    )
 
 
 def _status(ledger: Ledger, key: str) -> tuple[PodGroup | None, str]:

@@ -150,6 +150,7 @@ def _clear(ledger: Ledger) -> None:
     ledger.unacknowledged_nodes = dict.fromkeys(ledger.unacknowledged_nodes.keys() & ledger.nodes.keys(), 1)
     ledger.resumed &= ledger.pods.keys()
     ledger.noticed &= ledger.pods.keys()
+    ledger.ignored = {uid: texts for uid, texts in ledger.ignored.items() if uid in ledger.pods}
     ledger.unverified &= ledger.pods.keys()
     for pod_on_node in ledger.foreign.values():
         pod_on_node.reported = False

@@ -460,6 +460,8 @@ class Ledger:
     resumed: set[PodUid] = field(default_factory=set)
     #: Pods with an event that is posted only once.
     noticed: set[PodUid] = field(default_factory=set)
+    #: The ignored labels and annotations that were reported, by pod.
+    ignored: dict[PodUid, list[str]] = field(default_factory=dict)
     deletions: dict[PodUid, Deletion] = field(default_factory=dict)
     #: Namespace and name of the pods in `deletions`.
     deleting: set[tuple[str, str]] = field(default_factory=set)

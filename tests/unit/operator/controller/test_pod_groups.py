@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 import tracemalloc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from types import FrameType
 from typing import Any
 
 import pytest
 
-from muster_operator.controller import recovery
+from muster_operator.controller import pod_groups, recovery
 from muster_operator.controller.sweep import on_timer as sweep
 from muster_operator.model.cluster_events import PodGroupGone, PodGroupSeen
 from muster_operator.model.commands import BindPod, Outcome, PostEvent, Repeat, SetCondition, SetGroupCondition
@@ -409,3 +413,88 @@ def test_missing_members_of_a_group_are_reported_with_its_own_field() -> None:
         "waiting for 2 members of PodGroup train: 1 exists, and no other one was created for 60 s. "
         "Create the others, or lower minCount"
     )
+
+
+def a_queue(number: int, minimum: int) -> PodGroupSeen:
+    return a_pod_group(minimum=minimum, labels={"queue": f"root.q{number}"})
+
+
+@contextmanager
+def compared() -> Iterator[list[str]]:
+    """The names of the pods that are compared with their group meanwhile."""
+    found: list[str] = []
+
+    def count(frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and frame.f_code is pod_groups.settled.__code__:
+            found.append(frame.f_locals["pod"].ref.name)
+
+    sys.setprofile(count)
+    try:
+        yield found
+    finally:
+        sys.setprofile(None)
+
+
+@pytest.mark.parametrize("state", ["requested", "waiting", "bound"])
+def test_writes_to_a_group_compare_its_pods_once_in_each_pause(state: str) -> None:
+    count = 50
+    driver = live()
+    minimum = count + 1 if state == "waiting" else count
+    driver.fact(a_queue(0, minimum))
+    for number in range(count):
+        driver.see(member(f"w{number}", **({"nodeName": "n1"} if state == "bound" else {})))
+    with compared() as found:
+        for number in range(1, 100):
+            driver.fact(a_queue(number, minimum))
+        assert len(found) == (0 if state == "waiting" else count)
+        driver.wait(1)
+    assert len(found) == (0 if state == "waiting" else 2 * count)
+    assert {pod.membership.queue for pod in driver.ledger.pods.values()} == {
+        "root.q0" if state == "waiting" else "root.q99"
+    }
+
+
+def test_pods_that_come_and_go_compare_the_others_once_in_each_pause() -> None:
+    count = 50
+    driver = live()
+    driver.fact(a_pod_group(minimum=count))
+    for number in range(count):
+        driver.see(member(f"w{number}"))
+    with compared() as found:
+        for _ in range(20):
+            driver.gone("w0")
+            driver.see(member("w0"))
+        assert found.count("w1") == 1
+        assert len(submitted(driver.wait(1))) == 1
+    assert found.count("w1") == 2
+
+
+def test_a_group_that_comes_and_goes_does_not_compare_pods_that_wait() -> None:
+    driver = live()
+    driver.fact(a_pod_group(minimum=3))
+    for name in ("w0", "w1"):
+        driver.see(member(name))
+    with compared() as found:
+        for _ in range(20):
+            driver.fact(PodGroupGone("dev/train"))
+            driver.fact(a_pod_group(minimum=3))
+    assert found == []
+    assert len(submitted(driver.see(member("w2")))) == 1
+
+
+def test_an_ignored_label_is_reported_once_and_not_after_each_write() -> None:
+    driver = live()
+    driver.fact(a_queue(0, 2))
+    for name in ("w0", "w1"):
+        raw = member(name)
+        raw["metadata"]["labels"][QUEUE] = "root.b"
+        driver.see(raw)
+    posted: list[str] = []
+    for number in range(1, 30):
+        for out in (driver.fact(a_queue(number % 2, 2)), driver.wait(11)):
+            posted += [one.note for one in out.commands if isinstance(one, PostEvent) and "is ignored" in one.note]
+    assert len(posted) == 2  # the text with the other queue, for each pod
+    for number in range(2, 30):
+        for out in (driver.fact(a_queue(number, 2)), driver.wait(11)):
+            posted += [one.note for one in out.commands if isinstance(one, PostEvent) and "is ignored" in one.note]
+    assert len(posted) == 6
