@@ -360,7 +360,7 @@ class WatchStream:
         self.plural, self._path = topic.plural, topic.path
         self._decode_event, self._decode_object = _DECODERS.get(self.plural, (decoded_event, decoded_object))
         self._version = ""  # empty = list first
-        self._is_reset = False
+        self._is_reset = self._is_forbidden = False
         self._streams_lists = True
         self._comparing: asyncio.Task[None] | None = None
         self._failures = self._taken = self._handled = self._absences = 0
@@ -410,6 +410,7 @@ class WatchStream:
                 if not self._is_absent(error.status):
                     raise
                 refused = error
+                self._report_forbidden(error.status)
             else:
                 self._absences = 0
                 return version
@@ -427,6 +428,12 @@ class WatchStream:
         if self._topic.older_paths:
             return status in {_NOT_SERVED, _FORBIDDEN}
         return status == _NOT_SERVED and not self._taken and not self._topic.path.startswith("/api/")
+
+    def _report_forbidden(self, status: int) -> None:
+        """Logs once that a permission is missing. Objects that exist are treated as missing until it is granted."""
+        if status == _FORBIDDEN and not self._is_forbidden:
+            self._is_forbidden = True
+            log.warning("the permission to list a resource is missing", resource=self.plural, path=self._path)
 
     def _stop_comparing(self) -> None:
         if self._comparing is not None:

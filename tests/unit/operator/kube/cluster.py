@@ -70,7 +70,7 @@ def a_pod(name: str, version: int = 1) -> dict[str, Any]:
 class Cluster:
     """Discovery, lists and watches of a few resources; `lines` are for the watches of pods, None = their end,
     `script` for those of others by path. `missing`: paths that the cluster does not have;
-    `missed`: requests of these.
+    `missed`: requests of these; `forbidden`: paths without a permission.
 
     `watches`: at which version each watch of pods began; `refusals`: answers to the next ones instead of a stream.
     `streams_lists`: whether a watch may begin with a list, `ends_lists`: and says where that ends; `version`: of lists.
@@ -95,6 +95,7 @@ class Cluster:
     waiting: asyncio.Event = field(default_factory=asyncio.Event)
     seen: list[web.Request] = field(default_factory=list)
     missing: set[str] = field(default_factory=set)
+    forbidden: set[str] = field(default_factory=set)
     missed: asyncio.Queue[str] = field(default_factory=asyncio.Queue)
     items: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     unauthorized: int = 0
@@ -108,6 +109,8 @@ class Cluster:
             return web.json_response({"kind": "Status", "code": 401}, status=401)
         if request.path in DISCOVERY and request.path not in self.missing:
             return web.json_response(DISCOVERY[request.path])
+        if request.path in self.forbidden:
+            return web.json_response({"kind": "Status", "status": "Failure", "code": 403}, status=403)
         if request.path in self.missing:
             self.missed.put_nowait(request.path)
             return web.json_response({"kind": "Status", "code": 404}, status=404)

@@ -10,6 +10,7 @@ from email.utils import format_datetime
 import orjson
 import pytest
 from aiohttp import web
+from structlog.testing import capture_logs
 
 from muster_operator.kube import watch
 from muster_operator.model.cluster_events import PodGone, PodGroupGone, PodGroupSeen
@@ -148,6 +149,16 @@ async def test_pod_groups_that_no_version_serves_are_not_waited_for() -> None:
     async with watching(server) as inbox:
         assert await until(inbox, 1, "podgroups") == [Listed("podgroups")]
     assert [request.path for request in server.seen if "podgroups" in request.path].count(NEWEST) <= 2
+
+
+async def test_a_missing_permission_for_pod_groups_is_logged_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch, "NOT_SERVED_S", 0.01)
+    server = Cluster(forbidden={NEWEST, OLDER})
+    with capture_logs() as lines:
+        async with watching(server) as inbox:
+            assert await until(inbox, 2, "podgroups") == [Listed("podgroups")] * 2
+    found = [line for line in lines if "permission" in line["event"]]
+    assert [(line["log_level"], line["resource"], line["path"]) for line in found] == [("warning", "podgroups", NEWEST)]
 
 
 async def test_pod_groups_that_are_refused_for_a_moment_stay_as_they_are() -> None:
