@@ -303,7 +303,7 @@ def _check_scheduler_name(entries: Mapping[str, str]) -> None:
     served = _read(entries, SCHEDULER_NAMES, Settings().scheduler_names, _names)
     name = _read(entries, SCHEDULER_NAME, min(served), _word)
     if name not in served:
-        raise BadSetting(SCHEDULER_NAME, name, f"Write one of {SCHEDULER_NAMES} ({', '.join(sorted(served))}).")
+        raise BadSetting(SCHEDULER_NAME, name, f"write one of {SCHEDULER_NAMES} ({', '.join(sorted(served))})")
 
 
 def _log_levels(entries: Mapping[str, str]) -> dict[str, str]:

@@ -130,7 +130,7 @@ async def test_a_changed_default_placement_applies_to_new_gangs(
     await wait_for_reason(scenario, "first-workers-0", "Unschedulable")
     assert await scenario.pods(placeholders=True) == []
     await push(scenario, {"gang.placement": "reserve"})
-    await reported_on_config_map(scenario, "gang.placement", "Write Reserve, Direct or Auto")
+    await reported_on_config_map(scenario, "gang.placement", "write Reserve, Direct or Auto")
     await push(scenario, {"gang.placement": "Reserve"})
 
     async def is_in_force() -> bool:

@@ -205,7 +205,12 @@ async def test_two_jobs_with_the_same_application_id_are_two_gangs(demo: Scenari
 
     first = await demo.eventually("one of the Jobs runs", is_complete)
     [second] = names - {first}
-    pods = [pod["metadata"] for pod in await demo.pods() if pod["metadata"]["labels"].get("job-name") == second]
+
+    async def all_pods() -> list[Json]:
+        found = [pod["metadata"] for pod in await demo.pods() if pod["metadata"]["labels"].get("job-name") == second]
+        return found if len(found) == 5 else []
+
+    pods = await demo.eventually("the pods of the other Job exist", all_pods)
     reasons = await waits(demo, [metadata["name"] for metadata in pods])
     assert len(reasons) == 5
     assert await with_nodes() == {first: 5}

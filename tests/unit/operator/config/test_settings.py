@@ -88,7 +88,7 @@ def test_a_bad_value_is_one_line_that_names_key_value_and_fix(key: str, value: s
     message = str(caught.value)
     assert key in message
     assert repr(value) in message
-    assert "Write" in message
+    assert "write" in message
     assert "\n" not in message
 
 
@@ -124,7 +124,7 @@ def test_pods_get_the_configured_scheduler_name_or_a_served_one_of_the_config_ma
 def test_the_scheduler_name_for_pods_is_one_of_the_scheduler_names() -> None:
     entries = {"service.schedulerNames": "batch,other", "service.schedulerName": "batch"}
     assert parse(entries).settings.scheduler_names == {"batch", "other"}
-    with pytest.raises(BadSetting, match=r"Write one of service.schedulerNames \(batch, other\)"):
+    with pytest.raises(BadSetting, match=r"write one of service.schedulerNames \(batch, other\)"):
         parse(entries | {"service.schedulerName": "muster"})
 
 
