@@ -21,7 +21,7 @@ from muster_operator.controller.state import Deadline, Ledger, Phase, Task, Time
 from muster_operator.model import limits, messages, names, problems
 from muster_operator.model.cluster_events import PodGroupEvent, PodGroupGone, PodGroupSeen
 from muster_operator.model.commands import Outcome, SetCondition, SetGroupCondition
-from muster_operator.model.ids import PodUid, application_id, application_name
+from muster_operator.model.ids import AppId, PodUid, application_id, application_name
 from muster_operator.model.pod_groups import SCHEDULED, SCHEDULER_ERROR, UNSCHEDULABLE, GroupCondition, PodGroup
 from muster_operator.model.pods import Condition, GangSource, Membership, Pod, PodGroupSource, PodPhase
 from muster_operator.translate.membership import pod_group_app_id
@@ -94,12 +94,11 @@ def record_group(ledger: Ledger, fact: PodGroupEvent) -> str:
 
 
 def _recorded(ledger: Ledger, key: str, group: PodGroup | None) -> None:
-    before = ledger.pod_groups.pop(key, None)
+    before, members = ledger.pod_groups.pop(key, None), ledger.group_members.get(key)
     if group is not None:
         name = group.app or pod_group_app_id(group.name)
-        group = replace(group, app_id=application_id(group.namespace, name, ledger.settings.sharing_groups))
-        ledger.pod_groups[key] = group
-    members = ledger.group_members.get(key)
+        own = application_id(group.namespace, name, ledger.settings.sharing_groups)
+        group = ledger.pod_groups[key] = replace(group, app_id=_running(ledger, members) or own)
     if members is None:
         return
     if group is None or before is None or before.uid != group.uid or is_scheduled(group):
@@ -109,6 +108,13 @@ def _recorded(ledger: Ledger, key: str, group: PodGroup | None) -> None:
     for uid in members.living:
         pod = ledger.pods.get(uid)
         members.disagree(uid, _disagreement(pod, group) if pod is not None and group is not None else "")
+
+
+def _running(ledger: Ledger, members: GroupMembers | None) -> AppId | None:
+    """The application of the members that have a node. It stays that of the group, for members that come later."""
+    tasks = (ledger.tasks.get(uid) for uid in members.living) if members is not None else ()
+    apps = (ledger.applications.get(task.app) for task in tasks if task is not None and task.node is not None)
+    return next((app.common_id for app in apps if app is not None), None)
 
 
 def is_scheduled(group: PodGroup) -> bool:
@@ -204,7 +210,7 @@ def settled(ledger: Ledger, pod: Pod) -> Pod:
     member = replace(member, waits=waits, written=own)
     if group is None:
         return structs.replace(pod, membership=member)
-    return structs.replace(pod, membership=member, controller=group.uid, controller_name=f"PodGroup/{group.name}")
+    return structs.replace(pod, membership=member, controller=group.key, controller_name=f"PodGroup/{group.name}")
 
 
 def _of_group(own: Membership, group: PodGroup) -> Membership:

@@ -9,7 +9,7 @@ from muster_si.fair_seats import FairSeats, TooManyRequests
 
 
 class Requests:
-    """Requests that take a seat and keep it until they are told to end."""
+    """Requests that keep their seats until the test ends them."""
 
     def __init__(self, seats: FairSeats) -> None:
         self._seats = seats

@@ -89,11 +89,12 @@ def _fits_queue(queue: str) -> bool:
 
 
 def _condition(raw: Raw) -> GroupCondition | None:
-    for entry in objects(mapping(raw.get("status")).get("conditions")):
-        if entry.get("type") in CONDITION_OF.values():
-            is_scheduled = entry.get("status") == "True"
-            return GroupCondition(is_scheduled, text(entry.get("reason")), text(entry.get("message")))
-    return None
+    """The scheduler's condition; that of the preferred version if an upgrade has left both."""
+    found = {text(entry.get("type")): entry for entry in objects(mapping(raw.get("status")).get("conditions"))}
+    entry = next((found[kind] for kind in CONDITION_OF.values() if kind in found), None)
+    if entry is None:
+        return None
+    return GroupCondition(entry.get("status") == "True", text(entry.get("reason")), text(entry.get("message")))
 
 
 def read(source: GangSource, _: Placement, least: Mapping[str, int]) -> GangDefinition | GangProblem | None:

@@ -498,3 +498,40 @@ def test_an_ignored_label_is_reported_once_and_not_after_each_write() -> None:
         for out in (driver.fact(a_queue(number, 2)), driver.wait(11)):
             posted += [one.note for one in out.commands if isinstance(one, PostEvent) and "is ignored" in one.note]
     assert len(posted) == 6
+
+
+def bound_pair() -> Driver:
+    driver = started()
+    driver.updated(keys.APP_RUNNING, app=TRAIN)
+    for name in ("w0", "w1"):
+        [order] = [one for one in orders(driver.allocated(f"uid-{name}", app=TRAIN)) if isinstance(one, BindPod)]
+        driver.result(done(order))
+        driver.see(member(name, nodeName="n1"))
+    return driver
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [a_pod_group(labels={"applicationId": "other"}), a_pod_group(uid="created-again")],
+    ids=["another application ID", "created again"],
+)
+def test_members_that_come_later_join_those_that_run_whatever_the_group_says_now(changed: PodGroupSeen) -> None:
+    driver = bound_pair()
+    driver.fact(changed)
+    driver.wait(pod_groups.MAX_PAUSE_S)
+    out = driver.see(member("w2"))
+    requests = [*requested_keys(out), *requested_keys(driver.wait(pod_groups.MAX_PAUSE_S))]
+    assert requests == ["uid-w2"]
+    assert list(driver.ledger.applications) == [TRAIN]
+
+
+def test_the_condition_of_the_preferred_version_is_read_after_an_upgrade() -> None:
+    conditions = [
+        {"type": "PodGroupScheduled", "status": "False", "reason": "Unschedulable"},
+        {"type": "PodGroupInitiallyScheduled", "status": "True", "reason": "Scheduled"},
+    ]
+    group = read_group(
+        {"metadata": {"namespace": "dev", "name": "train", "uid": "u"}, "status": {"conditions": conditions}}
+    )
+    assert group is not None
+    assert group.condition == GroupCondition(is_scheduled=True, reason="Scheduled")
