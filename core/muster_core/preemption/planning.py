@@ -500,7 +500,7 @@ def plan_for_quota(partition: Partition, queue: Queue) -> QuotaPreemption | None
     shares = sorted(_shares(queue, over), key=lambda item: (-_largest(item[1], cluster), item[0].path))
     rest, surplus = over, NOTHING  # what a leaf releases above its share, because pods are whole, others need not
     for leaf, share in shares:
-        if not rest:  # other leaves have released more than their shares for an earlier plan
+        if not rest or search.is_over:  # other leaves may have released more than their shares for an earlier plan
             break
         freed = search.take(leaf, positive(share - surplus), len(shares))
         rest, surplus = positive(rest - freed), positive(surplus + freed - share)
@@ -526,16 +526,19 @@ def _shares(root: Queue, over: Resources) -> list[tuple[Queue, Resources]]:
     while waiting:
         queue, amount = waiting.pop()
         if queue.is_leaf:
-            if left := positive(amount - queue.preempting):
+            left = positive(amount - queue.preempting) if queue.preempting else amount
+            if left:
                 found.append((queue, left))
             continue
         children = list(queue.children.values())
-        beyond = [positive(child.allocated - child.guaranteed) for child in children]
-        whole = sum(beyond, NOTHING)
-        for child, own in zip(children, beyond, strict=True):
-            part = Resources({name: total * own[name] // whole[name] for name, total in amount.items() if whole[name]})
-            if part:
-                waiting.append((child, part))
+        parts: list[dict[str, int]] = [{} for _ in children]
+        for name, total in amount.items():
+            beyond = [max(child.allocated[name] - child.guaranteed[name], 0) for child in children]
+            whole = sum(beyond)
+            for part, own in zip(parts, beyond, strict=True):
+                if own:
+                    part[name] = total * own // whole
+        waiting += [(child, Resources(part)) for child, part in zip(children, parts, strict=True)]
     return found
 
 
