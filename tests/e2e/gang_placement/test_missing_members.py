@@ -35,10 +35,10 @@ async def test_a_hard_gang_fails_with_the_reason(mode: str, open_scenario: OpenS
 
     async def has_failed() -> bool:
         pods = await scenario.pods()
-        return all(pod["status"].get("phase") == "Failed" and MISSING in pod["status"]["message"] for pod in pods)
+        failed = all(pod["status"].get("phase") == "Failed" and MISSING in pod["status"]["message"] for pod in pods)
+        return failed and not await scenario.pods(placeholders=True)
 
-    await scenario.eventually("the members have failed", has_failed)
-    assert await scenario.pods(placeholders=True) == []
+    await scenario.eventually("the members have failed, and no placeholder is left", has_failed)
 
 
 async def test_the_members_of_a_soft_gang_are_scheduled_one_by_one(open_scenario: OpenScenario) -> None:
