@@ -119,6 +119,15 @@ TAG_VOLUMES: Final = "muster/volumes"
 #: of each unbound claim of the pod. An empty volume = it is provisioned by the
 #: storage class for the node.
 TAG_CHOSEN_VOLUMES: Final = "muster/chosen-volumes"
+#: JSON array of a pod's ResourceClaims, in the order of the pod, absent if it has none:
+#: [{`claim`: "namespace/name", `uid`}]. Only a request of a pod whose claims exist, are its own
+#: or shared, and are not being deleted has it.
+TAG_DEVICE_CLAIMS: Final = "muster/device-claims"
+#: On a new allocation of the core: JSON array with the devices of each claim of the pod that
+#: is not allocated yet: [{`claim`, `uid`, `results` [{`request` ("request" or
+#: "request/subrequest"), `driver`, `pool`, `device`, `admin`}], and where they can be used:
+#: `node` name, or `terms` (node selector), or neither = everywhere}].
+TAG_CHOSEN_DEVICES: Final = "muster/chosen-devices"
 
 #: JSON object of a PlacementConstraint (first version of the Scheduler Interface), with
 #: its field names: {"simpleConstraint": {"nodeAffinityConstraint": {"targetExpressions": [T]},
@@ -210,6 +219,20 @@ NODE_ATTACHED: Final = "muster/attached-volumes"
 #: STORAGE_DRIVER (CSIDriver): `storageCapacity`, `preventPodSchedulingIfMissing`.
 #: STORAGE_CAPACITY (CSIStorageCapacity): `storageClassName`, `nodeTopology` (label
 #:   selector; absent = no node), `capacity`, `maximumVolumeSize`.
+#: Devices have names of their own, and quantities as Kubernetes writes them. `unsupported` names
+#: a feature that Muster does not have; what has it cannot be allocated.
+#: DEVICE_SLICE (ResourceSlice): `driver`, `pool`, `generation`, `slices` (their number in the
+#:   pool), `devices` [{`name`, `attributes` {name: {bool | int | string | version: value}},
+#:   `capacity` {name: quantity}, `taints` [{key, value, effect}], `unsupported`}], names of
+#:   attributes and capacities with their domain; `unsupported`. Where the devices are: `node`
+#:   name, `nodes` (terms), `all`, or `perDevice`: then each device has one of the first three.
+#: DEVICE_CLASS: `selectors` [CEL], `unsupported`.
+#: DEVICE_CLAIM (ResourceClaim): `uid`, `owner` (UID of its controller), `requests` [{`name`,
+#:   `class`, `selectors` [CEL], `mode`, `count`, `admin`, `tolerations`} or {`name`,
+#:   `alternatives` [the same without `admin`]}], `constraints` [{`requests` [name], absent =
+#:   all, `match`: attribute with its domain}], `allocation` {`results` as in TAG_CHOSEN_DEVICES,
+#:   `nodes` (terms), absent = everywhere}, `reserved` [UID], `deleting`, `unsupported` (of the
+#:   requests if there is no allocation, else of the allocation).
 #: Absent fields are omitted.
 FACT_OBJECT: Final = "muster/object"
 

@@ -803,6 +803,9 @@ class Fact(_message.Message):
         STORAGE_CLASS: Fact._Kind.ValueType  # 4
         STORAGE_DRIVER: Fact._Kind.ValueType  # 5
         STORAGE_CAPACITY: Fact._Kind.ValueType  # 6
+        DEVICE_SLICE: Fact._Kind.ValueType  # 7
+        DEVICE_CLASS: Fact._Kind.ValueType  # 8
+        DEVICE_CLAIM: Fact._Kind.ValueType  # 9
 
     class Kind(_Kind, metaclass=_KindEnumTypeWrapper): ...
     UNKNOWN_KIND: Fact.Kind.ValueType  # 0
@@ -812,6 +815,9 @@ class Fact(_message.Message):
     STORAGE_CLASS: Fact.Kind.ValueType  # 4
     STORAGE_DRIVER: Fact.Kind.ValueType  # 5
     STORAGE_CAPACITY: Fact.Kind.ValueType  # 6
+    DEVICE_SLICE: Fact.Kind.ValueType  # 7
+    DEVICE_CLASS: Fact.Kind.ValueType  # 8
+    DEVICE_CLAIM: Fact.Kind.ValueType  # 9
 
     @_typing.final
     class AttributesEntry(_message.Message):
