@@ -193,6 +193,7 @@ class ClientConnections:
         self._connections = OpenConnections(self._total, limits.ahead)
         #: By aiohttp's protocol.
         self._open: dict[asyncio.BaseProtocol, Connection] = {}
+        self._listening: Sequence[socket.socket] = ()
         self._accepting: list[asyncio.Task[None]] = []
 
     @web.middleware
@@ -226,6 +227,7 @@ class ClientConnections:
             each.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2 * READ_AHEAD)
             each.listen(self._total)
         server = cast(web.Server, runner.server)
+        self._listening = listening
         self._accepting = [asyncio.create_task(self._accept(server, each, tls)) for each in listening]
 
     async def stop(self) -> None:
@@ -234,6 +236,8 @@ class ClientConnections:
             task.cancel()
         if self._accepting:
             await asyncio.wait(self._accepting)
+        for each in self._listening:
+            each.close()
         for connection in list(self._open.values()):
             if connection.transport is None:
                 connection.close()
@@ -241,21 +245,20 @@ class ClientConnections:
     async def _accept(self, server: web.Server, listening: socket.socket, tls: ssl.SSLContext | None) -> None:
         """Accepts connections. Those that exceed the limits are closed before the TLS handshake."""
         loop = asyncio.get_running_loop()
-        with listening:
-            while True:
-                await asyncio.sleep(0)  # other work runs between two connections of a flood
-                try:
-                    accepted, address = await loop.sock_accept(listening)
-                except OSError as error:  # too many open files, for example
-                    _log.warning("connection not accepted", reason=str(error))
-                    await asyncio.sleep(_ACCEPT_AGAIN_S)
-                    continue
-                connection = self._connections.admit(address[0])
-                if connection is None:
-                    accepted.close()
-                    continue
-                connection.opening = loop.create_task(self._open_connection(server, accepted, connection, tls))
-                connection.unused = loop.call_later(self._first_request_s, _close_unused, connection)
+        while True:
+            await asyncio.sleep(0)  # other work runs between two connections of a flood
+            try:
+                accepted, address = await loop.sock_accept(listening)
+            except OSError as error:  # too many open files, for example
+                _log.warning("connection not accepted", reason=str(error))
+                await asyncio.sleep(_ACCEPT_AGAIN_S)
+                continue
+            connection = self._connections.admit(address[0])
+            if connection is None:
+                accepted.close()
+                continue
+            connection.opening = loop.create_task(self._open_connection(server, accepted, connection, tls))
+            connection.unused = loop.call_later(self._first_request_s, _close_unused, connection)
 
     async def _open_connection(
         self, server: web.Server, accepted: socket.socket, connection: Connection, tls: ssl.SSLContext | None

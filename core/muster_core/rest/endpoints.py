@@ -374,11 +374,15 @@ def _event_count(context: RequestContext) -> int:
 
 
 async def event_stream(rest_context: RestContext, request: web.Request) -> web.StreamResponse:
-    """Streams events as JSON lines, the instance first, until one side closes the connection."""
+    """Streams events as JSON lines, the instance first, until one side closes the connection.
+
+    Differs: the streams of a client are counted by its address, not by the header Host, which it chooses.
+    """
     _require_tracking(rest_context)
     context = RequestContext(rest_context, request.match_info, request.query, rest_context.now_ns())
     try:
-        records = rest_context.core.events.subscribe(request.host, context.number("count", 0), context.now_ns)
+        source = request.remote or ""
+        records = rest_context.core.events.subscribe(source, context.number("count", 0), context.now_ns)
     except TooManyStreams as error:
         raise RestFailure(503, str(error)) from error
     response = web.StreamResponse(headers={hdrs.CONTENT_TYPE: JSON_TYPE})

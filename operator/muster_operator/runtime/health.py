@@ -1,7 +1,8 @@
 """The health and metrics port.
 
 `/livez`: the loop responds. `/readyz`: the operator has recovered its session with the core, or it is a standby that
-can take over. `/metrics` is for Prometheus.
+can take over. `/metrics` is for Prometheus. Every pod of the cluster can open connections to the port, so their number
+is limited, and addresses share it.
 """
 
 from __future__ import annotations
@@ -9,12 +10,16 @@ from __future__ import annotations
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import Final
 
 from aiohttp import web
 
 from muster_operator.model.errors import StartupRefused
 from muster_operator.runtime.metrics import CONTENT_TYPE, Metrics
-from muster_si.client_connections import listeners
+from muster_si.client_connections import KEEPALIVE_S, READ_AHEAD, ClientConnections, ConnectionLimits, listeners
+
+#: Connections of probes and scrapers.
+LIMITS: Final = ConnectionLimits(first_request_s=10.0, total=64, ahead=2**20)
 
 
 def listener(option: str, port: int) -> socket.socket:
@@ -43,7 +48,8 @@ async def health_server(
     Raises:
         StartupRefused: the port cannot be used.
     """
-    app = web.Application()
+    connections = ClientConnections(LIMITS)
+    app = web.Application(middlewares=[connections.count])
 
     async def live(_: web.Request) -> web.Response:
         return web.Response(text="ok\n")
@@ -62,10 +68,14 @@ async def health_server(
     app.router.add_get("/healthz", live)
     app.router.add_get("/readyz", ready)
     app.router.add_get("/metrics", scrape)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
+    runner = web.AppRunner(
+        app, access_log=None, shutdown_timeout=0.5, keepalive_timeout=KEEPALIVE_S, read_bufsize=READ_AHEAD
+    )
+    listening = listener("--health-port", port)
     await runner.setup()
+    connections.accept(runner, [listening], None)
     try:
-        await web.SockSite(runner, listener("--health-port", port)).start()
-        yield runner.addresses[0][1]
+        yield int(listening.getsockname()[1])
     finally:
+        await connections.stop()
         await runner.cleanup()

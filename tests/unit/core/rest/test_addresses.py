@@ -10,13 +10,6 @@ from muster_core.runtime.service import Scheduler
 from tests.unit.core.rest.conftest import TRUSTING
 
 
-def a_free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port
-
-
 def hosts() -> list[str]:
     """Loopback addresses of this machine."""
     with socket.socket(socket.AF_INET6) as found:
@@ -29,7 +22,7 @@ def hosts() -> list[str]:
 
 @pytest.mark.parametrize("host", hosts())
 async def test_without_an_address_rest_listens_on_ipv4_and_ipv6(host: str) -> None:
-    server = RestServer(Scheduler(), RestSettings(address="", port=a_free_port(), access=TRUSTING))
+    server = RestServer(Scheduler(), RestSettings(address="", port=0, access=TRUSTING))
     port = await server.start()
     try:
         async with aiohttp.ClientSession() as session, session.get(f"http://{host}:{port}/openapi.json") as reply:

@@ -104,10 +104,12 @@ async def test_a_stream_starts_with_the_instance_id_and_ends_with_the_core(
         assert await answer.content.readline() == b""
 
 
-async def test_streams_per_host_are_limited_and_a_closed_stream_frees_a_slot(
+async def test_streams_per_client_are_limited_and_a_closed_stream_frees_a_slot(
     http: aiohttp.ClientSession, bench: Bench
 ) -> None:
-    open_ones = [await http.get("/ws/v1/events/stream") for _ in range(MOST_STREAMS_PER_HOST)]
+    """A client is an address, whatever host its requests name."""
+    hosts = ({"Host": f"host-{number}"} for number in range(MOST_STREAMS_PER_HOST))
+    open_ones = [await http.get("/ws/v1/events/stream", headers=host) for host in hosts]
     async with http.get("/ws/v1/events/stream") as answer:
         assert answer.status == 503
     open_ones[0].close()

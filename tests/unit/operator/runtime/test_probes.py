@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
 import aiohttp
 import pytest
 
 from muster_operator.kube.session import KubeSession
 from muster_operator.model.errors import StartupRefused
-from muster_operator.runtime.health import health_server
+from muster_operator.runtime.health import LIMITS, health_server
 from muster_operator.runtime.metrics import Metrics
 from tests.unit.operator.kube.apiserver import ApiServer, FixedCredentials, serving
 
@@ -54,6 +56,24 @@ async def test_metrics_show_counts_and_queue_depths() -> None:
     assert 'muster_operator_commands_total{kind="BindPod",status="200"} 1.0' in text
     assert 'muster_operator_queue_depth{queue="inbox"} 3.0' in text
     assert "muster_operator_ready 1.0" in text
+
+
+async def test_connections_of_one_address_keep_no_probe_out() -> None:
+    """The oldest of them are closed."""
+    async with AsyncExitStack() as stack:
+        port = await stack.enter_async_context(health_server(0, lambda: "", Metrics()))
+        loop, opened = (
+            asyncio.get_running_loop(),
+            [stack.enter_context(socket.socket()) for _ in range(LIMITS.total + 10)],
+        )
+        for each in opened:
+            each.setblocking(False)
+            each.bind(("127.0.0.2", 0))
+            await loop.sock_connect(each, ("127.0.0.1", port))
+        assert (await fetched(f"http://127.0.0.1:{port}/livez"))[0] == 200
+        for each in opened[:10]:
+            with suppress(ConnectionError):
+                assert await loop.sock_recv(each, 1) == b""
 
 
 async def test_a_health_port_in_use_is_reported_as_a_startup_error() -> None:
