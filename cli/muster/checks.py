@@ -17,6 +17,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from muster.leases import PREFIX, holder, is_alive, late_s
+from muster_si.near_names import nearest
 
 Json = dict[str, Any]
 
@@ -96,6 +97,7 @@ LEADER: Final = "leader"
 #: Annotation of an operator's Lease: the scheduler names that it serves, separated by commas.
 SERVES: Final = "internal.yunikorn.apache.org/scheduler-names"
 LEASE_SELECTOR: Final = "app.kubernetes.io/name=muster,app.kubernetes.io/component=operator"
+DEFAULT_SCHEDULER: Final = "default-scheduler"
 DEFAULT_NAMES: Final = frozenset({"muster", "yunikorn"})
 
 
@@ -179,21 +181,32 @@ _QUEUE: Final = (f"{_DOMAIN}queue", "queue")
 _SHOWN: Final = 3
 
 
-def check_scheduler_names(pods: Iterable[Json], names: frozenset[str]) -> Iterator[Finding]:
-    """Pods that have not ended; one finding per scheduler name. `names`: the served scheduler names."""
-    by_name: dict[str, list[str]] = defaultdict(list)
+def check_scheduler_names(
+    pods: Iterable[Json], names: frozenset[str], others: frozenset[str] = frozenset()
+) -> Iterator[Finding]:
+    """Pods that have not ended; one finding per scheduler name. `names`: the served scheduler names.
+
+    `others`: those of other Musters. Pods without annotations are listed if their name resembles a served one.
+    """
+    marked: dict[str, list[str]] = defaultdict(list)
+    mistyped: dict[str, list[str]] = defaultdict(list)
     for pod in pods:
-        is_for_muster = MARKS & {key for kind in ("labels", "annotations") for key in pod["metadata"].get(kind) or {}}
-        if is_for_muster and _scheduler(pod) not in names and (pod.get("status") or {}).get("phase") not in _ENDED:
-            by_name[_scheduler(pod)].append(_full_name(pod))
+        scheduler, status = _scheduler(pod), pod.get("status") or {}
+        if scheduler in names or status.get("phase") in _ENDED:
+            continue
+        if MARKS & {key for kind in ("labels", "annotations") for key in pod["metadata"].get(kind) or {}}:
+            marked[scheduler].append(_full_name(pod))
+        elif scheduler not in others and not pod["spec"].get("nodeName") and nearest(scheduler, names):
+            mistyped[scheduler].append(_full_name(pod))
     wanted = " or ".join(sorted(names))
-    for scheduler, untracked_pods in sorted(by_name.items()):
-        yield problem(
-            SCHEDULER_NAME,
-            f"{_list(untracked_pods)} with Muster's annotations name scheduler {scheduler}, which is not served",
-            f"set spec.schedulerName to {wanted} and recreate the pods",
-        )
-    if not by_name:
+    for which, by_name in ((" with Muster's annotations", marked), ("", mistyped)):
+        for scheduler, untracked_pods in sorted(by_name.items()):
+            yield problem(
+                SCHEDULER_NAME,
+                f"{_list(untracked_pods)}{which} name scheduler {scheduler}, which is not served",
+                f"set spec.schedulerName to {nearest(scheduler, names) or wanted} and recreate the pods",
+            )
+    if not marked and not mistyped:
         yield fine(SCHEDULER_NAME, f"every pod with Muster's annotations names {wanted}")
 
 
@@ -238,7 +251,7 @@ def _value(pod: Json, keys: Iterable[str]) -> str:
 
 
 def _scheduler(pod: Json) -> str:
-    return str((pod.get("spec") or {}).get("schedulerName") or "default-scheduler")
+    return str((pod.get("spec") or {}).get("schedulerName") or DEFAULT_SCHEDULER)
 
 
 def _full_name(item: Json) -> str:

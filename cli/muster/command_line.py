@@ -9,6 +9,9 @@ from typing import Any, Final
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from muster.text import program
+from muster_si.near_names import nearest
+
 #: Options of the connection to core and cluster, which most commands have. Their help is a command: `muster options`.
 CONNECTION: Final = "Connection"
 CONNECTION_HELP: Final = "options"
@@ -44,10 +47,8 @@ def _choices(parameter: Any) -> list[str]:
 
 
 def _no_choice(value: str, choices: list[str]) -> str:
-    from difflib import get_close_matches  # noqa: PLC0415  # only for this error
-
-    closest = get_close_matches(value, choices, 1)
-    advice = f"; did you mean {closest[0]}?" if closest else ""
+    closest = nearest(value, choices)
+    advice = f"; did you mean {closest}?" if closest else ""
     return f"{value!r} is not one of {', '.join(choices)}{advice}"
 
 
@@ -67,6 +68,11 @@ class FastCommand(TyperCommand):
     def get_params(self, ctx: Any) -> list[Any]:
         """All options and arguments, with `--help`."""
         return _without_pydantic(super().get_params(ctx))
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """`[OPTIONS]`, and the arguments by the names that the list of arguments has."""
+        arguments = [one for one in self.get_params(ctx) if one.param_type_name == "argument"]
+        return [self.options_metavar or "", *map(_usage, arguments)]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Arguments, options, and where the options of the connection are described."""
@@ -109,7 +115,13 @@ def _write_options(parameters: Iterable[Any], ctx: Any, formatter: Any) -> None:
                 formatter.write_dl([(_names(one), _meaning(one)) for one in members], col_max=_COLUMN)
     if connection and not is_about_connection:
         formatter.write_paragraph()
-        formatter.write_text(f"'muster {CONNECTION_HELP}' lists the options of the connection, such as --context.")
+        formatter.write_text(f"'{program()} {CONNECTION_HELP}' lists the options of the connection, such as --context.")
+
+
+def _usage(argument: Any) -> str:
+    """An optional argument is in brackets; a metavar has its own."""
+    name = _names(argument)
+    return name if argument.required or name.startswith("[") else f"[{name}]"
 
 
 def _names(parameter: Any) -> str:

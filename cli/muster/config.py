@@ -31,6 +31,7 @@ from muster_operator.config.catalog import CATALOGUE, LEVELS, QUEUES, SETTINGS, 
 from muster_operator.config.settings import PAIRS, merge, parse, source
 from muster_operator.config.settings import Configuration as OperatorConfiguration
 from muster_operator.model.errors import BadSetting
+from muster_operator.model.settings import Settings
 from muster_operator.translate.values import Raw, mapping, text
 
 EXAMPLES: Final = {
@@ -136,6 +137,11 @@ def _examined(queues: str, extra: Mapping[str, str], file: str, where: str = "")
         actual,
         found.checksum.strip().upper() == actual if found.checksum else None,
     )
+
+
+def operator_settings(config_maps: Sequence[Raw]) -> Settings:
+    """The settings of the operator by the ConfigMaps, without those that are invalid."""
+    return _parsed(merge(config_maps)[0])[0].settings
 
 
 def _parsed(entries: Mapping[str, str]) -> tuple[OperatorConfiguration, list[BadSetting]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from functools import cached_property, partial
@@ -82,6 +82,18 @@ class DiagnosedInstallation:
         return checks.served_names(self.leases)
 
     @cached_property
+    def other_names(self) -> frozenset[str]:
+        """The scheduler names of all Musters in the cluster, by their Leases."""
+        return frozenset(str(lease["metadata"]["name"]).removeprefix(leases.PREFIX) for lease in self.name_leases)
+
+    @cached_property
+    def config_maps(self) -> Sequence[Json]:
+        """The ConfigMaps in use."""
+        from muster import config  # noqa: PLC0415  # loads core and operator; --help does not need them
+
+        return config.in_use(self.cluster, self.home)
+
+    @cached_property
     def webhooks(self) -> list[checks.WebhookEndpoint]:
         """Endpoints of the registered webhooks of all installations."""
         found = (item for kind in _CONFIGURATIONS for item in self.cluster.list(_ADMISSION + kind))
@@ -127,15 +139,18 @@ def _leader(installation: DiagnosedInstallation) -> Iterator[Finding]:
 
 def _scheduler_names(installation: DiagnosedInstallation) -> Iterator[Finding]:
     pods = installation.cluster.list("/api/v1/pods", fieldSelector="status.phase!=Succeeded")
-    return checks.check_scheduler_names(pods, installation.names)
+    try:
+        others = installation.other_names
+    except Unreachable:
+        others = frozenset()
+    return checks.check_scheduler_names(pods, installation.names, others)
 
 
 def _configuration(installation: DiagnosedInstallation) -> Iterator[Finding]:
     from muster import config  # noqa: PLC0415  # loads core and operator; --help does not need them
 
-    config_maps = config.in_use(installation.cluster, installation.home)
-    found = config.examined_entries(config_maps)
-    return checks.check_configuration(found.errors, found.warnings, exists=bool(config_maps))
+    found = config.examined_entries(installation.config_maps)
+    return checks.check_configuration(found.errors, found.warnings, exists=bool(installation.config_maps))
 
 
 def _queues(installation: DiagnosedInstallation) -> Iterator[Finding]:
@@ -154,11 +169,12 @@ def _placeholders(installation: DiagnosedInstallation) -> Iterator[Finding]:
 
 
 def _names(installation: DiagnosedInstallation) -> Iterator[Finding]:
-    from muster import ignored_names  # noqa: PLC0415  # loads the operator; --help does not need it
+    from muster import config, ignored_names  # noqa: PLC0415  # load core and operator; --help does not need them
 
     pods = installation.cluster.list("/api/v1/pods", fieldSelector="status.phase!=Succeeded")
     namespaces = installation.cluster.list("/api/v1/namespaces")
-    return ignored_names.check_names(pods, namespaces, installation.names)
+    settings = config.operator_settings(installation.config_maps)
+    return ignored_names.check_names(pods, namespaces, installation.names, settings)
 
 
 def _webhooks(installation: DiagnosedInstallation) -> Iterator[Finding]:

@@ -11,12 +11,12 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 
 from muster import printers
 from muster.checks import application_of
 from muster.clients.kubernetes import Cluster
 from muster.errors import BadUsage, NotThere, Unreachable
+from muster.output import Facts
 
 Json = dict[str, Any]
 
@@ -108,7 +108,7 @@ def _events(cluster: Cluster, pod: Json) -> Iterator[Json]:
 
 def view(found: Json) -> RenderableType:
     """The messages of pending pods, and their last events."""
-    facts = Table.grid(padding=(0, 2))
+    facts = Facts()
     facts.add_row("application", found["application"])
     facts.add_row("bound", str(found["bound"]))
     facts.add_row("pending", str(found["pending"]))

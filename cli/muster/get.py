@@ -11,8 +11,7 @@ from typing import Annotated, Any, Final
 import typer
 from rich.console import RenderableType
 
-from muster import from_pods, pending, printers
-from muster.checks import application_of
+from muster import find, from_pods, pending, printers
 from muster.clients.rest import Rest
 from muster.errors import PROBLEM, BadUsage, CommandError, Forbidden, NotThere, Unreachable
 from muster.main import DISTRIBUTION
@@ -20,6 +19,9 @@ from muster.options import AllNamespaces, Namespace, Target, connected
 from muster.output import Format, Output, Watch, as_data, show
 
 Json = dict[str, Any]
+
+#: The estimate of an application without pending pods.
+STARTED: Final = {"earliestSeconds": 0, "usualSeconds": 0, "latestSeconds": 0, "runTimes": {}, "complete": True}
 
 EXAMPLES: Final = {
     "status": ("muster status", "muster status --watch", "muster status --server http://127.0.0.1:9080 -o json"),
@@ -80,7 +82,7 @@ def queues(
 
     JSON and YAML contain the queue with its children.
     """
-    show(lambda: target.rest.queue(queue), partial(printers.queues, tree=tree), output, watch=watch)
+    show(lambda: find.queue(target.rest, queue or "root"), partial(printers.queues, tree=tree), output, watch=watch)
 
 
 @connected
@@ -95,7 +97,7 @@ def nodes(
     wanted = names or []
 
     def read() -> list[Json]:
-        return [target.rest.node(name) for name in wanted] if wanted else target.rest.nodes()
+        return [find.node(target.rest, name) for name in wanted] if wanted else target.rest.nodes()
 
     def data(found: list[Json]) -> Any:
         return found[0] if len(wanted) == 1 else as_data(found)
@@ -177,7 +179,7 @@ def _in_queue(rest: Rest, queue: str, state: State) -> list[Json]:
     found = rest.applications(state.value)
     if not queue:
         return found
-    rest.queue(queue)
+    find.queue(rest, queue)
     path = queue.lower()
     return [app for app in found if app["queueName"] == path or app["queueName"].startswith(f"{path}.")]
 
@@ -194,38 +196,16 @@ def app(
 ) -> None:
     """Show one application: states, task groups, pods, and why pods are pending."""
     wanted = target.namespace(namespace, all_namespaces=all_namespaces)
-    show(lambda: find_application(target.rest, name, wanted), printers.app, output, watch=watch)
 
+    def read() -> Json:
+        try:
+            return find.application(target.rest, name, wanted)
+        except NotThere as error:
+            if why := find.application_of_pod(target, name, wanted):
+                raise NotThere(why) from error
+            raise
 
-def find_application(rest: Rest, name: str, namespace: str) -> Json:
-    """The application `[NAMESPACE/]ID`; an ID may contain a slash. Empty namespace = all namespaces.
-
-    Raises NotThere, and BadUsage if applications of several namespaces have the ID.
-    """
-    try:
-        return rest.application(name, namespace)
-    except NotThere as error:
-        prefix, _, plain = name.partition("/")
-        if plain:
-            try:
-                return rest.application(plain, prefix)
-            except NotThere:
-                raise error from None
-        raise NotThere(f"{error}{_hint(rest, name, namespace)}") from error
-
-
-def _hint(rest: Rest, name: str, namespace: str) -> str:
-    """Where else an application of that ID is."""
-    if not namespace:
-        return ""
-    try:
-        elsewhere = rest.application(name).get("namespace") or ""
-    except NotThere:
-        return f" in namespace {namespace} (-n or -A selects others)"
-    except BadUsage:
-        elsewhere = ""
-    found = f"namespace {elsewhere}: use -n {elsewhere}" if elsewhere else "other namespaces: use -n or -A"
-    return f" in namespace {namespace}; it exists in {found}"
+    show(read, printers.app, output, watch=watch)
 
 
 # --- explain ---------------------------------------------------------------------------------------------------------
@@ -299,17 +279,18 @@ def _read_explanation(target: Target, subject: str, namespace: str, wants: _Want
             return from_pods.explain(target.cluster, subject, namespace, str(error), with_history=wants.history)
         except Unreachable:
             raise error from None
-    app, pod = _find(target, subject, namespace)
+    app, pod = find.subject(target, subject, namespace)
     path = app["queueName"]  # empty if the application was rejected before it had a queue
     try:
         queue, waiting = (rest.queue(path), rest.pending(path)) if path else (None, [])
     except NotThere:
         queue, waiting = None, []
     found = pending.explain(app, queue, waiting, pod).data()
-    if (wants.changes or wants.estimate) and found["pending"]:
-        from muster.estimate import predictions  # noqa: PLC0415  # other commands do not wait for the core
-
-        found |= predictions(rest, target.cluster, app, with_changes=wants.changes, with_estimate=wants.estimate)
+    if pending.lacking(found["reasons"]):
+        known = {name for partition in rest.partitions() for name in partition["capacity"]["capacity"]}
+        pending.advise_names(found["reasons"], known)
+    if wants.changes or wants.estimate:
+        found |= _predictions(target, app, wants, is_pending=bool(found["pending"]))
     if wants.history:
         from muster.history import history  # noqa: PLC0415  # other commands do not wait for protobuf
 
@@ -317,42 +298,11 @@ def _read_explanation(target: Target, subject: str, namespace: str, wants: _Want
     return found
 
 
-def _find(target: Target, subject: str, namespace: str) -> tuple[Json, str]:
-    """The application, and the name of the pod if the subject is one."""
-    rest = target.rest
-    kind, _, name = subject.partition("/")
-    if kind == "app":
-        return find_application(rest, name, namespace), ""
-    if kind != "pod":
-        try:
-            return find_application(rest, subject, namespace), ""
-        except NotThere:
-            name = subject
-    prefix, _, pod = name.rpartition("/")
-    space = prefix or namespace
-    found = pending.find_pods(rest.applications(), pod, space) or _unknown_to_core(target, rest, pod, space)
-    if not found:
-        where = f" in namespace {space} (-n or -A selects others)" if space and not prefix else ""
-        raise NotThere(
-            f"no application or pod {name} found{where}; muster doctor lists pods that Muster does not schedule"
-        )
-    if len(found) > 1:
-        raise BadUsage(f"several pods have the name {name}: {', '.join(full for _, full in found)}; name one of them")
-    return found[0]
+def _predictions(target: Target, app: Json, wants: _Wants, *, is_pending: bool) -> Json:
+    """What `--changes` and `--estimate` add. Without a pending pod, nothing is simulated. Raises CommandError."""
+    if is_pending:
+        from muster.estimate import predictions  # noqa: PLC0415  # other commands do not wait for the core
 
-
-def _unknown_to_core(target: Target, rest: Rest, name: str, namespace: str) -> list[tuple[Json, str]]:
-    """Pods of the cluster of applications that the core has: the operator withholds members of incomplete gangs."""
-    path = f"/api/v1/namespaces/{namespace}/pods" if namespace else "/api/v1/pods"
-    try:
-        pods = list(target.cluster.list(path, fieldSelector=f"metadata.name={name}"))
-    except (Unreachable, BadUsage):
-        return []  # with --server, the cluster may be unreachable
-    found = []
-    for pod in pods:
-        try:
-            app = rest.application(application_of(pod), pod["metadata"]["namespace"])
-        except NotThere:
-            continue
-        found.append((app, f"{pod['metadata']['namespace']}/{name}"))
-    return found
+        return predictions(target.rest, target.cluster, app, with_changes=wants.changes, with_estimate=wants.estimate)
+    changes: Json = {"changes": {"startsAnyway": True, "complete": True, "sets": []}} if wants.changes else {}
+    return changes | ({"estimate": dict(STARTED)} if wants.estimate else {})

@@ -6,6 +6,7 @@ of each namespace, and the newest entries.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
@@ -52,6 +53,15 @@ _WORDS: Final = {
 }
 #: The same for a record that something was added.
 _ADDED: Final = {_Detail.APP_REQUEST: "requested", _Detail.APP_ALLOC: "allocated"}
+#: The same for slots of members without a pod. Their requests and the members that take them are left out.
+_SLOT_WORDS: Final = {
+    _Detail.ALLOC_CANCEL: "reservation ended",
+    _Detail.ALLOC_PREEMPT: "reservation preempted",
+    _Detail.ALLOC_TIMEOUT: "reservation timed out",
+    _Detail.ALLOC_NODEREMOVED: "reservation ended with its node",
+}
+_SLOT_ADDED: Final = {_Detail.APP_ALLOC: "reserved"}
+_SLOT: Final = "slot of "
 #: States by the detail of their record.
 _STATES: Final = {
     getattr(_Detail, f"APP_{state.upper()}"): state
@@ -81,16 +91,21 @@ def history(app: Json, pod: str, rest: Rest, cluster: Callable[[], Cluster]) -> 
     `notes`: what could not be read, and why.
     """
     notes: list[str] = []
-    names = {item["allocationKey"]: pending.full_name(item) for item in (*app["allocations"], *app["requests"])}
+    items = [item for item in (*app["allocations"], *app["requests"]) if pending.kind(item) != "slot"]
+    names = {item["allocationKey"]: pending.full_name(item) for item in items}
+    spaces = {app.get("namespace") or "", *(name.rpartition("/")[0] for name in names.values())} - {""}
     keys = {key for key, name in names.items() if pod in ("", key, name)}
     try:
         records = rest.story(app["applicationID"], app.get("namespace") or "")
     except (Unreachable, NotThere) as error:
         records = []
         notes.append(f"events of the core: {error}")
-    found = [*_of_core(records, pod, keys), *_states(app, records), *_reasons(app, pod, keys)]
+    written = (record.get("referenceID") or record["objectID"] for record in records)
+    for key in (*written, *(item["allocationKey"] for item in app["requests"])):
+        if group := _group_of_slot(key, app["applicationID"]):
+            names[key] = f"{_SLOT}{group}"
+    found = [*_of_core(records, pod, keys, names), *_states(app, records), *_reasons(app, pod, keys)]
     keys.update("" if pod else record["referenceID"] for record in records if record.get("referenceID"))
-    spaces = {app.get("namespace") or "", *(name.rpartition("/")[0] for name in names.values())} - {""}
     for space in sorted(spaces if not pod else {pod.rpartition("/")[0]} - {""}):
         try:
             found += _events_of_pods(cluster(), space, keys, pod, names, notes)
@@ -146,18 +161,26 @@ def _is_alike(last: HistoryEntry, entry: HistoryEntry) -> bool:
     return is_near and (last.source, last.what, last.message) == (entry.source, entry.what, entry.message)
 
 
-def _of_core(records: Iterable[Json], pod: str, keys: Collection[str]) -> Iterator[HistoryEntry]:
+def _group_of_slot(key: str, app_id: str) -> str:
+    """The task group of a slot, whose key is APPLICATION/GROUP or APPLICATION/GROUP/NUMBER; empty for a pod's UID."""
+    found = re.fullmatch(rf"(?:.*/)?{re.escape(app_id)}/(.+?)(?:/\d+)?", key)
+    return found[1] if found else ""
+
+
+def _of_core(records: Iterable[Json], pod: str, keys: Collection[str], names: Json) -> Iterator[HistoryEntry]:
     for record in records:
         is_about_request = record["type"] == si_pb2.EventRecord.REQUEST
         key = record["objectID"] if is_about_request else record.get("referenceID", "")
         if pod and key and key not in keys:
             continue
         detail, message = record.get("eventChangeDetail", 0), record.get("message", "")
-        what = _WORDS.get(detail, "")
+        is_slot = names.get(key, "").startswith(_SLOT)
+        what = (_SLOT_WORDS if is_slot else _WORDS).get(detail, "")
+        added = _SLOT_ADDED if is_slot else _ADDED
         if detail in _STATES:
             what = f"{_STATE}{_STATES[detail]}"
-        elif detail in _ADDED and record["eventChangeType"] == _ADD:
-            what = _ADDED[detail]
+        elif detail in added and record["eventChangeType"] == _ADD:
+            what = added[detail]
         if what or message:
             yield HistoryEntry(record["timestampNano"], _CORE, what, message, [key] if key else [])
 

@@ -20,7 +20,7 @@ import typer
 from typer.core import TyperCommand
 
 from muster.command_line import CONNECTION_HELP, FastCommand, FastGroup
-from muster.text import print_line
+from muster.text import print_line, program
 
 DISTRIBUTION: Final = "muster-scheduler"
 INSPECT: Final = "Inspect"
@@ -48,7 +48,7 @@ class Entry:
     def help(self) -> str:
         """The docstring of the command, with examples."""
         text = inspect.getdoc(self._target) if not isinstance(self._target, typer.Typer) else self.about
-        lines = "\n".join(f"  {line}" for line in self.examples)
+        lines = "\n".join(f"  {line.replace('muster', program(), 1)}" for line in self.examples)
         return f"{text}\n\n\b\nExamples:\n{lines}" if lines else text or self.about
 
     @cached_property
@@ -126,7 +126,8 @@ class Commands(FastGroup):
         if not options.get("standalone_mode", True):
             return super().main(*args, **options)
         try:
-            code = super().main(*args, **options | {"standalone_mode": False})
+            name = options.get("prog_name") or program()
+            code = super().main(*args, **options | {"standalone_mode": False, "prog_name": name})
         except _UsageError as error:
             sys.exit(_report(error))
         except typer.Abort:
@@ -143,7 +144,7 @@ class Commands(FastGroup):
 def _report(error: Any) -> int:
     """Print the usage error in one line, or the help of a group without a subcommand."""
     message = " ".join(error.format_message().split())
-    path = error.ctx.command_path if error.ctx is not None else "muster"
+    path = error.ctx.command_path if error.ctx is not None else program()
     if message.startswith("Usage:"):
         print_line(error.format_message())
     elif message:

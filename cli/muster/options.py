@@ -55,6 +55,8 @@ class Target:
     kubeconfig: str = ""
     context: str = ""
     muster_namespace: str = ""
+    #: The help of the command.
+    help: Callable[[], str] = str
 
     @cached_property
     def rest(self) -> Rest:
@@ -119,13 +121,15 @@ class Target:
 
 def _target(  # noqa: PLR0913 # long: the command line is its options
     *,
+    ctx: typer.Context,
     server: Annotated[
         str,
         typer.Option(
             "--server",
             "-s",
             envvar="MUSTER_SERVER",
-            help="URL of the core's REST interface (default: port-forward to the leader).",
+            help="URL of the core's REST interface (default: port-forward to the leader). A written --context or "
+            "--kubeconfig precedes the variable.",
             rich_help_panel=PANEL,
         ),
     ] = "",
@@ -151,8 +155,17 @@ def _target(  # noqa: PLR0913 # long: the command line is its options
     context: Context = "",
     muster_namespace: MusterNamespace = "",
 ) -> Target:
+    # The environment has the usual core; a context that is written in the command means another one.
+    is_from_environment = (source := ctx.get_parameter_source("server")) is not None and source.name == "ENVIRONMENT"
     return Target(
-        server, token_file, certificate_authority, insecure_skip_tls_verify, kubeconfig, context, muster_namespace
+        server="" if is_from_environment and (kubeconfig or context) else server,
+        token_file=token_file,
+        authority=certificate_authority,
+        skips_verification=insecure_skip_tls_verify,
+        kubeconfig=kubeconfig,
+        context=context,
+        muster_namespace=muster_namespace,
+        help=ctx.get_help,
     )
 
 
@@ -207,6 +220,6 @@ def exit_on_error(action: Callable[[], None]) -> None:
 
 
 @connected
-def command(target: Target, ctx: typer.Context) -> None:  # only its options matter
+def command(target: Target) -> None:  # only its options matter
     """List the options of the connection to core and cluster, which most commands have."""
-    print_line(ctx.get_help())
+    print_line(target.help())

@@ -7,22 +7,20 @@ its least important columns; `-o wide` and a pipe show all of them.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from typing import Annotated, Any, Final, TypeVar
 
 import orjson
 import typer
-from rich import box
+from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.live import Live
-from rich.measure import Measurement
-from rich.table import Table
 from rich.text import Text
 
 from muster.errors import BadUsage
-from muster.text import print_line, printable
+from muster.text import print_line, printable, wrapped
 
 T = TypeVar("T")
 
@@ -122,7 +120,7 @@ def _screen(page: Console) -> Iterator[Callable[[RenderableType], None]]:
 def emit(found: Any, output: Output) -> None:
     """Print data as JSON or YAML."""
     if output is Output.JSON:
-        print_line(orjson.dumps(found, option=orjson.OPT_INDENT_2).decode())
+        typer.echo(printable(orjson.dumps(found, option=orjson.OPT_INDENT_2).decode()))
         return
     import yaml  # noqa: PLC0415  # other formats do not wait for it
 
@@ -131,9 +129,6 @@ def emit(found: Any, output: Output) -> None:
         text = yaml.safe_dump(found, sort_keys=False)  # escapes what is not ASCII
     typer.echo(text, nl=False)
 
-
-#: Width of a column of sentences, unless they are shorter. Other columns are as wide as their widest cell.
-_SENTENCE: Final = 24
 
 #: Colours of states on a terminal. Other cells have none.
 _STYLES: Final = {
@@ -149,6 +144,13 @@ _STYLES: Final = {
 }
 
 
+#: Width of a column of sentences, unless they are shorter. Other columns are as wide as their widest cell.
+_SENTENCE: Final = 24
+_BETWEEN: Final = "   "
+#: Indentation of a cell that has no room in the line of its row.
+_INDENT: Final = "    "
+
+
 class FittingTable:
     """A table with one line below its header. No cell is broken within a word."""
 
@@ -160,47 +162,111 @@ class FittingTable:
 
     def add_row(self, *cells: str, style: str = "") -> None:
         """Add a row; missing cells at its end are empty."""
-        self._rows.append((tuple(map(printable, cells)), style))
+        missing = len(self._columns) - len(cells)
+        self._rows.append(((*map(printable, cells), *[""] * missing), style))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """The widest table that fits; if none does, the narrowest one, whose lines the terminal wraps."""
-        hidden: list[str] = []
-        made = self._without(hidden)
-        widths = _widths(console, made)
-        if getattr(console, "is_unbounded", False):
-            made.width = widths.maximum
-            yield made
-            return
+        """The widest table that fits. If none does, cells without room are below the beginning of their row."""
+        is_unbounded = getattr(console, "is_unbounded", False)
+        width = UNBOUNDED if is_unbounded else options.max_width
+        shown, hidden = list(range(len(self._columns))), list[str]()
         for column in self._optional:
-            if widths.minimum <= options.max_width:
+            if self._least(shown) <= width:
                 break
             hidden.append(column)
-            made = self._without(hidden)
-            widths = _widths(console, made)
-        made.width = max(widths.minimum, min(widths.maximum, options.max_width))
-        yield made
-        if hidden:
-            shown = ", ".join(column for column in self._columns if column in hidden)
-            yield Text(f"not shown: {shown} (-o wide)", style="dim")
-
-    def _without(self, hidden: Collection[str]) -> Table:
-        made = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-        shown = [at for at, column in enumerate(self._columns) if column not in hidden]
-        for at in shown:
-            name = self._columns[at]
-            longest = max(len(name), *(len(cells[at]) for cells, _ in self._rows if at < len(cells)), 0)
-            is_sentence = name in self._sentences
-            width = min(_SENTENCE, longest) if is_sentence else longest
-            made.add_column(name, overflow="fold", no_wrap=not is_sentence, min_width=width)
+            shown.remove(self._columns.index(column))
+        widths = self._widths(shown, width)
+        header = [self._columns[at] for at in shown]
+        yield from _lines(header, widths, width, "bold")
+        yield _line("─" * min(_total(widths), width))
         for cells, style in self._rows:
-            present = (cells[at] if at < len(cells) else "" for at in shown)
-            made.add_row(*(Text(cell, _STYLES.get(cell, "")) for cell in present), style=style)
-        return made
+            yield from _lines([cells[at] for at in shown], widths, width, style)
+        if hidden:
+            names = ", ".join(column for column in self._columns if column in hidden)
+            yield from (_line(text, "dim") for text in wrapped(f"not shown: {names} (-o wide)", width))
+
+    def _longest(self, at: int) -> int:
+        return max(cell_len(self._columns[at]), *(cell_len(cells[at]) for cells, _ in self._rows), 0)
+
+    def _narrowest(self, at: int) -> int:
+        """The least width of a column: that of its longest cell, or of the longest word of its sentences."""
+        longest = self._longest(at)
+        if self._columns[at] not in self._sentences:
+            return longest
+        words = (cell_len(word) for cells, _ in self._rows for word in cells[at].split())
+        return min(longest, max(_SENTENCE, *words, 0))
+
+    def _least(self, shown: Sequence[int]) -> int:
+        return _total([self._narrowest(at) for at in shown])
+
+    def _widths(self, shown: Sequence[int], width: int) -> list[int]:
+        """The widths of the columns. What the narrowest columns leave is divided among those that can use it."""
+        widths, longest = [self._narrowest(at) for at in shown], [self._longest(at) for at in shown]
+        left = width - _total(widths)
+        while left > 0 and (wanting := [at for at, one in enumerate(widths) if one < longest[at]]):
+            for at in wanting[:left]:
+                widths[at] += 1
+            left -= len(wanting)
+        return widths
 
 
-def _widths(console: Console, made: Table) -> Measurement:
-    """The width without a break within a word, and the width without any break."""
-    return Measurement.get(console, console.options.update(max_width=UNBOUNDED), made)
+def _total(widths: Sequence[int]) -> int:
+    return sum(widths) + len(_BETWEEN) * (len(widths) - 1)
+
+
+def _lines(cells: Sequence[str], widths: Sequence[int], width: int, style: str) -> Iterator[Text]:
+    """The lines of a row."""
+    if _total(widths) > width:
+        yield from _stacked(cells, widths, width, style)
+        return
+    columns = [list(wrapped(cell, widths[at])) for at, cell in enumerate(cells)]
+    for number in range(max(map(len, columns))):
+        line = _line("", style)
+        for at, column in enumerate(columns):
+            cell = column[number] if number < len(column) else ""
+            line.append(cell, _STYLES.get(cells[at], ""))
+            if any(number < len(one) and one[number] for one in columns[at + 1 :]):
+                line.append(" " * (widths[at] - cell_len(cell)) + _BETWEEN)
+        yield line
+
+
+def _stacked(cells: Sequence[str], widths: Sequence[int], width: int, style: str) -> Iterator[Text]:
+    """A row of a table that is too wide: a cell without room is on the next line, with what follows it."""
+    line, start, is_broken = "", 0, False
+    for at, cell in enumerate(cells):
+        placed = line + " " * max(start - cell_len(line), len(_BETWEEN) if line else 0) + cell
+        if cell and line and cell_len(placed) > width:
+            yield _line(line, style)
+            *complete, line = [_INDENT + part for part in wrapped(cell, width - len(_INDENT))]
+            yield from (_line(part, style) for part in complete)
+            is_broken = True
+        elif cell:
+            line = placed
+        start = 0 if is_broken else start + widths[at] + len(_BETWEEN)  # what follows a broken line is in no column
+    yield _line(line, style)
+
+
+def _line(text: str, style: str = "") -> Text:
+    return Text(text, style, no_wrap=True, overflow="ignore")
+
+
+class Facts:
+    """Names and values without a header. A value is not broken within a word."""
+
+    def __init__(self) -> None:
+        self._rows: list[tuple[str, str]] = []
+
+    def add_row(self, name: str, value: str) -> None:
+        """Add a row."""
+        self._rows.append((printable(name), printable(value)))
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """One row per fact; a long value continues below its beginning."""
+        width = max((cell_len(name) for name, _ in self._rows), default=0) + 2
+        for name, value in self._rows:
+            for number, part in enumerate(wrapped(value, options.max_width - width)):
+                begin = "" if number else name
+                yield _line(begin + " " * (width - cell_len(begin)) + part)
 
 
 def table(*columns: str, optional: Collection[str] = (), sentences: Collection[str] = ()) -> FittingTable:

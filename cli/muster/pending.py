@@ -6,11 +6,12 @@ An ask (REST: `requests`) or an allocation is an item here. `explain` shows an `
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from muster_si import keys
+from muster_si.near_names import mistyped_resource
 
 Json = dict[str, Any]
 
@@ -44,7 +45,10 @@ NEVER_FITS: Final = {
     "user quota": "request less, or raise the limit in the message",
 }
 #: Starts of node reasons about the resources of a node.
-_IS_RESOURCE: Final = ("Insufficient ", "Too many pods")
+_INSUFFICIENT: Final = "Insufficient "
+#: Resources that every node has.
+_EVERYWHERE: Final = frozenset({"cpu", "memory", "ephemeral-storage"})
+_IS_RESOURCE: Final = (_INSUFFICIENT, "Too many pods")
 #: Reason of a pod that waits for the reservation of its gang. The placeholders of the gang have the reason.
 _GANG: Final = "gang"
 #: Short form of each reason.
@@ -234,6 +238,25 @@ def explain(app: Json, queue: Json | None, waiting: Sequence[Json], pod: str = "
         quota={} if queue is None else {key: queue[key] for key in ("maxResource", "allocatedResource", "headroom")},
         gang=lost_gang(app),
     )
+
+
+def lacking(reasons: Iterable[Json]) -> set[str]:
+    """The resources that nodes lack by these reasons of an explanation, apart from those that every node has."""
+    return {name for reason in reasons for name in _lacking(reason)}
+
+
+def _lacking(reason: Json) -> list[str]:
+    names = [text.removeprefix(_INSUFFICIENT) for text in reason["nodes"] if text.startswith(_INSUFFICIENT)]
+    return [name for name in names if name not in _EVERYWHERE]
+
+
+def advise_names(reasons: Iterable[Json], known: Collection[str]) -> None:
+    """Replace the suggestion of reasons about a resource that no node has. `known`: the resources of nodes."""
+    for reason in reasons:
+        if absent := [name for name in _lacking(reason) if name not in known]:
+            mistyped = mistyped_resource(absent, known)
+            advice = f"did you mean {mistyped[1]}?" if mistyped else "correct the name, or add nodes that have it"
+            reason["suggestion"] = f"no node has {mistyped[0] if mistyped else absent[0]}; {advice}"
 
 
 def pending_count(pending: list[Json]) -> int:

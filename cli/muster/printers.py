@@ -12,10 +12,9 @@ from typing import Any, Final
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
-from rich.table import Table
 
 from muster import pending
-from muster.output import FittingTable, table
+from muster.output import Facts, FittingTable, table
 
 Json = dict[str, Any]
 
@@ -28,14 +27,6 @@ NONE: Final = "-"
 _NO_REQUESTS: Final = -(2**31)
 
 
-def _grid() -> Table:
-    """Labels and values without a header."""
-    made = Table.grid(padding=(0, 2))
-    made.add_column(no_wrap=True)
-    made.add_column(overflow="fold")
-    return made
-
-
 # --- status and version ----------------------------------------------------------------------------------------------
 
 
@@ -45,9 +36,9 @@ def is_healthy(status: Json) -> bool:
     return bool(status["ready"]["ready"] and status["partitions"] and (health is None or health["Healthy"]))
 
 
-def status(found: Json, wide: bool, now_ns: int) -> Table:  # noqa: FBT001  # the signature of a View
+def status(found: Json, wide: bool, now_ns: int) -> Facts:  # noqa: FBT001  # the signature of a View
     """Health first, then usage."""
-    made = _grid()
+    made = Facts()
     ready = found["ready"]
     made.add_row("core", "schedules" if ready["ready"] else f"does not schedule: {ready['message']}")
     for cluster in found["clusters"]:
@@ -67,7 +58,7 @@ def status(found: Json, wide: bool, now_ns: int) -> Table:  # noqa: FBT001  # th
     return made
 
 
-def _add_health(made: Table, health: Json | None) -> None:
+def _add_health(made: Facts, health: Json | None) -> None:
     if health is None:
         made.add_row("health", "not checked yet")
         return
@@ -77,7 +68,7 @@ def _add_health(made: Table, health: Json | None) -> None:
         made.add_row("", f"{check['Name']}: {check['DiagnosisMessage']}")
 
 
-def _add_partition(made: Table, partition: Json, *, wide: bool) -> None:
+def _add_partition(made: Facts, partition: Json, *, wide: bool) -> None:
     total, used = partition["capacity"]["capacity"], partition["capacity"]["usedCapacity"]
     made.add_row("nodes", f"{partition['totalNodes']}, {partition['nodeSortingPolicy']['type']} order")
     shown = [name for name in in_order(total) if wide or name in used]
@@ -88,9 +79,9 @@ def _add_partition(made: Table, partition: Json, *, wide: bool) -> None:
     made.add_row("allocations", str(partition["totalContainers"]))
 
 
-def version(found: Json, wide: bool, now_ns: int) -> Table:  # noqa: FBT001  # the signature of a View
+def version(found: Json, wide: bool, now_ns: int) -> Facts:  # noqa: FBT001  # the signature of a View
     """One line per component."""
-    made = _grid()
+    made = Facts()
     made.add_row("muster", f"{found['client']} (scheduler interface {found['schedulerInterface']})")
     if "core" in found:
         made.add_row("core", found["core"] or "unknown: no operator has registered")
@@ -105,15 +96,16 @@ def version(found: Json, wide: bool, now_ns: int) -> Table:  # noqa: FBT001  # t
 _ROOT: Final = "root"
 
 
-def _subtree(queue: Json, depth: int = 0) -> Iterator[tuple[Json, int]]:
+def subtree(queue: Json, depth: int = 0) -> Iterator[tuple[Json, int]]:
+    """A queue and all below it with their depths, parents before children."""
     yield queue, depth
     for child in queue.get("children") or []:
-        yield from _subtree(child, depth + 1)
+        yield from subtree(child, depth + 1)
 
 
 def queues(root: Json, wide: bool, now_ns: int, *, tree: bool = False) -> FittingTable:  # noqa: FBT001  # a View
     """One row per queue, parents before children. `tree`: children are indented below their parent."""
-    rows = list(_subtree(root))
+    rows = list(subtree(root))
     shown = columns_of(
         *(queue[key] for queue, _ in rows for key in ("allocatedResource", "pendingResource", "guaranteedResource")),
         *(dict.fromkeys(queue["maxResource"], 1) for queue, _ in rows if queue["queuename"] != _ROOT),  # 0 is a limit
@@ -229,8 +221,8 @@ def app(found: Json, wide: bool, now_ns: int) -> RenderableType:  # noqa: FBT001
     return Group(*parts)
 
 
-def _app_facts(app: Json, now_ns: int) -> Table:
-    made = _grid()
+def _app_facts(app: Json, now_ns: int) -> Facts:
+    made = Facts()
     rows = {
         "application": app["applicationID"],
         "namespace": app.get("namespace") or "",
@@ -360,22 +352,29 @@ def explanation(found: Json, wide: bool, now_ns: int) -> RenderableType:  # noqa
     if found["ahead"]:
         parts += ["", *_ahead(found, now_ns, wide=wide)]
     if "changes" in found:
-        parts += ["", *_changes(found["changes"])]
+        parts += [
+            "",
+            *(_changes(found["changes"]) if found["pending"] else ["Changes: none, because no pod is pending"]),
+        ]
     if "estimate" in found:
-        parts += ["", estimated_start(found["estimate"])]
+        parts += ["", estimated_start(found["estimate"]) if found["pending"] else "Estimated start: no pod is pending"]
     if "history" in found:
         parts += ["", *history(found["history"])]
     return Group(*parts)
 
 
 def history(found: Json) -> Iterator[RenderableType]:
-    """What happened, oldest first, with the time since the first entry."""
+    """What happened, oldest first, with the time since the first entry. A namespace that all pods have is left out."""
     entries = found["entries"]
+    spaces = {name.partition("/")[0] for entry in entries for name in entry["names"] if "/" in name}
+    space = f"{spaces.pop()}/" if len(spaces) == 1 else ""
     made = table("TIME", "AFTER", "FROM", "WHAT", "PODS", optional=("AFTER", "FROM"), sentences=("WHAT", "PODS"))
     for entry in entries:
         at = datetime.fromtimestamp(entry["time"] / _SECOND, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         more = entry["count"] - len(entry["names"])
-        pods = ", ".join(entry["names"]) + (f" and {more} more" if more > 0 and entry["names"] else "")
+        pods = ", ".join(name.removeprefix(space) for name in entry["names"]) + (
+            f" and {more} more" if more > 0 and entry["names"] else ""
+        )
         what = ": ".join(filter(None, (entry["what"], entry["message"])))
         if entry["count"] > 1:
             lasted = (entry["until"] - entry["time"]) // _SECOND
@@ -431,8 +430,8 @@ def _change_text(entry: Json) -> str:
             return f"drop: {entry['constraint']}"
 
 
-def _explanation_facts(found: Json) -> Table:
-    made = _grid()
+def _explanation_facts(found: Json) -> Facts:
+    made = Facts()
     if found["pod"]:
         made.add_row("pod", found["pod"])
     made.add_row("application", f"{found['application']} ({found['state']})")

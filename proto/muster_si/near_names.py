@@ -7,7 +7,7 @@ properties of queues and tags of placement rules. Pure functions; the work for o
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from itertools import takewhile
 from typing import Final
 
@@ -15,6 +15,9 @@ from muster_si.keys import CPU, MEMORY, PODS
 
 #: Similarity from which a name is suggested (difflib's ratio, 0 to 1).
 _SIMILAR: Final = 0.75
+
+#: Similarity of a mistyped extended resource.
+_ALIKE: Final = 0.94
 
 #: Letters of a resource below which no other one is suggested.
 _SHORTEST: Final = 3
@@ -79,6 +82,17 @@ def _is_one_slip(written: str, name: str) -> bool:
     return swapped == right or (start > 0 and left[1:] == right[1:])
 
 
+def mistyped_resource(requested: Iterable[str], served: Collection[str]) -> tuple[str, str] | None:
+    """A requested resource that no node has, and that of nodes which has nearly its name; None if there is none.
+
+    Names of different profiles (`nvidia.com/mig-1g.5gb`) are not alike.
+    """
+    for name in requested:
+        if name not in served and (closest := nearest(name, served, _ALIKE)):
+            return name, closest
+    return None
+
+
 def meant_resource(written: str) -> str:
     """The resource of the scheduler that a name without effect stands for; empty if it may be a resource of its own.
 
@@ -91,7 +105,7 @@ def meant_resource(written: str) -> str:
             rest = written.removeprefix(prefix)
             return meant_resource(rest) or rest
     if "/" in written:
-        closest = nearest(written, _GPUS, 0.94)
+        closest = nearest(written, _GPUS, _ALIKE)
         return "" if closest == written else closest
     start = plain(written)
     if len(start) < _SHORTEST:

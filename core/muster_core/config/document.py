@@ -9,7 +9,7 @@ from typing import Final
 
 import yaml
 
-from muster_core.model import messages
+from muster_core.model import quantities
 from muster_core.model.errors import ConfigurationError, shown
 from muster_si.keys import CPU
 from muster_si.near_names import meant_resource, nearest
@@ -294,7 +294,7 @@ def valid_amounts(texts: Mapping[str, str] | None, path: str, notes: Findings) -
 
 def as_written(resource: str, amount: int) -> str:
     """Formats an amount of the model as a Kubernetes quantity."""
-    return messages.quantity(resource, amount)
+    return quantities.quantity(resource, amount)
 
 
 def _fix(resource: str) -> str:

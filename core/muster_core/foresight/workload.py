@@ -9,7 +9,7 @@ are virtual nanoseconds from `START_NS`.
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
@@ -18,6 +18,7 @@ from muster_core.model.ids import AllocationKey, ApplicationId, NodeId, RmId, Ta
 from muster_core.model.resources import NOTHING, Resources
 from muster_core.model.specs import ApplicationSpec, AskSpec, GangPlacement, GangStyle, Member, NodeSpec
 from muster_si import keys
+from muster_si.near_names import nearest
 
 RM: Final = RmId("simulation")
 PARTITION: Final = partition_id(RM, keys.DEFAULT_PARTITION)
@@ -104,7 +105,7 @@ _DEFAULTS: Final = TraceOptions()
 
 def read_trace(lines: Iterable[str], file: str = "trace", options: TraceOptions = _DEFAULTS) -> list[Job]:
     """Reads the jobs of a trace. Raises BadInput."""
-    rows = list(_rows(lines, file, ("id", "submit_s", "pods")))
+    rows = list(_rows(lines, file, ("id", "submit_s", "pods"), _JOB_COLUMNS))
     is_shared = any(row.amount("gpu_milli") % 1000 for row in rows)
     templates: dict[tuple[Resources, bool], AskSpec] = {}
     seen: set[str] = set()
@@ -163,7 +164,7 @@ def _namespace(queue: str) -> Mapping[str, str]:
 
 def read_nodes(lines: Iterable[str], file: str = "nodes") -> list[NodeSpec]:
     """Reads a CSV file of nodes. Raises BadInput."""
-    nodes = [node for row in _rows(lines, file, ("cpu_milli",)) for node in _nodes(row)]
+    nodes = [node for row in _rows(lines, file, ("cpu_milli",), _NODE_COLUMNS) for node in _nodes(row)]
     names = {node.id for node in nodes}
     if len(names) < len(nodes):
         raise BadInput(f"{file}: two nodes have the same name; write unique names, or `count` for equal nodes")
@@ -220,13 +221,41 @@ class _Row:
         return BadInput(f"{self.file}:{self.line}: {column} {self.text(column)[:80]!r} {rule}")
 
 
-def _rows(lines: Iterable[str], file: str, needed: Iterable[str]) -> Iterator[_Row]:
+#: The columns that are read. Others are ignored, unless they look like a mistyped one.
+_NODE_COLUMNS: Final = ("name", "sn", "cpu_milli", "memory_mib", "gpu", "model", "pods", "count")
+_JOB_COLUMNS: Final = (
+    *("id", "submit_s", "run_s", "estimate_s", "pods", "cpu_milli", "memory_mib", "gpu_milli", "user", "queue"),
+)
+
+
+def _rows(lines: Iterable[str], file: str, needed: Sequence[str], known: Sequence[str]) -> Iterator[_Row]:
+    """Yields the lines after the header. Raises BadInput if columns are missing or mistyped."""
     reader = csv.DictReader(lines)
     try:
-        missing = [column for column in needed if column not in (reader.fieldnames or ())]
-        if missing:
-            raise BadInput(f"{file}:1: the column {missing[0]} is missing; the first line names the columns")
+        _check_header(reader.fieldnames or (), file, needed, known)
         for fields in reader:
             yield _Row(file, reader.line_num, fields)
     except (csv.Error, UnicodeDecodeError) as error:
         raise BadInput(f"{file}:{reader.line_num}: is not CSV in UTF-8: {error}") from error
+
+
+def _check_header(header: Sequence[str], file: str, needed: Sequence[str], known: Sequence[str]) -> None:
+    """Raises BadInput if columns are missing or mistyped."""
+    absent = [column for column in known if column not in header]
+    mistyped = {name: closest for name in header if name not in known and (closest := _meant(name, absent))}
+    if missing := [column for column in needed if column not in header]:
+        problem = f"has no column {', '.join(missing)}" if header else "is empty"
+    elif mistyped:
+        problem = f"has an unknown column {', '.join(mistyped)}"
+    else:
+        return
+    fixes = ", ".join(f"{closest} for {name}" for name, closest in mistyped.items())
+    fix = f"write {fixes}" if fixes else "name the columns in the first line"
+    raise BadInput(f"{file}:1: {problem}; {fix}. Columns: {', '.join(known)}")
+
+
+def _meant(name: str, absent: Sequence[str]) -> str:
+    """Returns the absent column that a name of the header probably means: cpu_milli for `cpu`; empty = none."""
+    typed = name.strip().lower().removesuffix("s")
+    begun = (column for column in absent if len(typed) > 1 and column.startswith(typed))
+    return next(begun, "") or nearest(typed, absent, 0.8)

@@ -40,6 +40,7 @@ from muster_core.state.snapshot import (
     volumes_of,
     wanted,
 )
+from muster_si.near_names import mistyped_resource
 
 
 def place_part(
@@ -380,9 +381,13 @@ def _warn(
     allocation_plan.checked = True
     if short is None:
         return
-    group, _, count = members[short.demand]
+    group, shape, count = members[short.demand]
+    mistyped = mistyped_resource(dict(shape.resources.items()), dict(nodes.capacity_total.items()))
     why = UnschedulableReason(ReasonKind.CLUSTER, counts=short.why.counts, nodes=short.why.nodes).text()
-    allocation_plan.notice = messages.gang_exceeds_cluster(short.missing, count, group, within(short.domain), why)
+    advice = messages.no_such_resource(*mistyped) if mistyped else messages.WAITS_FOR_NODES
+    allocation_plan.notice = messages.gang_exceeds_cluster(
+        short.missing, count, group, within(short.domain), why, advice
+    )
     allocation_plan.short_of = "" if is_held else group
 
 

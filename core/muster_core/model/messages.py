@@ -7,29 +7,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from muster_core.model.quantities import quantity, resource_name
 from muster_si import keys
-
-_MILLI: Final = 1000
-_KIBI: Final = 1024
-_BINARY: Final = ("", "Ki", "Mi", "Gi", "Ti", "Pi")
-_IN_BYTES: Final = ("memory", "ephemeral-storage")
-
-
-def quantity(resource: str, amount: int) -> str:
-    """An amount as a manifest has it, not rounded: `500m`, `1`, `1536Mi`. CPU is in millicores, memory in bytes."""
-    if resource == keys.CPU:
-        return f"{amount}m" if amount % _MILLI else str(amount // _MILLI)
-    if resource not in _IN_BYTES and not resource.startswith("hugepages-"):
-        return str(amount)
-    step = 0
-    while amount and amount % _KIBI == 0 and step < len(_BINARY) - 1:
-        amount, step = amount // _KIBI, step + 1
-    return f"{amount}{_BINARY[step]}"
-
-
-def resource_name(resource: str) -> str:
-    """The name that Kubernetes uses."""
-    return {keys.CPU: "cpu", "cpu": '"cpu" (not vcore)'}.get(resource, resource)
 
 
 # Both begin with YuniKorn's complete messages, for which users and tools search.
@@ -173,14 +152,26 @@ def no_nodes() -> str:
     return "no nodes available to schedule pods"
 
 
-def gang_exceeds_cluster(missing: int, members: int, group: str, domain: str, reasons: str) -> str:
+#: End of `gang_exceeds_cluster`, unless no node has a resource of such a name.
+WAITS_FOR_NODES: Final = "It waits for nodes to be added"
+
+
+def gang_exceeds_cluster(missing: int, members: int, group: str, domain: str, reasons: str, advice: str) -> str:
     """The nodes of the cluster could not hold the gang even if they were empty.
 
-    Add nodes that have what the message names, or make the members smaller.
+    Add nodes that have what the message names, make the members smaller, or correct the name of a resource.
     """
     found = f"{missing} of {members} members of task group {group} would not fit{domain}"
-    why = f"{found}: {reasons or 'there are no nodes.'} It waits for nodes to be added"
+    why = f"{found}: {reasons or 'there are no nodes.'} {advice}"
     return f"the gang would not fit even in an empty cluster: {why}"
+
+
+def no_such_resource(resource: str, nearest: str) -> str:
+    """No node has the requested resource, but nodes have one of a similar name.
+
+    Correct the name in the requests of the pods and in `minResource`.
+    """
+    return f"No node has {resource}; did you mean {nearest}?"
 
 
 def larger_than_placeholder(difference: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from muster_core.model import messages
+from muster_core.model.quantities import quantity, resource_name
 from muster_core.model.resources import Resources
 from muster_core.model.specs import NO_VOLUMES, AskSpec, Member
 from muster_core.state.applications import Allocation, Application
@@ -29,11 +30,10 @@ def between(app: Application, pod: AskSpec, placeholder: Allocation) -> str:
 def _of_resources(pod: AskSpec, placeholder: Resources) -> str:
     more = {name: amount for name, amount in pod.resources.items() if amount > placeholder[name]}
     asked = ", ".join(
-        f"{messages.resource_name(name)} {messages.quantity(name, amount)}, reserved "
-        f"{messages.quantity(name, placeholder[name])}"
+        f"{resource_name(name)} {quantity(name, amount)}, reserved {quantity(name, placeholder[name])}"
         for name, amount in more.items()
     )
-    fields = ", ".join(f"{messages.resource_name(name)}: {messages.quantity(name, more[name])}" for name in more)
+    fields = ", ".join(f"{resource_name(name)}: {quantity(name, more[name])}" for name in more)
     return f"requested {asked}; raise minResource of task group {pod.group} to {fields}" if more else ""
 
 

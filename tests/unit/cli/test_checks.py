@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from muster import checks, ignored_names, permissions, placeholders, printers
+from muster import checks, config, ignored_names, permissions, placeholders, printers
 from muster.checks import Finding, Level
 from muster.errors import Unreachable
 from muster.permissions import Permission
@@ -113,6 +113,14 @@ def test_pods_with_muster_annotations_and_another_scheduler_are_reported_togethe
         "5 pods (ns/p0, ns/p1, ns/p2 and 2 more) with Muster's annotations name scheduler default"
     )
     assert "muster or yunikorn" in found.remedy
+
+
+def test_a_scheduler_name_that_resembles_a_served_one_is_reported_with_it() -> None:
+    pods = [a_pod("mistyped", "mustr"), a_pod("other", "muster2"), a_pod("unlike", "volcano")]
+    [found] = checks.check_scheduler_names(pods, BOTH, frozenset({"muster", "muster2"}))
+    assert found.level is Level.PROBLEM
+    assert "ns/mistyped" in found.message
+    assert found.remedy == "set spec.schedulerName to muster and recreate the pods"
 
 
 def test_an_unserved_scheduler_name_is_reported_like_a_foreign_one() -> None:
@@ -375,6 +383,18 @@ def test_names_without_effect_and_lost_gangs_are_listed_once_with_their_objects(
     assert on_namespace.message.startswith("namespace dev: annotation yunikorn.apache.org/namespace.qouta has no")
     assert lost.message.startswith("no gang for pod dev/lost: task-groups: is not JSON")
     assert levels([on_pods, on_namespace, lost]) == [Level.WARNING, Level.WARNING, Level.PROBLEM]
+
+
+def test_the_configured_placement_is_that_of_an_invalid_one() -> None:
+    groups = json.dumps([{"name": "w", "minMember": 1, "minResource": {"cpu": "1"}}])
+    written = {
+        "yunikorn.apache.org/task-groups": groups,
+        "yunikorn.apache.org/schedulingPolicyParameters": "gangPlacement=Foo",
+    }
+    config_map = {"metadata": {"name": "muster-configs"}, "data": {"gang.placement": "Reserve", "kubernetes.qps": "x"}}
+    settings = config.operator_settings([config_map])
+    found, _ = ignored_names.check_names([a_named_pod("p", written)], [], BOTH, settings)
+    assert "Reserve, the default, is used" in found.message
 
 
 def test_a_task_group_that_the_application_does_not_define_is_listed_with_the_near_name() -> None:

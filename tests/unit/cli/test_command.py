@@ -149,3 +149,21 @@ def test_the_files_of_mutual_tls_are_required_together_and_must_exist(
     certificate, key, authority = (None if name is None else tmp_path / name for name in files)
     with pytest.raises(StartupRefused, match=r"--tls-cert, --tls-key and --tls-ca must be set together|does not exist"):
         tls_files(certificate, key, authority)
+
+
+@pytest.mark.parametrize("entry", COMMANDS, ids=[entry.name for entry in COMMANDS])
+def test_a_usage_line_names_arguments_as_the_help_does(entry: Entry) -> None:
+    usage, _, rest = CliRunner().invoke(app, [entry.name, "--help"], prog_name="muster").output.partition("\n\n")
+    assert "{" not in usage
+    [*_, last] = usage.split()
+    assert last.startswith(("[OPTIONS]", "COMMAND", "[ARGS]")) or last.strip("[].") in rest
+
+
+def test_the_plugin_of_kubectl_calls_itself_as_its_user_does() -> None:
+    plugin = Path(sysconfig.get_path("scripts")) / "kubectl-muster"
+    shown = subprocess.run([plugin, "queues", "--help"], capture_output=True, text=True, check=True).stdout
+    assert shown.startswith("Usage: kubectl muster queues [OPTIONS] [QUEUE]\n")
+    assert "kubectl muster queues --tree" in shown
+    assert "'kubectl muster options' lists" in joined(shown)
+    wrong = subprocess.run([plugin, "queuse"], capture_output=True, text=True, check=False).stderr
+    assert wrong == "kubectl muster: No such command 'queuse'. Did you mean 'queues'; see kubectl muster --help\n"

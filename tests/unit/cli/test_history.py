@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from muster import history
-from muster_core.model.events import ApplicationAdded, AskReleased
-from muster_core.model.ids import Termination
+from muster_core.model.events import ApplicationAdded, ApplicationRemoved, AskReleased
+from muster_core.model.ids import ApplicationId, TaskGroup, Termination
+from muster_core.model.specs import GangPlacement, Member
 from muster_si import keys
-from tests.unit.builders import PARTITION, an_ask
+from tests.unit.builders import PARTITION, an_ask, resources
 from tests.unit.cli.api_server import Json, api_server
 from tests.unit.cli.conftest import Served, an_application, run
 
@@ -62,6 +63,25 @@ def test_states_requests_and_allocations_are_listed_in_order(served: Served) -> 
     assert page.index("state New") < page.index("requested") < page.index("state Running")
 
 
+def test_slots_are_shown_by_their_task_group_and_not_by_their_key(served: Served) -> None:
+    app = ApplicationId("space#2/story")
+    spec = replace(
+        an_application("story", queue="root.b", gang=3),
+        id=app,
+        gang_placement=GangPlacement.AUTO,
+        members=(Member(TaskGroup("workers"), 3, resources(vcore=1000, pods=1)),),
+    )
+    served.scenario.send(ApplicationAdded(spec))
+    served.scenario.ask(replace(an_ask("uid", group="workers"), application=app))
+    served.scenario.send(ApplicationRemoved(PARTITION, app))
+    found = entries(served, "story")
+    assert [(entry["what"], entry["names"], entry["count"]) for entry in found if "slot" in str(entry["names"])] == [
+        ("reserved", ["slot of workers"], 3),
+        ("reservation ended", ["slot of workers"], 2),
+    ]
+    assert "#" not in served.run("explain", "story", "--history").stdout
+
+
 def test_equal_things_within_seconds_are_one_entry(served: Served) -> None:
     submit(served, *"abcde", vcore=9000)
     served.run("explain", "story")  # these have the present time
@@ -70,7 +90,7 @@ def test_equal_things_within_seconds_are_one_entry(served: Served) -> None:
     found = [entry for entry in entries(served, "story") if entry["what"] == "requested"]
     assert [(entry["count"], entry["names"]) for entry in found] == [(5, ["ns/a", "ns/b", "ns/c"]), (1, ["ns/f"])]
     page = " ".join(served.run("explain", "story", "--history").stdout.split())
-    assert "requested (5 times) ns/a, ns/b, ns/c and 2 more" in page
+    assert "requested (5 times) a, b, c and 2 more" in page
 
 
 def test_the_reason_of_a_waiting_pod_is_in_its_history(served: Served) -> None:

@@ -344,7 +344,11 @@ def test_a_compressed_trace_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "options, trace, message",
     [
-        ((), "id\n", "trace.csv:1: the column submit_s is missing; the first line names the columns"),
+        (
+            (),
+            "id\n",
+            "trace.csv:1: has no column submit_s, pods; name the columns in the first line. Columns: id",
+        ),
         (("-q", "missing.yaml"), TRACE, "missing.yaml cannot be read: No such file or directory"),
         (("-w", "missing.csv.gz"), TRACE, "missing.csv.gz cannot be read"),
     ],

@@ -1,24 +1,42 @@
 """Tables on a terminal of 80 columns: columns are left out, and no cell is broken within a word."""
 
+import os
+import pty
 import re
+import subprocess
+import sys
+import termios
 from dataclasses import replace
 
 import pytest
 from typer.testing import CliRunner
 
 from muster.main import app
+from muster.output import console, table
+from muster.text import wrapped
 from muster_core.model.events import ApplicationAdded
 from muster_core.model.resources import Limit
 from tests.unit.builders import an_ask, resources
-from tests.unit.cli.conftest import Served, an_application, rows
+from tests.unit.cli.conftest import Served, an_application, rows, run
+from tests.unit.repo.tree import ROOT
 
 APPLICATION = "spark-0123456789abcdef0123456789abcdef"
 
 
+_TIME = re.compile(r"2\d{3}-.*Z")
+#: Columns that `-o wide` shows.
+WIDE = {"FROM", "TAKES", "EFFECT", "FROM,", "(-o", "wide)"}
+
+
 def terminal(served: Served, *arguments: str, columns: int = 80) -> str:
     """What a terminal shows, without styles."""
+    return shown(*arguments, "--server", served.url, columns=columns)
+
+
+def shown(*arguments: str, columns: int) -> str:
+    """What a terminal shows, without styles."""
     env = {"TTY_COMPATIBLE": "1", "COLUMNS": str(columns), "NO_COLOR": "1"}
-    result = CliRunner().invoke(app, [*arguments, "--server", served.url], env=env, prog_name="muster")
+    result = CliRunner().invoke(app, arguments, env=env, prog_name="muster")
     assert result.exit_code == 0
     return re.sub(r"\x1b\[[0-9;]*m", "", result.output)
 
@@ -32,12 +50,73 @@ def crowded(served: Served) -> Served:
     return served
 
 
-@pytest.mark.parametrize("line", ["queues", "apps", "apps -A", f"app {APPLICATION}", f"explain {APPLICATION}", "nodes"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("status", "queues", "queues --tree", "apps", "apps -A", "apps --state rejected", "nodes", "version"),
+        *(f"app {APPLICATION}", f"explain {APPLICATION}", f"explain {APPLICATION} --history"),
+    ],
+)
 def test_no_line_is_longer_than_the_terminal_and_no_word_is_broken(crowded: Served, line: str) -> None:
     lines = [text for text in terminal(crowded, *line.split()).splitlines() if not text.startswith("not shown: ")]
     assert [text for text in lines if len(text.rstrip()) > 80] == []
     words = set(crowded.run(*line.split()).output.split())
-    assert {word for text in lines for word in text.split() if "─" not in word} - words == set()
+    shown = {word for text in lines for word in text.split() if "─" not in word and not _TIME.fullmatch(word)}
+    assert shown - words == set()
+
+
+@pytest.mark.parametrize("columns", [40, 80])
+def test_settings_and_defaults_fit_the_terminal(columns: int) -> None:
+    for line in ("config show --defaults", f"config show -f {ROOT / 'examples' / 'queues.yaml'}"):
+        found = shown(*line.split(), columns=columns).splitlines()
+        words = {word for text in run(*line.split()).stdout.splitlines() for word in text.split()}
+        assert {word for text in found for word in text.split() if "─" not in word} <= words | {"not", "shown:", *WIDE}
+        assert [text for text in found if len(text) > columns and " " in text.strip()] == []
+
+
+def test_a_cell_without_room_is_below_its_row() -> None:
+    page = console(30)
+    made = table("NAME", "VALUE", "FROM", sentences=("VALUE",))
+    made.add_row("a.long.name.of.a.setting", "short", "x")
+    made.add_row("b", "a value of several words that needs its own lines", "x")
+    with page.capture() as captured:
+        page.print(made)
+    lines = captured.get().splitlines()
+    assert lines[lines.index("─" * 30) + 1 :] == [
+        "a.long.name.of.a.setting",
+        "    short   x",
+        "b",
+        "    a value of several words",
+        "    that needs its own lines",
+        "    x",
+    ]
+
+
+@pytest.mark.parametrize(
+    "text, lines",
+    [
+        ("cpu 100m, memory 64Mi, pods 2", ["cpu 100m,", "memory 64Mi,", "pods 2"]),
+        ("cpu 100m, a, pods 2", ["cpu 100m, a,", "pods 2"]),
+        ("queue root.an-unbroken-name ends", ["queue", "root.an-unbroken-name", "ends"]),
+        ("a 1 2 3 4 5 6 7 8 9", ["a 1 2 3 4 5 6", "7 8 9"]),
+        ("  kept", ["  kept"]),
+        ("one\ntwo", ["one", "two"]),
+        ("", [""]),
+    ],
+)
+def test_lines_end_between_words_and_not_before_a_number(text: str, lines: list[str]) -> None:
+    assert list(wrapped(text, 13)) == lines
+
+
+def test_an_error_on_a_terminal_ends_its_lines_between_words() -> None:
+    reader, writer = pty.openpty()
+    termios.tcsetwinsize(writer, (24, 40))
+    line = [sys.executable, "-m", "muster", "apps", "--kubeconfig", "/nowhere/in/this/file/system/config"]
+    subprocess.run(line, stderr=writer, env={"PATH": os.environ["PATH"]}, check=False)
+    lines = os.read(reader, 10_000).decode().splitlines()
+    assert len(lines) > 1
+    assert max(map(len, lines)) <= 40
+    assert [text[:2] for text in lines[1:]] == ["  "] * (len(lines) - 1)
 
 
 def test_columns_that_are_left_out_are_named_with_the_option_that_shows_them(crowded: Served) -> None:

@@ -199,8 +199,8 @@ def test_structured_output_uses_the_rest_field_names(served: Served, output: str
             ["app", "gang", "-n", "other"],
             "no application gang found in namespace other; it exists in namespace ns: use -n ns",
         ),
-        (["queues", "root.nothing"], "no queue root.nothing found"),
-        (["apps", "-q", "root.nothing"], "no queue root.nothing found"),
+        (["queues", "root.nothing"], "no queue root.nothing found; muster queues lists all"),
+        (["apps", "-q", "root.nothing"], "no queue root.nothing found; muster queues lists all"),
         (["nodes", "n1", "nothing"], "no node nothing found"),
     ],
 )

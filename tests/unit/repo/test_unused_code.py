@@ -7,7 +7,7 @@ from tests.unit.repo.tree import PRODUCT, modules, name, parsed
 
 #: Methods that a library calls: io.RawIOBase and http.client, click, httptools, OpenTelemetry.
 OF_LIBRARIES = {
-    *("makefile", "readable", "readinto", "format_options"),
+    *("makefile", "readable", "readinto", "format_options", "collect_usage_pieces"),
     *("on_body", "on_header", "on_message_complete", "generate_span_id", "generate_trace_id"),
 }
 #: A decorator of a library registers the function.

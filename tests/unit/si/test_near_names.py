@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from muster_si.near_names import meant_resource, nearest
+from muster_si.near_names import meant_resource, mistyped_resource, nearest
 
 KNOWN = ("minMember", "minResource", "task-groups", "user.info")
 
@@ -48,3 +48,19 @@ def test_the_work_for_a_name_is_bounded_by_its_start() -> None:
     assert nearest("x" * 10_000_000, KNOWN) == ""
     assert meant_resource("y" * 10_000_000) == ""
     assert time.process_time() - began < 1
+
+
+@pytest.mark.parametrize(
+    "requested, found",
+    [
+        (["vcore", "nvidia.com/gpus"], ("nvidia.com/gpus", "nvidia.com/gpu")),
+        (["vcore", "nvidia.com/gpu"], None),
+        (["nvidia.com/mig-2g.10gb"], None),
+        (["example.com/licence"], None),
+        ([], None),
+    ],
+)
+def test_a_requested_resource_is_mistyped_if_nodes_have_one_of_nearly_its_name(
+    requested: list[str], found: tuple[str, str] | None
+) -> None:
+    assert mistyped_resource(requested, ["vcore", "memory", "nvidia.com/gpu", "nvidia.com/mig-1g.5gb"]) == found

@@ -49,10 +49,37 @@ def test_a_line_of_nodes_can_stand_for_many_equal_ones() -> None:
     assert nodes[0].labels == {"kubernetes.io/hostname": "big-0", "nvidia.com/gpu.product": "A100"}
 
 
+JOB_COLUMNS = "id, submit_s, run_s, estimate_s, pods, cpu_milli, memory_mib, gpu_milli, user, queue"
+NODE_COLUMNS = "name, sn, cpu_milli, memory_mib, gpu, model, pods, count"
+
+
 @pytest.mark.parametrize(
     "lines, message",
     [
-        (("id,pods",), "trace:1: the column submit_s is missing; the first line names the columns"),
+        ((), "is empty; name the columns in the first line"),
+        (("a,4,8Gi", "b,4,8Gi"), "has no column cpu_milli; name the columns in the first line"),
+        (("name,cpu,memory", "a,4,8"), "has no column cpu_milli; write cpu_milli for cpu, memory_mib for memory"),
+        (("name,cpu_milli,memory_gb", "a,4,8"), "has an unknown column memory_gb; write memory_mib for memory_gb"),
+        (("name,cpu_milli,pod", "a,4,8"), "has an unknown column pod; write pods for pod"),
+    ],
+)
+def test_a_header_without_the_columns_is_answered_with_the_columns(lines: tuple[str, ...], message: str) -> None:
+    with pytest.raises(BadInput) as raised:
+        read_nodes(lines, "nodes.csv")
+    assert str(raised.value) == f"nodes.csv:1: {message}. Columns: {NODE_COLUMNS}"
+
+
+def test_further_columns_are_ignored_unless_they_resemble_a_missing_one() -> None:
+    assert len(read_nodes(["name,cpu_milli,zone,gpu_driver", "a,4000,z,535"])) == 1
+
+
+@pytest.mark.parametrize(
+    "lines, message",
+    [
+        (
+            ("id,pods",),
+            f"trace:1: has no column submit_s; name the columns in the first line. Columns: {JOB_COLUMNS}",
+        ),
         ((HEAD, "a,0,1,,0,,,,,"), "trace:2: pods '0' is not a number from 1 to 100000"),
         ((HEAD, "a,0,1,,1,,,,,", "a,0,1,,1,,,,,"), "trace:3: id 'a' is the id of an earlier line"),
         ((HEAD, "a,-1,1,,1,,,,,"), "trace:2: submit_s '-1' is not a whole number from 0 to 281474976710656"),

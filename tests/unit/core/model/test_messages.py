@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from muster_core.model.messages import quantity
+from muster_core.model.quantities import quantity
 
 
 @pytest.mark.parametrize(

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from muster_core.model.config import Configuration, QueuePolicies, Timing
 from muster_core.model.effects import PlacementsProposed, SchedulingStateChanged, VictimsProposed
 from muster_core.model.events import (
     ApplicationAdded,
+    AskAdded,
     CallbacksDeclared,
     ConfigurationReplaced,
     NodeAction,
+    NodeAdded,
     PlacementsEvaluated,
 )
 from muster_core.model.ids import NodeId, TaskGroup, Termination
 from muster_core.model.resources import NOTHING
 from muster_core.model.specs import GangStyle
-from tests.unit.builders import RM, SECOND, a_configuration, a_queue, an_application, an_ask, resources
+from tests.unit.builders import RM, SECOND, a_configuration, a_node, a_queue, an_application, an_ask, resources
 from tests.unit.core.scheduling.direct import KEY, a_gang, answers, bound, held, member, members, with_members
 from tests.unit.core.scheduling.scenario import Scenario, notices, placed, releases, states, waits
 
@@ -87,6 +91,24 @@ def test_a_gang_larger_than_the_empty_cluster_is_reported_once() -> None:
     [effects] = notices(scenario.send(*with_members(a_gang(5))))
     assert effects.startswith("the gang would not fit even in an empty cluster: 1 of 5 members of task group workers")
     assert notices(scenario.ask(*members(5)[1:])) == []
+
+
+@pytest.mark.parametrize(
+    "resource, ending",
+    [
+        ("nvidia.com/gpus", "No node has nvidia.com/gpus; did you mean nvidia.com/gpu?"),
+        ("amd.com/gpu", "It waits for nodes to be added"),
+        ("nvidia.com/gpu", "It waits for nodes to be added"),
+    ],
+)
+def test_a_mistyped_resource_is_answered_with_the_name_that_nodes_have(resource: str, ending: str) -> None:
+    scenario = Scenario(a_configuration(a_queue("a")), nodes=0)
+    node = a_node("n0", 4000)
+    scenario.send(NodeAdded(replace(node, capacity=node.capacity + resources(**{"nvidia.com/gpu": 1}))))
+    each = resources(vcore=1000, pods=1, **{resource: 2})
+    asks = (AskAdded(replace(one, resources=each)) for one in members(2))
+    [message] = notices(scenario.send(a_gang(2, each=each), *asks))
+    assert message.endswith(ending)
 
 
 def test_a_gang_that_a_new_configuration_makes_impossible_waits_with_the_reason() -> None:
