@@ -211,9 +211,12 @@ def check_scheduler_names(
 
 
 def check_queues(
-    pods: Iterable[Json], names: frozenset[str], rejected: Mapping[tuple[str, str], str]
+    pods: Iterable[Json], names: frozenset[str], rejected: Mapping[tuple[str, str], str], active: Iterable[Json] = ()
 ) -> Iterator[Finding]:
-    """`names`: the served scheduler names. `rejected`: messages by namespace and ID of rejected applications."""
+    """`names`: the served scheduler names. `rejected`: messages by namespace and ID of rejected applications.
+
+    `active`: other applications of REST.
+    """
     by_app: dict[tuple[str, str], list[Json]] = defaultdict(list)
     for pod in pods:
         app = (pod["metadata"]["namespace"], _value(pod, _APP))
@@ -227,8 +230,19 @@ def check_queues(
             f"{_list([_full_name(pod) for pod in members])} of application {app[1]}{where}, rejected: {rejected[app]}",
             "use a leaf queue of `muster queues`, or add the queue to queues.yaml; then recreate the pods",
         )
-    if not by_app:
-        yield fine(POD_QUEUES, "no pod of a rejected application")
+    ignored: dict[str, list[str]] = defaultdict(list)
+    for one in active:
+        if one.get("requestedQueue"):
+            ignored[one["requestedQueue"]].append("/".join(filter(None, (one.get("namespace"), one["applicationID"]))))
+    for queue, apps in sorted(ignored.items()):
+        yield warning(
+            POD_QUEUES,
+            f"{_list(apps, 'application')}: queue {queue} of the pods is ignored, because a placement rule selected "
+            "another one",
+            "use a queue of `muster queues`, or change placementrules in queues.yaml",
+        )
+    if not by_app and not ignored:
+        yield fine(POD_QUEUES, "no pod of a rejected application, and no queue of pods is ignored")
 
 
 def application_of(pod: Json) -> str:
@@ -258,9 +272,9 @@ def _full_name(item: Json) -> str:
     return f"{item['metadata']['namespace']}/{item['metadata']['name']}"
 
 
-def _list(names: list[str]) -> str:
+def _list(names: list[str], kind: str = "pod") -> str:
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return f"{len(names)} pod{'' if len(names) == 1 else 's'} ({', '.join(names[:_SHOWN])}{more})"
+    return f"{len(names)} {kind}{'' if len(names) == 1 else 's'} ({', '.join(names[:_SHOWN])}{more})"
 
 
 # --- webhook ----------------------------------------------------------------------------------------------------------

@@ -157,7 +157,7 @@ def _queues(installation: DiagnosedInstallation) -> Iterator[Finding]:
     apps = installation.target.rest.applications("rejected")
     rejected = {(app.get("namespace") or "", app["applicationID"]): app["rejectedMessage"] for app in apps}
     pods = installation.cluster.list("/api/v1/pods", fieldSelector="status.phase!=Succeeded")
-    return checks.check_queues(pods, installation.names, rejected)
+    return checks.check_queues(pods, installation.names, rejected, installation.target.rest.applications())
 
 
 def _placeholders(installation: DiagnosedInstallation) -> Iterator[Finding]:

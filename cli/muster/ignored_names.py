@@ -10,13 +10,14 @@ from typing import Final
 
 from muster.checks import Finding, Json, fine, problem, warning
 from muster_operator.model.errors import BadInputError
+from muster_operator.model.ids import PodUid
 from muster_operator.model.names import ANNOTATION_PLACEHOLDER, ANNOTATION_TASK_GROUP_NAME
-from muster_operator.model.pods import GangProblem, TaskGroup
+from muster_operator.model.pods import GangProblem, PodRef, TaskGroup
 from muster_operator.model.problems import no_task_group
 from muster_operator.model.settings import Settings
 from muster_operator.translate.gangs.dialects import read_gang
 from muster_operator.translate.known_names import free_group, pod_problems, unknown_group
-from muster_operator.translate.membership import gang_source, written_app_id
+from muster_operator.translate.membership import gang_source, membership, written_app_id
 from muster_operator.translate.nodes import read_namespace
 from muster_operator.translate.pods import pod_resources
 from muster_operator.translate.values import is_true, mapping, strings
@@ -63,7 +64,11 @@ def check_names(
 def _problems(pod: Json, settings: Settings, groups: dict[_App, dict[str, TaskGroup]]) -> Iterator[tuple[str, str]]:
     """The check and the problem of what the pod alone has. Adds its task groups to `groups`."""
     metadata = mapping(pod.get("metadata"))
-    for text in pod_problems(metadata):
+    namespace, name, uid = (str(metadata.get(key) or "") for key in ("namespace", "name", "uid"))
+    ref = PodRef(namespace, name, PodUid(uid))
+    member = membership(metadata, ref, settings)
+    conflicts = () if member.marked else member.conflicts  # the check of placeholders is about these
+    for text in (*pod_problems(metadata), *filter(None, (member.user_problem, *conflicts))):
         yield NAMES, text
     placement = settings.default_placement(str(mapping(pod.get("spec")).get("schedulerName")))
     gang = read_gang(gang_source(strings(metadata.get("annotations"))), placement)

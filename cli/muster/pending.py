@@ -178,8 +178,9 @@ class Reason:
 class Explanation:
     """`pod`: the pod in question, empty = the complete application. `ahead`: earlier applications of the queue.
 
-    `bound`: pods. `reserved`: slots of members without a pod on a node. `gang`: why its task groups are ignored; empty
-    = they are not.
+    `bound`: pods. `reserved`: slots of members without a pod on a node. `gang`: why its task groups are ignored, and
+    `warnings`: what is wrong with its parameters; empty = nothing. `requested`: the queue that its pods name, if a
+    placement rule selected another one.
     """
 
     application: str
@@ -195,6 +196,8 @@ class Explanation:
     ahead: list[Json]
     quota: Json
     gang: str
+    warnings: str
+    requested: str
 
     def data(self) -> Json:
         """As plain JSON."""
@@ -204,6 +207,12 @@ class Explanation:
 def lost_gang(app: Json) -> str:
     """Why the application is no gang although its pods have task groups; empty if that is not so."""
     return f"none: {app['gangProblem']}" if app.get("gangProblem") else ""
+
+
+def ignored_queue(app: Json) -> str:
+    """That a placement rule selected another queue than the pods name; empty if it did not."""
+    requested = app.get("requestedQueue")
+    return f" (a placement rule selected it; queue {requested} of its pods is ignored)" if requested else ""
 
 
 def explain(app: Json, queue: Json | None, waiting: Sequence[Json], pod: str = "") -> Explanation:
@@ -237,6 +246,8 @@ def explain(app: Json, queue: Json | None, waiting: Sequence[Json], pod: str = "
         ahead=list(waiting[:position]) if blocked else [],
         quota={} if queue is None else {key: queue[key] for key in ("maxResource", "allocatedResource", "headroom")},
         gang=lost_gang(app),
+        warnings=app.get("gangWarnings") or "",
+        requested=app.get("requestedQueue") or "",
     )
 
 

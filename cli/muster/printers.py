@@ -22,6 +22,9 @@ CPU: Final = "vcore"
 MEMORY: Final = "memory"
 PODS: Final = "pods"
 NONE: Final = "-"
+#: Shown characters of a checksum, and errors of a rejected configuration.
+_CHECKSUM: Final = 12
+_ERRORS: Final = 3
 
 #: Priority of a queue or application without pending requests in REST.
 _NO_REQUESTS: Final = -(2**31)
@@ -43,6 +46,7 @@ def status(found: Json, wide: bool, now_ns: int) -> Facts:  # noqa: FBT001  # th
     made.add_row("core", "schedules" if ready["ready"] else f"does not schedule: {ready['message']}")
     for cluster in found["clusters"]:
         made.add_row("version", f"{cluster['coreVersion']}, up for {age(cluster['startTime'], now_ns)}")
+        _add_configuration(made, cluster, wide=wide)
     _add_health(made, found["health"])
     if not found["partitions"]:
         made.add_row("cluster", "no operator has registered")
@@ -56,6 +60,18 @@ def status(found: Json, wide: bool, now_ns: int) -> Facts:  # noqa: FBT001  # th
                 "", f"{item['count']} x {amounts(item['resource'])} for {count(item['applications'], 'application')}"
             )
     return made
+
+
+def _add_configuration(made: Facts, cluster: Json, *, wide: bool) -> None:
+    checksum = cluster.get("configChecksum")
+    queues = f"queues.yaml with checksum {checksum[:_CHECKSUM]}" if checksum else "the default queues"
+    rejected = cluster.get("rejectedConfiguration") or []
+    then = "; the last change was rejected, and Muster cannot start with it:" if rejected else ""
+    made.add_row("configuration", queues + then)
+    for line in rejected if wide else rejected[:_ERRORS]:
+        made.add_row("", line)
+    if len(rejected) > _ERRORS and not wide:
+        made.add_row("", f"and {len(rejected) - _ERRORS} more (muster config show)")
 
 
 def _add_health(made: Facts, health: Json | None) -> None:
@@ -226,12 +242,13 @@ def _app_facts(app: Json, now_ns: int) -> Facts:
     rows = {
         "application": app["applicationID"],
         "namespace": app.get("namespace") or "",
-        "queue": app["queueName"],
+        "queue": app["queueName"] + pending.ignored_queue(app),
         "state": app["applicationState"],
         "user": app["user"] + (f" ({', '.join(app['groups'])})" if app["groups"] else ""),
         "age": age(app["submissionTime"], now_ns),
         "rejected": app["rejectedMessage"],
         "gang": app.get("gangSchedulingStyle") or pending.lost_gang(app),
+        "gang warnings": app.get("gangWarnings") or "",
         "gang size": amounts(app["placeholderAsk"]) if app["placeholderAsk"] else "",
         "quota reservation": amounts(app["reservedQuota"]) if app["reservedQuota"] else "",
         "allocated": amounts(app["usedResource"]),
@@ -438,12 +455,16 @@ def _explanation_facts(found: Json) -> Facts:
     quota = found["quota"]
     available = f", {amounts(quota['headroom'])} available" if quota else ", which does not exist"
     made.add_row("queue", found["queue"] + available)
+    if found["requested"]:
+        made.add_row("ignored", f"queue {found['requested']} of its pods: a placement rule selected another one")
     made.add_row("bound", str(found["bound"]))
     if found["reserved"]:
         made.add_row("reserved", f"{count(found['reserved'], 'slot')} of members without a pod")
     made.add_row("pending", str(found["pending"]))
     if found["gang"]:
         made.add_row("gang", found["gang"])
+    if found["warnings"]:
+        made.add_row("warnings", found["warnings"])
     made.add_row("status", found["status"])
     return made
 

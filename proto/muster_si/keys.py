@@ -174,6 +174,9 @@ APP_TAG_MEMBERS_MISSING: Final = "muster/gang-members-missing"
 #: Why the task groups that the user wrote are ignored: the application is no gang. Shown to users.
 APP_TAG_GANG_PROBLEM: Final = "muster/gang-problem"
 
+#: What is wrong with the parameters of a gang, so that defaults are used. Shown to users.
+APP_TAG_GANG_WARNINGS: Final = "muster/gang-warnings"
+
 #: JSON object {"key": node label, "required": bool}: pack the gang into as few
 #: values of the label as possible (topologyKey of schedulingPolicyParameters).
 APP_TAG_TOPOLOGY: Final = "muster/gang-topology"
@@ -239,6 +242,8 @@ FACT_OBJECT: Final = "muster/object"
 # -- Muster: registration and configuration (extraConfig) ---------------------
 #: "true": nothing is scheduled for this session before its recovery barrier (docs/internals/semantics.md, 19).
 EXTRA_BARRIER: Final = "muster/recoveryBarrier"
+#: Why the ConfigMaps as they are now are not the configuration of the message: one line for each error. For users.
+EXTRA_REJECTED: Final = "muster/rejectedConfiguration"
 #: "true": this resource manager reports actual usage, which `nodesortpolicy: {type: utilization}` needs. It is sent
 #: with each configuration. Muster's operator does not set it.
 EXTRA_UTILIZATION: Final = "muster/utilization"

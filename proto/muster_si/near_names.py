@@ -83,13 +83,15 @@ def _is_one_slip(written: str, name: str) -> bool:
 
 
 def mistyped_resource(requested: Iterable[str], served: Collection[str]) -> tuple[str, str] | None:
-    """A requested resource that no node has, and that of nodes which has nearly its name; None if there is none.
+    """A requested resource that no node has, and the name in manifests of that which is meant; None if there is none.
 
     Names of different profiles (`nvidia.com/mig-1g.5gb`) are not alike.
     """
     for name in requested:
-        if name not in served and (closest := nearest(name, served, _ALIKE)):
-            return name, closest
+        if name not in served:
+            meant = meant_resource(name)
+            if closest := nearest(name, served, _ALIKE) or (meant if meant in served else ""):
+                return name, _CPU if closest == CPU else closest
     return None
 
 

@@ -110,6 +110,12 @@ def choose_queue(
     return messages.not_placed("; ".join(f"{name}: {failure.why}" for name, failure in failures), "; or ".join(fixes))
 
 
+def is_requested(requested: str, path: QueuePath) -> bool:
+    """Whether a queue is the one that an application requests, or the application requests none."""
+    name = requested.strip().lower()
+    return not name or path == name or path.endswith(f".{name.removeprefix(_QUALIFIED)}")
+
+
 def recovery_queue(tree: QueueTree) -> Chosen:
     """Returns the queue for recovered applications that no rule places. It is created if it is missing."""
     return Chosen(RECOVERY, () if tree.get(RECOVERY) else (RECOVERY,))

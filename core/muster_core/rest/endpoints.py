@@ -318,7 +318,7 @@ def _settings(extra: Mapping[str, str]) -> dict[str, str]:
     return {
         key: value
         for key, value in sorted(extra.items())
-        if not key.endswith(_FILE_SUFFIX) and key != keys.EXTRA_BARRIER
+        if not key.endswith(_FILE_SUFFIX) and key not in (keys.EXTRA_BARRIER, keys.EXTRA_REJECTED)
     }
 
 

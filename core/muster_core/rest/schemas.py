@@ -178,6 +178,10 @@ class ApplicationInfo(Shape):
     gangProblem: str | None = Field(
         None, description="why the task groups of its pods are ignored, so that it is no gang"
     )
+    gangWarnings: str | None = Field(None, description="problems of the parameters of a gang, which uses defaults")
+    requestedQueue: str | None = Field(
+        None, description="the queue that its pods name, if a placement rule selected another one"
+    )
     membersMissing: str | None = Field(None, description="the missing members that a gang waits for")
     failureMessage: str | None = Field(None, description="why it failed")
     unsatisfiable: bool | None = Field(
@@ -364,6 +368,10 @@ class ClusterInfo(Shape):
     partition: str
     clusterName: str = Field(description="always `kubernetes`")
     coreVersion: str = Field(description="version of the scheduler core")
+    configChecksum: str | None = Field(None, description="checksum of the queues.yaml in effect; null = the default")
+    rejectedConfiguration: list[str] | None = Field(
+        None, description="the first errors of the ConfigMaps as they are now, if they are not in effect"
+    )
 
 
 class Capacity(Shape):

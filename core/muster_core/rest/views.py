@@ -29,6 +29,7 @@ from muster_core.model.resources import NOTHING, Limit, Resources
 from muster_core.model.specs import AllocationSpec, NodeSpec
 from muster_core.model.states import ApplicationState, NodeState
 from muster_core.placement import autoscaling
+from muster_core.queues.placement_rules import is_requested
 from muster_core.rest import schemas
 from muster_core.rest.http import Pieces, array
 from muster_core.rest.schemas import encode
@@ -116,6 +117,8 @@ def _application(app: Application, partition: Partition) -> schemas.ApplicationI
         gangSchedulingStyle=spec.style.value if spec.is_gang else None,
         gangPlacement=spec.gang_placement.value if spec.is_gang else None,
         gangProblem=spec.tags.get(keys.APP_TAG_GANG_PROBLEM),
+        gangWarnings=spec.tags.get(keys.APP_TAG_GANG_WARNINGS),
+        requestedQueue=None if is_requested(spec.queue, app.queue.path) else spec.queue,
         membersMissing=(gang.members_missing or None) if app.is_reserving else None,
         failureMessage=app.failure_message or None,
         unsatisfiable=app.is_reserving and bool(gang.impossible or gang.exceeds_nodes) if spec.is_gang else None,
@@ -490,12 +493,16 @@ _BUILD: Final = frozenset(schemas.Build.model_fields) - {"rmId"}
 
 def cluster(partition: Partition, sessions: Iterable[Session], started_ns: int) -> schemas.ClusterInfo:
     """Returns the cluster information of one partition."""
+    own = [session for session in sessions if session.rm == partition.rm]
+    loaded = next((session.loaded for session in own), None)
     return schemas.ClusterInfo(
         startTime=started_ns,
-        rmBuildInformation=[_build(session) for session in sessions if session.rm == partition.rm],
+        rmBuildInformation=list(map(_build, own)),
         partition=partition_name(partition.id),
         clusterName="kubernetes",
         coreVersion=_VERSION,
+        configChecksum=loaded.configuration.checksum if loaded and not loaded.is_default else None,
+        rejectedConfiguration=(loaded.extra.get(keys.EXTRA_REJECTED, "").splitlines() or None) if loaded else None,
     )
 
 

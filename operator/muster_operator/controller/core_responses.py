@@ -430,6 +430,8 @@ def _updated(ledger: Ledger, out: Outcome, update: ApplicationUpdated, now: floa
     if app is None or app.state in {AppState.NEW, AppState.SUBMITTED}:
         return
     app.core_has_begun = True
+    if update.state == keys.APP_ACCEPTED and update.message and app.originator.node is None:
+        reporting.post(out, app.originator.ref, messages.ignored(update.message))
     match update.state:
         case keys.APP_RUNNING | keys.APP_ACCEPTED:
             _continue_application(ledger, out, app, now, is_running=update.state == keys.APP_RUNNING)

@@ -223,6 +223,8 @@ def application_spec(ledger: Ledger, app: Application) -> ApplicationSpec:
         tags[keys.APP_TAG_CREATE_FORCE] = "true"
     if app.gang_problem:
         tags[keys.APP_TAG_GANG_PROBLEM] = app.gang_problem[: limits.REASON_CHARACTERS]
+    if app.gang is not None and app.gang.warnings:
+        tags[keys.APP_TAG_GANG_WARNINGS] = "; ".join(app.gang.warnings)[: limits.REASON_CHARACTERS]
     if app.gang is None or not app.gang.size:
         return ApplicationSpec(app.id, app.queue, pod.membership.user, tags)
     return ApplicationSpec(

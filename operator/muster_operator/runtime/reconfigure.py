@@ -168,6 +168,7 @@ class Reconfigurer:
             await self._replace(_valid_parts(new, old, rejected))
         except Refused as error:
             rejected.append(catalog.Finding(file, error.reason))
+        await self._core.report_rejected([finding.line for finding in rejected])
         self._report_rejected(config_maps, rejected)
         self._report_warnings(config_maps, entries, warnings)
 

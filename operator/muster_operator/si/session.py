@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, Generic, Protocol, TypeVar, cast
@@ -20,10 +20,10 @@ import structlog
 from muster_operator.config.settings import Configuration
 from muster_operator.model.core_messages import CoreRequest, Inventory, InventoryPart
 from muster_operator.model.errors import ConfigurationRejected, StartupRefused
-from muster_operator.model.limits import OUTBOX_FULL, OUTBOX_LIMIT, OUTBOX_ROOM
+from muster_operator.model.limits import OUTBOX_FULL, OUTBOX_LIMIT, OUTBOX_ROOM, REASON_CHARACTERS
 from muster_operator.si.codec import UNENCODABLE, Batch, EncodedRequest, Encoder, MessageStream, Sent, decoded_inventory
 from muster_operator.si.isolation import EncodableBatch, Refusal
-from muster_si import muster_pb2, si_pb2
+from muster_si import keys, muster_pb2, si_pb2
 from muster_si.api import SI_VERSION, SchedulerAPI
 from muster_si.errors import RefusalCode, Refused, SchedulerInterfaceError, SessionLost
 from muster_si.sent_items import count_items
@@ -271,6 +271,8 @@ class CoreLink:
     attempts: Callable[[], None]
     """Called for each attempt after the first, for metrics."""
     _session: Session | None = None
+    _rejected: str = ""
+    """What of the ConfigMaps is rejected, one line for each error."""
 
     def depths(self) -> dict[str, int]:
         """Messages that wait for the core, per stream."""
@@ -318,7 +320,7 @@ class CoreLink:
         if self._session is None:
             self.configuration = configuration
             return
-        request = self.encoder.configuration(configuration.policy_group, configuration.queues, configuration.extra)
+        request = self._update(configuration)
         try:
             await self.api.update_configuration(request)
         except Refused:
@@ -327,6 +329,27 @@ class CoreLink:
             self.configuration = configuration
             raise
         self.configuration = configuration
+
+    async def report_rejected(self, errors: Sequence[str]) -> None:
+        """Tells the core, and the cores of later sessions, what of the ConfigMaps is rejected, for its users."""
+        lines = "\n".join(errors)[:REASON_CHARACTERS]
+        if lines == self._rejected:
+            return
+        self._rejected = lines
+        if self._session is None:
+            return
+        try:
+            await self.api.update_configuration(self._update(self.configuration))
+        except SchedulerInterfaceError as error:
+            log.info("the next session begins with what was rejected", reason=str(error))
+
+    def _update(self, configuration: Configuration) -> si_pb2.UpdateConfigurationRequest:
+        return self.encoder.configuration(
+            configuration.policy_group, configuration.queues, self._extra(configuration.extra)
+        )
+
+    def _extra(self, extra: Mapping[str, str]) -> Mapping[str, str]:
+        return {**extra, keys.EXTRA_REJECTED: self._rejected} if self._rejected else extra
 
     async def leave(self) -> None:
         """Unregisters, so that the core is informed of the intentional end."""
@@ -338,7 +361,7 @@ class CoreLink:
     async def _register(self, session: Session) -> None:
         configuration = self.configuration
         request = self.encoder.registration(
-            SI_VERSION, configuration.policy_group, configuration.queues, configuration.extra
+            SI_VERSION, configuration.policy_group, configuration.queues, self._extra(configuration.extra)
         )
         await self.api.register_resource_manager(request, session)
         await session.answer(muster_pb2.Answer(attendance=muster_pb2.Attendance(stateDump=True)))

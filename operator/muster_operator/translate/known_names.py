@@ -131,7 +131,8 @@ def _of_pod(metadata: Raw) -> Iterator[str]:
     for key in _suspicious(labels, POD_LABELS):
         yield problems.no_effect("label", key, _advice(key, POD_ANNOTATIONS, "write it as an annotation"))
     for key in _suspicious(annotations, POD_ANNOTATIONS):
-        yield problems.no_effect("annotation", key, _advice(key, POD_ANNOTATIONS, ""))
+        # A name that the pod has already is not what another one stands for.
+        yield problems.no_effect("annotation", key, _advice(key, POD_ANNOTATIONS - annotations.keys(), ""))
     value = annotations.get(names.ANNOTATION_ALLOW_PREEMPTION)
     if value and value not in {"true", "false"}:
         yield problems.no_boolean(names.ANNOTATION_ALLOW_PREEMPTION, value)

@@ -127,6 +127,16 @@ def test_an_unserved_scheduler_name_is_reported_like_a_foreign_one() -> None:
     assert levels(checks.check_scheduler_names([a_member("p", "yunikorn")], frozenset({"muster"}))) == [Level.PROBLEM]
 
 
+def test_queues_that_placement_rules_replaced_are_one_warning_for_each_queue() -> None:
+    apps: list[Json] = [{"namespace": "ns", "applicationID": f"a{n}", "requestedQueue": "root.x"} for n in range(4)]
+    apps += [{"namespace": "ns", "applicationID": "b"}, {"applicationID": "c", "requestedQueue": None}]
+    found = only(checks.check_queues([], BOTH, {}, apps))
+    assert found.level is Level.WARNING
+    assert found.message.startswith(
+        "4 applications (ns/a0, ns/a1, ns/a2 and 1 more): queue root.x of the pods is ignored"
+    )
+
+
 def test_pods_of_a_rejected_application_are_reported_with_their_queue() -> None:
     pods = [a_pod("p", "muster", applicationId="job", queue="root.nowhere"), a_pod("q", "muster", applicationId="fine")]
     found = only(checks.check_queues(pods, BOTH, {("ns", "job"): "no rule"}))
@@ -395,6 +405,15 @@ def test_the_configured_placement_is_that_of_an_invalid_one() -> None:
     settings = config.operator_settings([config_map])
     found, _ = ignored_names.check_names([a_named_pod("p", written)], [], BOTH, settings)
     assert "Reserve, the default, is used" in found.message
+
+
+def test_an_invalid_user_and_contradicting_ids_are_listed() -> None:
+    pod = a_named_pod("p", {"yunikorn.apache.org/user.info": "{ann}"})
+    pod["metadata"]["labels"] = {"yunikorn.apache.org/app-id": "a", "applicationId": "b"}
+    *found, _ = ignored_names.check_names([pod], [], BOTH)
+    messages = [one.message for one in found]
+    assert any("yunikorn.apache.org/user.info is ignored" in message for message in messages)
+    assert any("applicationId" in message for message in messages)
 
 
 def test_a_task_group_that_the_application_does_not_define_is_listed_with_the_near_name() -> None:

@@ -9,11 +9,11 @@ from rich.console import Console
 
 from muster import pending, printers
 from muster_core.model.decisions import ReasonKind
-from muster_core.model.events import ApplicationAdded
+from muster_core.model.events import ApplicationAdded, NodeAdded
 from muster_core.model.resources import Limit
 from muster_core.model.specs import ApplicationSpec, GangPlacement, GangStyle, NamespaceQuota
 from muster_si import keys
-from tests.unit.builders import an_ask
+from tests.unit.builders import a_node, an_ask, resources
 from tests.unit.cli.conftest import Served, an_application
 
 
@@ -35,6 +35,38 @@ def submit_more(served: Served, name: str, *pods: str, vcore: int = 9000) -> Non
         namespace, _, short = pod.partition("/")
         tags = {keys.TAG_NAMESPACE: namespace, keys.TAG_POD_NAME: short}
         served.scenario.ask(replace(an_ask(f"uid-{pod}", app=name, vcore=vcore), tags=tags))
+
+
+def test_an_ignored_queue_and_ignored_parameters_are_shown(served: Served) -> None:
+    app = served.scenario.app("gang")
+    tags = {**app.spec.tags, keys.APP_TAG_GANG_WARNINGS: "gangPlacement: no"}
+    app.spec = replace(app.spec, queue="root.elsewhere", tags=tags)
+    page = " ".join(served.run("explain", "gang").stdout.split())
+    assert "ignored queue root.elsewhere of its pods: a placement rule selected another one" in page
+    assert "warnings gangPlacement: no" in page
+    page = " ".join(served.run("app", "gang").stdout.split())
+    assert f"{app.queue.path} (a placement rule selected it; queue root.elsewhere of its pods is ignored)" in page
+    assert "gang warnings gangPlacement: no" in page
+    found = json.loads(served.run("app", "gang", "-o", "json").stdout)
+    assert (found["requestedQueue"], found["gangWarnings"]) == ("root.elsewhere", "gangPlacement: no")
+
+
+@pytest.mark.parametrize(
+    "resource, suggestion",
+    [
+        ("example.com/gpus", "no node has example.com/gpus; did you mean example.com/gpu?"),
+        ("example.com/fpga", "no node has example.com/fpga; correct the name, or add nodes that have it"),
+        ("example.com/gpu", "free resources on suitable nodes, or add nodes"),
+    ],
+)
+def test_a_resource_that_no_node_has_is_answered_with_its_name(served: Served, resource: str, suggestion: str) -> None:
+    node = a_node("with-gpu")
+    served.scenario.send(NodeAdded(replace(node, capacity=node.capacity + resources(**{"example.com/gpu": 1}))))
+    served.scenario.send(ApplicationAdded(an_application("typo", queue="root.b")))
+    ask = an_ask("p", app="typo")
+    served.scenario.ask(replace(ask, resources=ask.resources + resources(**{resource: 2})))
+    page = " ".join(served.run("explain", "typo").stdout.split())
+    assert f"Suggestion: {suggestion}" in page
 
 
 def test_node_reasons_are_counted(served: Served) -> None:

@@ -16,7 +16,7 @@ from tools import settings as page
 from tools.tables import put
 
 #: Sent in a session, not set by a ConfigMap.
-UNWRITTEN = {keys.EXTRA_BARRIER, keys.EXTRA_UTILIZATION, keys.EXTRA_TEST_GROUPS}
+UNWRITTEN = {keys.EXTRA_BARRIER, keys.EXTRA_REJECTED, keys.EXTRA_UTILIZATION, keys.EXTRA_TEST_GROUPS}
 #: Begins and ends the key of a subsystem's level.
 PARTS = {keys.SETTING_LOG_PREFIX, keys.SETTING_LOG_SUFFIX}
 

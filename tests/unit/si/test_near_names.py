@@ -55,6 +55,8 @@ def test_the_work_for_a_name_is_bounded_by_its_start() -> None:
     [
         (["vcore", "nvidia.com/gpus"], ("nvidia.com/gpus", "nvidia.com/gpu")),
         (["vcore", "nvidia.com/gpu"], None),
+        (["cpus"], ("cpus", "cpu")),
+        (["memroy"], ("memroy", "memory")),
         (["nvidia.com/mig-2g.10gb"], None),
         (["example.com/licence"], None),
         ([], None),

@@ -8,7 +8,7 @@ from muster_core.model.ids import RECOVERY, QueuePath
 from muster_core.model.messages import NOT_PLACED
 from muster_core.model.specs import ApplicationSpec
 from muster_core.model.states import QueueState
-from muster_core.queues.placement_rules import Chosen, choose_queue
+from muster_core.queues.placement_rules import Chosen, choose_queue, is_requested
 from muster_core.state.queues import QueueTree, new_tree
 from tests.unit.builders import a_queue, an_application
 
@@ -116,6 +116,23 @@ def test_a_rule_without_a_usable_leaf_reports_why(rule: PlacementRule, app: Appl
     assert isinstance(answer, str)
     assert answer.startswith(f"{NOT_PLACED} ({rule.name}: ")
     assert why in answer
+
+
+@pytest.mark.parametrize(
+    "requested, path, is_same",
+    [
+        ("", "root.dev", True),
+        ("root.dev", "root.dev", True),
+        (" ROOT.Dev ", "root.dev", True),
+        ("dev", "root.dev", True),
+        ("dev", "root.team.dev", True),
+        ("root.dev", "root.team", False),
+        ("dev", "root.mydev", False),
+        ("root.gone", "root.@recovery@", False),
+    ],
+)
+def test_a_queue_is_the_requested_one_by_its_path_or_its_end(requested: str, path: str, is_same: bool) -> None:  # noqa: FBT001
+    assert is_requested(requested, QueuePath(path)) is is_same
 
 
 def test_rules_are_evaluated_in_order_and_the_first_match_wins() -> None:

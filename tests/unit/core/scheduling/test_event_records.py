@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from muster_core.model.config import Configuration, QueueConfig, QuotaLimit, Timing
+from muster_core.model.config import Configuration, PlacementRule, QueueConfig, QuotaLimit, Timing
+from muster_core.model.effects import ApplicationUpdated
 from muster_core.model.events import (
     AllocationReported,
     ApplicationAdded,
@@ -18,6 +19,7 @@ from muster_core.model.events import (
 from muster_core.model.ids import ApplicationId, Termination
 from muster_core.model.records import Change, Detail, Notice
 from muster_core.model.resources import Limit
+from muster_core.model.states import ApplicationState
 from tests.unit.builders import (
     PARTITION,
     RM,
@@ -130,6 +132,20 @@ def test_a_rejected_application_is_recorded_with_the_reason() -> None:
     rejected = [n for n in scenario.records if n.detail is Detail.APP_REJECT]
     assert [(n.subject, n.change) for n in rejected] == [("app", SET)]
     assert "already exists" in rejected[0].message
+
+
+def test_a_queue_that_a_placement_rule_replaced_is_reported_once_with_the_state() -> None:
+    scenario = a_scenario()
+    [partition] = scenario.scheduler_state.partitions.values()
+    partition.config = replace(partition.config, rules=(PlacementRule("fixed", value="root.a"),))
+    scenario.send(ApplicationAdded(an_application(queue="root.other")))
+    sent = scenario.ask(an_ask("r0")) + scenario.ask(an_ask("r1"))
+    text = "queue root.other is ignored: a placement rule of queues.yaml selected root.a"
+    assert [(one.state, one.message) for one in sent if isinstance(one, ApplicationUpdated)] == [
+        (ApplicationState.ACCEPTED, text),
+        (ApplicationState.RUNNING, ""),
+    ]
+    assert [one.message for one in scenario.records if one.detail is Detail.APP_ACCEPTED] == [text]
 
 
 def test_an_ask_and_its_allocation_are_recorded_in_order() -> None:

@@ -177,6 +177,26 @@ def test_a_bad_parameter_is_a_warning_and_the_gang_continues() -> None:
     assert out.requests[0].spec.style == "Soft"
 
 
+def test_the_submission_has_what_is_wrong_with_the_parameters() -> None:
+    [submitted] = live().see(a_member(parameters="gangSchedulingStlye=Hard placeholderTimeoutInSeconds=x")).requests[:1]
+    assert isinstance(submitted, ApplicationSubmitted)
+    text = submitted.spec.tags[keys.APP_TAG_GANG_WARNINGS]
+    assert "did you mean gangSchedulingStyle?" in text
+    assert 'placeholderTimeoutInSeconds: "x"' in text
+
+
+def test_a_queue_that_a_placement_rule_replaced_is_an_event_of_the_first_pod() -> None:
+    driver = live()
+    driver.see(a_pod("w0", app=APP))
+    driver.accepted()
+    out = driver.updated(keys.APP_ACCEPTED, "queue root.x is ignored")
+    assert [one.note for one in out.commands if isinstance(one, PostEvent)] == ["queue root.x is ignored"]
+    driver = live()
+    driver.see(a_pod("w0", app=APP, nodeName="n1"))
+    driver.accepted()
+    assert events(driver.updated(keys.APP_ACCEPTED, "queue root.x is ignored")) == []
+
+
 def test_a_member_of_an_unknown_group_causes_only_one_warning() -> None:
     driver, _ = reserving()
     out = driver.see(a_member("w2", group="other"))

@@ -22,7 +22,7 @@ from muster_operator.runtime.metrics import Metrics
 from muster_operator.runtime.reconfigure import ChangeReceivers, Reconfigurer, report_end
 from muster_operator.si.codec import Encoder
 from muster_operator.si.session import CoreLink
-from muster_si import muster_pb2
+from muster_si import keys, muster_pb2
 from muster_si.api import AdministrationAPI
 from muster_si.errors import RefusalCode, Refused, SessionLost
 from tests.unit.operator.kube.apiserver import ApiServer, FixedCredentials, reply, serving, status
@@ -192,8 +192,9 @@ async def test_settings_next_to_rejected_queues_apply(entry: dict[str, dict[str,
     assert event.reason == "ConfigurationRejected"
     assert event.note.startswith("queues rejected; the previous queues remain active: ")
     assert (finding or "setting queues.yaml.gz: invalid value") in event.note
-    [request] = peer.configurations
+    request, reported = peer.configurations
     assert (request.config, request.extraConfig["gang.placement"]) == ("old", "Direct")
+    assert (finding or "setting queues.yaml.gz: invalid value") in reported.extraConfig[keys.EXTRA_REJECTED]
 
 
 @pytest.mark.parametrize(
@@ -210,9 +211,26 @@ async def test_queues_next_to_a_rejected_setting_apply(data: dict[str, str], fin
     [key] = data
     assert event.note.startswith("settings rejected; the previous settings remain active: ")
     assert key in event.note
-    [request] = peer.configurations
-    assert request.config == "new"
+    request, reported = peer.configurations
+    assert request.config == reported.config == "new"
     assert key not in request.extraConfig
+    assert key in reported.extraConfig[keys.EXTRA_REJECTED]
+
+
+async def test_the_core_of_each_session_has_what_is_rejected_until_it_is_corrected() -> None:
+    peer, validator = Peer(), Validator(findings=["queues.yaml:3: no", "queues.yaml:9: never"])
+    async with an_author(peer, {"queues.yaml": "old"}, validator=validator) as author:
+        await author.writes({"queues.yaml": "bad"})
+        await author.writes({"queues.yaml": "bad"})
+        [reported] = peer.configurations
+        assert reported.config == "old"
+        assert reported.extraConfig[keys.EXTRA_REJECTED] == "queues.yaml:3: no\nqueues.yaml:9: never"
+        peer.callback.session_lost("away")
+        await author.until(lambda: len(peer.registrations) > 1)
+        assert peer.registrations[-1].extraConfig[keys.EXTRA_REJECTED] == reported.extraConfig[keys.EXTRA_REJECTED]
+        validator.findings = []
+        await author.writes({"queues.yaml": "old"})
+        assert keys.EXTRA_REJECTED not in peer.configurations[-1].extraConfig
 
 
 async def test_a_change_whose_read_fails_is_read_again() -> None:

@@ -36,6 +36,12 @@ def test_an_unknown_annotation_of_a_pod_is_named_with_its_remedy(annotation: str
     assert found == (f"annotation {Y}{annotation} has no effect; {advice}",)
 
 
+@pytest.mark.parametrize("present, meant", [("task-group-name", "task-groups"), ("task-groups", "task-group-name")])
+def test_a_name_that_the_pod_has_already_is_not_suggested(present: str, meant: str) -> None:
+    [found] = pod_problems({"annotations": {f"{Y}{present}": "x", f"{Y}task-group": "x"}})
+    assert found == f"annotation {Y}task-group has no effect; did you mean {Y}{meant}?"
+
+
 @pytest.mark.parametrize(
     "value, is_named", [("no", True), ("True", True), ("true", False), ("false", False), ("", False)]
 )
