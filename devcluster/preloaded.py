@@ -11,6 +11,7 @@ answered with its process id; ``{"pid": 1}`` is answered with the exit code of t
 from __future__ import annotations
 
 import ctypes
+import gc
 import importlib
 import json
 import os
@@ -20,6 +21,8 @@ import socket
 import sys
 from collections.abc import Mapping
 from typing import Any
+
+from typer.main import get_command
 
 PR_SET_PDEATHSIG = 1
 """``prctl(2)``: the signal this process gets when its parent ends."""
@@ -39,8 +42,15 @@ def main() -> None:
 
 
 def preload(module: str) -> None:
-    """Import what the program imports."""
-    importlib.import_module(f"{module}.main")
+    """Import what the program imports, also to parse its command line, and exempt it from garbage collection.
+
+    Otherwise each program would visit, and so copy, all objects of this process in its first collection.
+    """
+    program = importlib.import_module(f"{module}.main")
+    if app := getattr(program, "app", None):
+        get_command(app).make_context(module, [], resilient_parsing=True)
+    gc.collect()
+    gc.freeze()
 
 
 def serve(requests: socket.socket) -> Mapping[str, Any] | None:
