@@ -42,7 +42,8 @@ async def _no_pod(scenario: Scenario) -> bool:
 
 
 async def _is_completing(scenario: Scenario) -> bool:
-    return all(left.endswith(" is Completing") for left in leftovers(await scenario.muster.dump()))
+    left = leftovers(await scenario.muster.dump())
+    return all(item.endswith(" is Completing") or item.startswith("applications = ") for item in left)
 
 
 async def _core_is_empty(scenario: Scenario) -> bool:
