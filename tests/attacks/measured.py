@@ -36,6 +36,10 @@ class Measured:
         status = Path(f"/proc/{self.process.pid}/status").read_text()
         return next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith(field))
 
+    def forget_peak(self) -> None:
+        """Let VmHWM begin with the present memory."""
+        Path(f"/proc/{self.process.pid}/clear_refs").write_text("5")
+
     def open_files(self) -> int:
         """Number of its open files, with sockets."""
         return sum(1 for _ in Path(f"/proc/{self.process.pid}/fd").iterdir())
@@ -53,6 +57,7 @@ class Measured:
         Other processes on the machine can cause a pause, so the complete run takes the median of three attacks.
         """
         pauses_s: list[float] = []
+        self.forget_peak()
         for _ in range(3 if FULL else 1):
             await self.ask("pause")
             await attack()

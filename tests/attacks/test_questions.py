@@ -6,14 +6,11 @@ against a core and an API server with few pods. It has to answer in one line wit
 
 from __future__ import annotations
 
-import os
-import resource
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.attacks import command_process
 from tests.attacks.attack import sized
 from tests.unit.cli.api_server import ApiServer
 from tests.unit.cli.conftest import Served
@@ -82,23 +79,15 @@ CONFIGURATIONS = {
 }
 
 
-def limited() -> None:
-    """Limit the address space of the command."""
-    resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))
-
-
 def run(served: Served, file: Path, *arguments: str) -> None:
     """Run a command with the file. It answers, or refuses the file in one line that is safe to print."""
-    line = [sys.executable, "-m", "muster", *arguments, str(file), "--server", served.url]
-    ended = subprocess.run(
-        line, capture_output=True, timeout=MOST_S, preexec_fn=limited, env=dict(os.environ), check=False
-    )
-    error = ended.stderr.decode()
-    assert ended.returncode in {0, 1, 2}, (ended.returncode, error[-2_000:])
-    assert len(error.splitlines()) == (ended.returncode == 2), error[-2_000:]
+    line = [*arguments, str(file), "--server", served.url]
+    code, output, error = command_process.run(line, file.parent, MOST_BYTES, MOST_S)
+    assert code in {0, 1, 2}, (code, error[-2_000:])
+    assert len(error.splitlines()) == (code == 2), error[-2_000:]
     assert len(error) < 2_000
     assert error.strip().isprintable()
-    assert ended.returncode != 2 or not ended.stdout
+    assert code != 2 or not output
 
 
 @pytest.mark.parametrize("name", MANIFESTS)

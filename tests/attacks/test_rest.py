@@ -13,12 +13,12 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from itertools import cycle
-from pathlib import Path
 from typing import cast
 
 import pytest
 import pytest_asyncio
 
+from devcluster.waiting import until
 from muster_core.config.document import MOST_CHARACTERS
 from muster_core.rest.auth import AccessLevel
 from muster_core.rest.http import MOST_BEGUN
@@ -30,6 +30,7 @@ from tests.attacks.core_process import SECRET
 from tests.attacks.measured import MIB, Measured, many_open_files, running
 
 _PART = re.compile(r"{(\w+)}")
+TOKEN = "correct-horse-battery"
 P = "/ws/v1/partition/default"
 DATA = (
     f"{P}/waiting",
@@ -115,7 +116,17 @@ class Opened:
 
 
 class Victim(Measured):
-    """The process with the core."""
+    """The process with the core. ``idle_files``: its open files without connections."""
+
+    idle_files: int = 0
+
+    async def is_left(self) -> None:
+        """Wait until the connections of an attack are closed."""
+
+        async def are_closed() -> bool:
+            return self.open_files() <= self.idle_files
+
+        await until("the connections of the attack are closed", are_closed, 60)
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[Opened]:
@@ -185,15 +196,32 @@ async def core(*arguments: str) -> AsyncIterator[Victim]:
         for path in (*DATA, *STATIC):
             await found.send("GET", path)
         await found.ask("gang")
-        found.idle_bytes = found.memory("VmRSS")
+        found.idle_bytes, found.idle_files = found.memory("VmRSS"), found.open_files()
         yield found
 
 
-@pytest_asyncio.fixture(loop_scope="session")
-async def victim() -> AsyncIterator[Victim]:
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def open_core() -> AsyncIterator[Victim]:
     """A core with open reads."""
     with many_open_files():
         async with core() as found:
+            yield found
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def victim(open_core: Victim) -> AsyncIterator[Victim]:
+    """The core with open reads, without connections of an earlier attack."""
+    yield open_core
+    await open_core.is_left()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def closed_core(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Victim]:
+    """A core whose reads need the token."""
+    token = tmp_path_factory.mktemp("token") / "token"
+    token.write_text(TOKEN)
+    with many_open_files():
+        async with core(str(token)) as found:
             yield found
 
 
@@ -244,16 +272,16 @@ async def test_slow_readers_block_no_other_reader(victim: Victim) -> None:
 
     When they are, all readers are gone but those that have a place: their sockets, too.
     """
-    count = sized(200, 1000)
+    count = sized(MOST_BEGUN + 36, 1000)
 
     async def slow() -> None:
-        idle = victim.open_files()
         async with AsyncExitStack() as stack:
             for _ in range(count):
                 stack.push_async_callback(await victim.stalled(f"{P}/applications/active"))
             for path in ("/readyz", "/ws/v1/metrics", *DATA):
                 assert (await victim.send("GET", path))[0] == 200
-            assert victim.open_files() - idle < MOST_BEGUN + 10
+            assert victim.open_files() - victim.idle_files < MOST_BEGUN + 10
+        await victim.is_left()
 
     await victim.withstands(f"{count} slow readers", slow)
 
@@ -334,35 +362,32 @@ def filled(path: str, **values: str) -> str:
     return _PART.sub(lambda part: {"partition": "default", "state": "active", **values}.get(part[1], "x"), path)
 
 
-async def test_nothing_is_told_without_a_token(tmp_path: Path) -> None:
+async def test_nothing_is_told_without_a_token(closed_core: Victim) -> None:
     """Reads are closed. No path, method, value or header tells the name of an application, compressed or not."""
-    token = tmp_path / "token"
-    token.write_text("correct-horse-battery")
-    async with core(str(token)) as closed:
-        paths = [filled(route.path, application=f"{SECRET}-0") for route in ROUTES]
-        headers = (
-            "",
-            "Authorization: Bearer wrong-horse-battery\r\n",
-            "X-Forwarded-For: 127.0.0.1\r\n",
-            "Host: localhost\r\n",
-        )
-        for path in (
-            *paths,
-            "/openapi.json",
-            "//ws/v1/partitions",
-            f"{P}/nodes/../nodes",
-            "/ui/%2e%2e/ws/v1/partitions",
-        ):
-            for method in METHODS:
-                for header in headers:
-                    status, body = await closed.send(method, path, header)
-                    told = f"{method} {path} {header}: {status} {body[:200]!r}"
-                    is_probe = path in {"/livez", "/readyz"} or method == "OPTIONS"
-                    assert is_probe or status == 0 or 400 <= status < 500, told
-                    assert SECRET.encode() not in body.replace(path.encode(), b""), told
-        granted = await closed.send("GET", DATA[1], "Authorization: Bearer correct-horse-battery\r\n")
-        assert granted[0] == 200
-        assert SECRET.encode() in granted[1]
+    paths = [filled(route.path, application=f"{SECRET}-0") for route in ROUTES]
+    headers = (
+        "",
+        "Authorization: Bearer wrong-horse-battery\r\n",
+        "X-Forwarded-For: 127.0.0.1\r\n",
+        "Host: localhost\r\n",
+    )
+    for path in (
+        *paths,
+        "/openapi.json",
+        "//ws/v1/partitions",
+        f"{P}/nodes/../nodes",
+        "/ui/%2e%2e/ws/v1/partitions",
+    ):
+        for method in METHODS:
+            for header in headers:
+                status, body = await closed_core.send(method, path, header)
+                told = f"{method} {path} {header}: {status} {body[:200]!r}"
+                is_probe = path in {"/livez", "/readyz"} or method == "OPTIONS"
+                assert is_probe or status == 0 or 400 <= status < 500, told
+                assert SECRET.encode() not in body.replace(path.encode(), b""), told
+    granted = await closed_core.send("GET", DATA[1], f"Authorization: Bearer {TOKEN}\r\n")
+    assert granted[0] == 200
+    assert SECRET.encode() in granted[1]
 
 
 LIVE = b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -379,7 +404,6 @@ async def test_connections_that_send_little_keep_nobody_out(
     limit, whatever they have sent.
     """
     count, total = sized(1_500, 10_000), ConnectionLimits(1.0).total
-    idle = victim.open_files()
 
     async def many() -> None:
         async with victim.opened() as opened:
@@ -392,7 +416,7 @@ async def test_connections_that_send_little_keep_nobody_out(
                     if not writer.is_closing():
                         writer.write(bytes((byte,)))
                 await victim.serves()
-            assert victim.open_files() - idle < total + 10  # some are being closed
+            assert victim.open_files() - victim.idle_files < total + 10  # some are being closed
             await victim.serves(*DATA)
             assert (await victim.send("GET", "/readyz", source="127.0.0.2"))[0] == 200
 
@@ -427,17 +451,14 @@ async def test_headers_that_never_end_take_little_memory(victim: Victim) -> None
     await victim.withstands("headers that never end", headers)
 
 
-async def test_hundreds_of_state_dumps_are_one_at_a_time(tmp_path: Path) -> None:
+async def test_hundreds_of_state_dumps_are_one_at_a_time(closed_core: Victim) -> None:
     """A client with the token asks for many state dumps and reads none. Probes, views and a dump are still served."""
-    token = tmp_path / "token"
-    token.write_text("correct-horse-battery")
-    header = "Authorization: Bearer correct-horse-battery\r\n"
-    async with core(str(token)) as closed:
+    header = f"Authorization: Bearer {TOKEN}\r\n"
 
-        async def dumps() -> None:
-            async with AsyncExitStack() as stack:
-                for _ in range(sized(100, 300)):
-                    stack.push_async_callback(await closed.stalled("/debug/fullstatedump", header))
-                await closed.serves("/ws/v1/metrics", DATA[1], "/debug/fullstatedump", header=header)
+    async def dumps() -> None:
+        async with AsyncExitStack() as stack:
+            for _ in range(sized(100, 300)):
+                stack.push_async_callback(await closed_core.stalled("/debug/fullstatedump", header))
+            await closed_core.serves("/ws/v1/metrics", DATA[1], "/debug/fullstatedump", header=header)
 
-        await closed.withstands("state dumps", dumps)
+    await closed_core.withstands("state dumps", dumps)
