@@ -19,8 +19,6 @@ PLACEMENTS = ["Reserve", "Direct", "Auto"]
 OWN = {"create pods/binding": 1, "create events": 1}
 WITH_PLACEHOLDER = {"create pods": 1, "create pods/binding": 2, "delete pods": 1, "create events": 1}
 COSTS = {"Reserve": WITH_PLACEHOLDER, "Direct": OWN, "Auto": OWN}
-#: Resources for a part of the gang only.
-TIGHT = FakeNode("node-0", cpu="2500m")
 
 every_placement = pytest.mark.parametrize("placement", PLACEMENTS)
 every_victim = pytest.mark.parametrize(
@@ -74,35 +72,40 @@ async def test_two_gangs_that_fit_only_one_at_a_time_both_finish(placement: str,
 
 
 @every_victim
-@every_placement
-async def test_a_gang_completes_after_a_kill_during_its_binds(
-    placement: str, victims: list[str], open_scenario: OpenScenario
+async def test_a_gang_of_each_placement_completes_after_a_kill_during_its_binds(
+    victims: list[str], open_scenario: OpenScenario
 ) -> None:
     """Two of five members are bound, and three binds are lost."""
-    scenario = await open_scenario([FakeNode("node-0"), FakeNode("node-1")], gated=True)
-    rule = scenario.gate.hold("POST", r"/pods/gang-[^/]*/binding$", skip=2)
-    await scenario.create(a_gang("gang", WORKERS, timeout_s=600, placement=placement))
-    await rule.reached(1)
+    scenario = await open_scenario([FakeNode("node-0", cpu="20"), FakeNode("node-1", cpu="20")], gated=True)
+    for placement in PLACEMENTS:
+        rule = scenario.gate.hold("POST", rf"/pods/{placement.lower()}-[^/]*/binding$", skip=2)
+        await scenario.create(a_gang(placement.lower(), WORKERS, timeout_s=600, placement=placement))
+        await rule.reached(1)
     await restart(scenario, victims)
-    await scenario.all_bound(MEMBERS)
+    await scenario.all_bound(MEMBERS * len(PLACEMENTS))
 
 
 @every_victim
-@every_placement
-async def test_a_waiting_gang_survives_a_kill_and_runs_when_resources_are_free(
-    placement: str, victims: list[str], open_scenario: OpenScenario
+async def test_a_waiting_gang_of_each_placement_survives_a_kill_and_runs_when_resources_are_free(
+    victims: list[str], open_scenario: OpenScenario
 ) -> None:
-    scenario = await open_scenario([TIGHT])
-    await scenario.create(a_gang("gang", WORKERS, timeout_s=600, placement=placement))
+    """The gangs wait for nodes of their own, so that none waits for another one's quota or turn."""
+    scenario = await open_scenario([FakeNode(name.lower(), cpu="2500m", labels={"for": name}) for name in PLACEMENTS])
+    for placement in PLACEMENTS:
+        gang = a_gang(placement.lower(), WORKERS, timeout_s=600, placement=placement)
+        for pod in gang:
+            pod["spec"]["nodeSelector"] = {"for": placement}
+        await scenario.create(gang)
 
-    async def a_member_reports_it() -> bool:
-        return any("members of task group workers" in str(pod["status"]) for pod in await scenario.pods())
+    async def all_report_it() -> bool:
+        waiting = [pod for pod in await scenario.pods() if "members of task group workers" in str(pod["status"])]
+        return {pod["metadata"]["labels"]["applicationId"] for pod in waiting} == {name.lower() for name in PLACEMENTS}
 
-    await scenario.eventually("a member reports that the gang waits", a_member_reports_it)
+    await scenario.eventually("a member of each gang reports that the gang waits", all_report_it)
     await restart(scenario, victims)
     assert await scenario.bound() == []
-    await scenario.cluster.add_nodes([FakeNode("node-1")])
-    await scenario.all_bound(MEMBERS)
+    await scenario.cluster.add_nodes([FakeNode(f"{name.lower()}-1", labels={"for": name}) for name in PLACEMENTS])
+    await scenario.all_bound(MEMBERS * len(PLACEMENTS))
 
 
 @every_placement

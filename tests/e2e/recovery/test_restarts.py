@@ -1,11 +1,9 @@
-"""Restarts with gangs in every phase, and suspended processes."""
+"""Restarts while a queue waits, and suspended processes."""
 
 import asyncio
 import signal
 import time
 from collections import Counter
-
-import pytest
 
 from devcluster.api import Json
 from devcluster.nodes import FakeNode
@@ -15,8 +13,7 @@ from tests.e2e.manifests import Group, a_gang, a_pod
 from tests.e2e.scenario import DEADLINE_S, Scenario
 
 LONG_S = 600
-TIMEOUT_S = 90
-DELETE_OF = "/pods/tg-{}-[^/]*$"
+TIMEOUT_S = 45
 
 
 async def is_so(
@@ -31,59 +28,6 @@ async def is_so(
     await scenario.eventually(f"{count} pods of {of} are {'bound' if bound else 'there'}", holds, deadline_s)
 
 
-async def in_every_phase(scenario: Scenario) -> None:
-    """Create gangs that complete, replace placeholders in two phases, fail, and reserve."""
-    # Completing: one of two members has a real pod; the unused placeholder is being deleted.
-    scenario.gate.hold("DELETE", DELETE_OF.format("ends"))
-    await scenario.create(a_gang("ends", [Group("g", 2, real=1)], timeout_s=LONG_S, placement="Reserve"))
-    await is_so(scenario, 2, "tg-ends", placeholders=True)
-    # Replacing: the deletes were sent and are not answered.
-    deletes = scenario.gate.hold("DELETE", DELETE_OF.format("swaps"))
-    await scenario.create(a_gang("swaps", [Group("g", 2)], timeout_s=LONG_S, placement="Reserve"))
-    await deletes.reached(2)
-    # Replacing: the placeholders are deleted, and one of their three members is bound.
-    binds = scenario.gate.hold("POST", r"/pods/binds-[^/]*/binding$", skip=1)
-    await scenario.create(a_gang("binds", [Group("g", 3)], timeout_s=LONG_S, placement="Reserve"))
-    await binds.reached(2)
-    # Failing: the gang timed out, and the status of its pods is being written.
-    status = scenario.gate.hold("PATCH", r"/pods/fails-[^/]*/status$")
-    await scenario.create(
-        a_gang("fails", [Group("s", 1), Group("b", 1, cpu="20")], timeout_s=1, style="Hard", placement="Reserve")
-    )
-    await status.reached(2)
-    # Creating: two of four placeholders exist.
-    creations = scenario.gate.hold("POST", r"/pods$", skip=2)
-    await scenario.create(a_gang("begins", [Group("g", 4)], timeout_s=LONG_S, placement="Reserve"))
-    await creations.reached(2)
-
-
-async def test_gangs_in_every_phase_finish_correctly_after_both_are_killed(open_scenario: OpenScenario) -> None:
-    """The final checks look for pods that were bound twice."""
-    scenario = await open_scenario([FakeNode("node-0", cpu="32"), FakeNode("node-1", cpu="32")], gated=True)
-    for node in ("node-0", "node-1"):
-        await scenario.occupy(node, "16")
-    await in_every_phase(scenario)
-    await scenario.muster.operator.kill()
-    await scenario.muster.core.kill()
-    scenario.gate.clear()
-    await scenario.muster.start()
-    for gang, members in (("swaps-", 2), ("binds-", 3), ("begins-", 4)):
-        await is_so(scenario, members, gang, placeholders=False)
-    await failed(scenario, "fails-", 2)
-    await is_so(scenario, 1, "ends-", placeholders=False)
-    created = [write for write in scenario.writes(of_operator=True) if write.what == "create pods" and write.succeeded]
-    assert sum(write.name.startswith("tg-binds") for write in created) == 3
-
-
-async def failed(scenario: Scenario, of: str, count: int) -> None:
-    async def have_failed() -> bool:
-        pods = [pod for pod in await scenario.pods() if pod["metadata"]["name"].startswith(of)]
-        return len(pods) == count and all(pod["status"]["phase"] == "Failed" for pod in pods)
-
-    await scenario.eventually(f"{count} pods of {of} failed", have_failed)
-
-
-@pytest.mark.timeout(400, func_only=True)  # includes TIMEOUT_S
 async def test_queue_order_timers_and_reported_events_survive_a_restart(open_scenario: OpenScenario) -> None:
     """The queue order is kept, timers continue, and events are not sent again."""
     scenario = await open_scenario([FakeNode("node-0", cpu="8500m")])
