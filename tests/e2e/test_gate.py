@@ -63,7 +63,7 @@ async def test_the_third_request_is_held_until_the_gate_opens(gate: Gate, throug
     async def two_are_answered() -> bool:
         return len(await names(local)) == 2 and sum(request.done() for request in requests) == 2
 
-    await until("two requests are answered", two_are_answered, 10)
+    await until("two requests are answered", two_are_answered, 60)
     rule.open()
     await asyncio.gather(*requests)
     assert await names(local) == {"a", "b", "c"}
@@ -81,7 +81,7 @@ async def test_a_held_request_is_dropped_with_its_client(gate: Gate, local: Clus
     async def no_pod_waits() -> bool:
         return gate.waiting == 0
 
-    await until("the gate has dropped the request", no_pod_waits, 10)
+    await until("the gate has dropped the request", no_pod_waits, 60)
     rule.open()
     assert await names(local) == set()
 
@@ -107,7 +107,7 @@ async def test_frozen_watches_send_nothing_and_later_deliver_all_events(
         async def is_so() -> bool:
             return seen == list(expected)
 
-        await until(f"the watch delivered {expected}", is_so, 10)
+        await until(f"the watch delivered {expected}", is_so, 60)
 
     watching = [asyncio.create_task(follow(through, behind)), asyncio.create_task(follow(local.admin, direct))]
     await local.admin.create(a_configmap("before"))

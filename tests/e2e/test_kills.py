@@ -72,7 +72,7 @@ async def exist(scenario: Scenario, name: str, count: int, *, placeholders: bool
 
     async def do() -> bool:
         found = await scenario.bound(placeholders=placeholders)
-        return sum(pod["metadata"]["name"].startswith(f"{name}-") for pod in found) == count
+        return len([pod for pod in found if pod["metadata"]["name"].startswith(f"{name}-")]) == count
 
     await scenario.eventually(f"{count} pods of {name} have nodes", do)
 

@@ -69,7 +69,8 @@ async def test_invalid_parameters_are_reported_and_the_gang_continues(open_scena
     for name in ("placeholderTimeoutInSeconds", "Soft is used", "Reserve, Direct or Auto", "nonsense"):
         await wait_for_event(scenario, "odd-0", name)
     await scenario.all_bound(2)
-    assert sum(write.what == "create pods" for write in scenario.writes(of_operator=True)) == 2
+    writes = scenario.writes(of_operator=True)
+    assert sum(write.what == "create pods" and write.succeeded for write in writes) == 2
 
 
 async def test_a_gang_in_an_application_without_task_groups_is_reported(

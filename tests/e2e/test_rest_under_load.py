@@ -70,7 +70,7 @@ async def test_every_rest_view_responds_while_pods_are_created(open_scenario: Op
     stop.set()
     assert await requesting >= ROUNDS
     for path, names in SHAPES.items():
-        answer = await scenario.eventually(f"{path} answers", partial(rest.get_json, scenario, path), 10)
+        answer = await scenario.eventually(f"{path} answers", partial(rest.get_json, scenario, path))
         assert names <= fields(answer), path
     tree = await rest.get_json(scenario, "partition/default/queues")
     allocated = {child["queuename"]: child["allocatedResource"]["vcore"] for child in tree["children"]}

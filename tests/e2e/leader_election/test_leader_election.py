@@ -63,10 +63,15 @@ async def test_a_standby_replica_is_ready_writes_nothing_and_reports_the_leader(
     assert await metric(other, "muster_operator_leader") == 0
     await scenario.bindings(2)
     assert writers(scenario) == ["muster-0"]
-    events = await scenario.api.find("events", scenario.muster.setup.namespace, fieldSelector="reason=LeaderElection")
-    assert ("Lease", LEASE, "muster-0 became leader") in {
-        (event["involvedObject"]["kind"], event["involvedObject"]["name"], event["message"]) for event in events
-    }
+
+    async def is_reported() -> bool:
+        home = scenario.muster.setup.namespace
+        events = await scenario.api.find("events", home, fieldSelector="reason=LeaderElection")
+        return ("Lease", LEASE, "muster-0 became leader") in {
+            (event["involvedObject"]["kind"], event["involvedObject"]["name"], event["message"]) for event in events
+        }
+
+    await scenario.eventually("an event on the Lease names the leader", is_reported)
 
 
 async def test_no_decision_is_lost_or_repeated_across_leader_changes(open_scenario: OpenScenario, join: Join) -> None:
@@ -131,8 +136,12 @@ async def test_an_api_server_outage_longer_than_the_lease_ends_no_replica(open_s
     pid = scenario.muster.operator.pid
     await plane.apiserver.stop(grace_s=1.0)
     await asyncio.sleep(DURATION_S)  # the outage must exceed the lease duration; no event shows that
-    assert (await scenario.muster.role()).startswith("the Lease cannot be read or renewed: ")
-    assert await metric(scenario.muster, "muster_operator_leader") == 0
+
+    async def leads_no_more() -> bool:
+        role, leader = await scenario.muster.role(), await metric(scenario.muster, "muster_operator_leader")
+        return role.startswith("the Lease cannot be read or renewed: ") and leader == 0
+
+    await scenario.eventually("the operator reports that it does not lead", leads_no_more)
     await plane.start_apiserver()
     await scenario.create(a_gang("after", [Group("workers", 2)], timeout_s=600))
     await scenario.all_bound(2)

@@ -16,8 +16,8 @@ from tests.unit.operator.controller.objects import a_group, a_pod, gang_annotati
 SEEDS = amount(10, 1000)
 #: Seeds of which at least one has to notice a step that is left out.
 NOTICED_WITHIN = 100
-#: Steps, and the first seed that is tried without them: it notices soon that `adopt_bound` is missing.
-STEPS = {"adopt_bound": 16, "order_delete": 0, "release_from_core": 0}
+#: Steps, and the first seed that is tried without them: it notices soon that the step is missing.
+STEPS = {"adopt_bound": 16, "order_delete": 16, "release_from_core": 0}
 
 
 @pytest.mark.thorough

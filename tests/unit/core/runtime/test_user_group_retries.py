@@ -26,7 +26,7 @@ async def test_a_session_watched_while_the_last_round_ends_is_looked_up_too() ->
     retries = GroupRetries(Groups({}, retry_s=0.0), EventQueue(10), scheduler_state)
     session = Session(RmId("rm"), Notebook(), Decoder(RmId("rm"), []), {}, load("", {}))
     retries.watch(session)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         while len(worlds) < 4:  # noqa: ASYNC110 - the rounds have no event
             await asyncio.sleep(0.001)
     retries.close()

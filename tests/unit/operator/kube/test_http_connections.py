@@ -65,7 +65,7 @@ async def pool_to(server: Server, keepalive_s: float = 60.0, prefix: str = "") -
 async def ask(
     pool: HttpConnectionPool, method: str = "POST", path: str = "/x", body: bytes = b"{}", *, may_wait: bool = True
 ) -> HttpResponse:
-    async with asyncio.timeout(2):
+    async with asyncio.timeout(20):
         return await pool.exchange(method, path, pool.head([("Accept", "application/json")]), body, may_wait=may_wait)
 
 
@@ -138,7 +138,7 @@ async def test_openings_that_hang_delay_neither_urgent_requests_nor_those_after_
     listening = await asyncio.start_server(server.serve, "127.0.0.1", 0)
     address = f"https://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
     pool = HttpConnectionPool(address, ssl.create_default_context(), 60.0, lambda made: None)
-    async with listening, asyncio.timeout(5):
+    async with listening, asyncio.timeout(20):
         requests = [asyncio.create_task(ask(pool)) for _ in range(OPENINGS)]
         for _ in requests:
             await server.accepted.get()

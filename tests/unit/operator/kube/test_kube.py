@@ -98,7 +98,7 @@ async def test_a_cancelled_bind_is_not_retried() -> None:
     """A decision of an ended session may use resources that the next session allocates."""
     server, recorder = ApiServer(pods={"p": a_pod()}), CommandRecorder()
     server.plan(BIND, lambda: status(429, "TooManyRequests", headers={"Retry-After": "20"}))
-    async with serving(server), a_kube(server, recorder) as kube, asyncio.timeout(5):
+    async with serving(server), a_kube(server, recorder) as kube, asyncio.timeout(20):
         executing = asyncio.create_task(kube.execute(a_bind()))
         while not server.requests("POST"):  # noqa: ASYNC110 - a level that nobody signals
             await asyncio.sleep(0.001)

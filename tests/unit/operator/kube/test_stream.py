@@ -96,7 +96,7 @@ async def test_after_410_the_new_list_is_reported_completely() -> None:
 async def test_every_resource_of_a_recovery_is_listed_in_all_namespaces() -> None:
     server = Cluster()
     found = set[str]()
-    async with watching(server), asyncio.timeout(5):
+    async with watching(server), asyncio.timeout(20):
         while len(found) < len(watch.PATHS):
             found.add(await server.lists.get())
     assert found == set(watch.PATHS.values())
@@ -113,7 +113,7 @@ async def test_a_missing_path_is_an_error_if_every_cluster_has_the_resource() ->
     server = Cluster(pods=[a_pod("a")], missing={PODS})
     async with watching(server) as inbox:
         await until(inbox, 1, "nodes")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             for _ in range(3):
                 await server.missed.get()
         server.missing.clear()
@@ -127,7 +127,7 @@ async def test_a_listed_resource_whose_path_is_missing_later_keeps_its_objects()
         await until(inbox, 1, "priorityclasses")
         server.missing.add(path)
         await server.script[path].put({"type": "ERROR", "object": {"code": 410}})
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             for _ in range(3):
                 await server.missed.get()
         assert not [item for item in iter(inbox.take, None) if item == Listed("priorityclasses")]
@@ -168,7 +168,7 @@ async def test_pod_groups_that_are_refused_for_a_moment_stay_as_they_are() -> No
         await until(inbox, 2, "podgroups", PodGroupSeen)
         server.missing.add(NEWEST)
         await server.script[NEWEST].put({"type": "ERROR", "object": {"code": 410}})
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             while await server.missed.get() != OLDER:
                 pass
         server.missing.clear()

@@ -46,7 +46,7 @@ async def test_a_write_in_flight_is_cancelled_when_the_guard_closes() -> None:
     async with behind(guard, server, request_s=60.0) as session:
         guard.open_until(running_s() + 60)
         writing = asyncio.create_task(session.send(WRITE))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             while not server.seen:  # noqa: ASYNC110 - the peer tells nobody when it has read a request
                 await asyncio.sleep(0.01)
             guard.close()

@@ -61,7 +61,7 @@ class RecordingListener:
     def core_is_slow(self, session: Session, *, is_slow: bool) -> None: ...
 
     async def until(self, holds: Callable[[], bool]) -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             while not holds():
                 self.changed.clear()
                 await self.changed.wait()
@@ -184,7 +184,7 @@ async def test_a_closed_outbox_releases_its_waiters_and_sends_no_barrier() -> No
         assert not flushed.done()
         peer.callback.session_lost("bye")
         await ear.until(lambda: len(ear.up) == 2)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             await flushed
             with pytest.raises(SessionLost):
                 await barrier
