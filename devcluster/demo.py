@@ -55,8 +55,8 @@ CONFIG = {
 
 NEXT = """
 Next:
-  KEEP=1 make demo    keep the cluster, for the 24 examples in examples/README.md
-  docs/README.md      all documents, from the first gang to production
+  KEEP=1 make demo   keep the cluster, for the 24 examples in examples/README.md
+  docs/README.md     all documents, from the first gang to production
 """
 KEPT = """
 The cluster keeps running. In this shell, and in others that use it:
@@ -65,8 +65,8 @@ export KUBECONFIG={kubeconfig}
 export MUSTER_SERVER={server}
 export PATH={path}:$PATH
 
-Then try "muster status", "kubectl get nodes", and the 24 examples in examples/README.md.
-The web UI is at {server}/ui/.
+Then try "muster status", "kubectl get nodes", and the 24 examples in
+examples/README.md. The web UI is at {server}/ui/.
 To stop the cluster: .venv/bin/python -m devcluster down
 """
 CYCLE_S = 120.0

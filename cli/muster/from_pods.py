@@ -13,7 +13,7 @@ from urllib.parse import quote
 from rich.console import Group, RenderableType
 
 from muster import printers
-from muster.checks import application_of
+from muster.checks import DEFAULT_SCHEDULER, application_of
 from muster.clients.kubernetes import Cluster
 from muster.errors import BadUsage, NotThere, Unreachable
 from muster.output import Facts
@@ -41,6 +41,7 @@ def explain(cluster: Cluster, subject: str, namespace: str, unreachable: str, *,
     waiting = [pod for pod in found if not pod["node"] and pod["phase"] not in _ENDED]
     explained: Json = {
         "application": application_of(pods[0]),
+        "schedulers": sorted({str(pod["spec"].get("schedulerName") or DEFAULT_SCHEDULER) for pod in pods}),
         "core": unreachable,
         "bound": sum(1 for pod in found if pod["node"] and pod["phase"] not in _ENDED),
         "pending": len(waiting),
@@ -110,6 +111,7 @@ def view(found: Json) -> RenderableType:
     """The messages of pending pods, and their last events."""
     facts = Facts()
     facts.add_row("application", found["application"])
+    facts.add_row("scheduler", ", ".join(found["schedulers"]))
     facts.add_row("bound", str(found["bound"]))
     facts.add_row("pending", str(found["pending"]))
     facts.add_row("source", "conditions and events of the pods")

@@ -55,6 +55,8 @@ class Target:
     kubeconfig: str = ""
     context: str = ""
     muster_namespace: str = ""
+    #: `server` is that of the variable, which error messages name.
+    is_from_environment: bool = False
     #: The help of the command.
     help: Callable[[], str] = str
 
@@ -66,7 +68,8 @@ class Target:
             return port_forward.core(self.cluster, self.muster_namespace, headers)
         with kubeconfig_files.command_errors():
             proxy = proxy_of(self.server)
-        return Rest(client(f"the core at {self.server}", self.server, self._tls, headers.items(), proxy))
+        where = f"the core at {self.server}{' (MUSTER_SERVER)' if self.is_from_environment else ''}"
+        return Rest(client(where, self.server, self._tls, headers.items(), proxy))
 
     @cached_property
     def cluster(self) -> kubernetes.Cluster:
@@ -165,6 +168,7 @@ def _target(  # noqa: PLR0913 # long: the command line is its options
         kubeconfig=kubeconfig,
         context=context,
         muster_namespace=muster_namespace,
+        is_from_environment=is_from_environment,
         help=ctx.get_help,
     )
 

@@ -46,7 +46,7 @@ def test_without_a_port_forward_an_application_is_explained_by_its_pods(tmp_path
     code, text, _ = explained(tmp_path, "train", failing=CLOSED)
     assert code == 0
     lines = [" ".join(line.split()) for line in text.splitlines()]
-    assert {"application train", "bound 1", "pending 3"} <= {*lines}
+    assert {"application train", "scheduler muster", "bound 1", "pending 3"} <= {*lines}
     assert f"m-0, m-1: {WAITING}" in " ".join(lines)
     assert "m-3: no scheduler has reported on the pod" in " ".join(lines)
     assert "GangScheduling: 15 minutes are left" in lines

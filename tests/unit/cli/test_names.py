@@ -9,7 +9,7 @@ import pytest
 from muster_core.model.events import ApplicationAdded
 from tests.unit.builders import an_ask
 from tests.unit.cli.api_server import Json, api_server
-from tests.unit.cli.conftest import Served, an_application, run
+from tests.unit.cli.conftest import NO_CLUSTER, Served, an_application, run
 
 
 def a_pod(name: str, scheduler: str = "", **labels: str) -> Json:
@@ -89,6 +89,11 @@ def test_an_application_without_pending_pods_needs_no_change(served: Served, opt
 def test_a_written_context_precedes_the_server_of_the_environment(
     served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("MUSTER_SERVER", NO_CLUSTER)
+    assert (
+        run("status").stderr
+        == f"muster: request to the core at {NO_CLUSTER} (MUSTER_SERVER) failed: Connection refused\n"
+    )
     monkeypatch.setenv("MUSTER_SERVER", served.url)
     assert run("status").exit_code == 0
     assert 'context "nosuch" does not exist' in run("status", "--context", "nosuch").stderr

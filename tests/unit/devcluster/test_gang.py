@@ -2,6 +2,7 @@
 
 import json
 
+from devcluster import demo
 from devcluster.api import Json
 from devcluster.gang import GangView
 
@@ -69,3 +70,8 @@ def test_milestones_keep_the_time_they_were_first_reached() -> None:
     assert view.milestones["all placeholders created"] == 1.0
     assert view.milestones["all placeholders bound"] == 3.0
     assert "all real pods bound" not in view.milestones
+
+
+def test_what_the_demo_says_at_its_end_fits_80_columns() -> None:
+    kept = demo.KEPT.format(kubeconfig="k", server="http://127.0.0.1:31578", path="p")
+    assert [line for line in (demo.NEXT + kept).splitlines() if len(line) > 80] == []
