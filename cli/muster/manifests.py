@@ -200,19 +200,10 @@ def _why_left_out(pod: Raw, settings: Settings) -> str:
 
 
 def _warnings(pods: Sequence[Raw], namespaces: Sequence[Raw], settings: Settings) -> Iterator[str]:
-    """Names and task groups without effect, as `muster doctor` reports them, and users and labels that are ignored."""
+    """Names, users and task groups without effect, as `muster doctor` reports them."""
     for finding in check_names(pods, namespaces, settings.scheduler_names):
         if finding.level is not Level.FINE:
             yield finding.message
-    found: dict[str, list[str]] = defaultdict(list)
-    for pod in pods:
-        if mapping(pod.get("spec"))["schedulerName"] in settings.scheduler_names:
-            of_pod = _membership(pod, settings)
-            for warning in filter(None, (of_pod.user_problem, *of_pod.conflicts)):
-                found[warning].append(_full_name(pod))
-    for warning, names_of_pods in found.items():
-        more = f" and {len(names_of_pods) - 1} more" if len(names_of_pods) > 1 else ""
-        yield f"pod {names_of_pods[0]}{more}: {warning}"
 
 
 def _submitted(raw: Raw, submitter: Submitter) -> Raw:
