@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Final
 
 import yaml
@@ -17,6 +18,8 @@ from muster.clients.rest import Rest
 from muster.errors import BadUsage
 from muster.manifests import read_cluster
 from muster_core.config.load import load
+from muster_core.foresight.unblocking import OnCopy, copies, scheduled
+from muster_core.foresight.virtual_core import VirtualCore
 from muster_core.foresight.workload import RM, BadInput
 from muster_core.model.config import Configuration
 from muster_core.model.errors import ConfigurationError
@@ -54,6 +57,12 @@ class ClusterCopy:
     def events(self) -> list[Event]:
         """The events with the active configuration."""
         return self.under(self.configuration)
+
+    def scheduled(self) -> tuple[VirtualCore, OnCopy]:
+        """A core with the cluster, where waiting requests have reserved nodes, and what copies it."""
+        make = partial(scheduled, since_ns=self.configuration.timing.reservation_delay_ns)
+        core = make(self.events, self.now_ns)
+        return core, copies(core, self.events, make)
 
     def under(self, configuration: Configuration) -> list[Event]:
         """The events with another configuration."""

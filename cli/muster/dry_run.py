@@ -25,7 +25,6 @@ from muster.plan import nodes_text, usage_data, usage_text
 from muster.printers import count, span
 from muster_core.foresight.outlook import Fate, Outlook, Victim
 from muster_core.foresight.submission import submitted
-from muster_core.foresight.unblocking import copies, scheduled
 from muster_core.foresight.workload import PARTITION, BadInput
 from muster_core.model.events import AskAdded
 from muster_core.model.ids import ApplicationId
@@ -97,7 +96,7 @@ def _read(target: Target, files: Sequence[str], submitter: Submitter) -> Json:
         submission = read_requests(texts, copied.shared, submitter)
     except BadInput as error:
         raise BadUsage(str(error)) from error
-    return answer(copied, submission, files[0])
+    return answer(copied, submission, files[0], _REAL_S)
 
 
 def _files(name: str) -> Sequence[str]:
@@ -113,7 +112,7 @@ def _files(name: str) -> Sequence[str]:
     return found
 
 
-def answer(copied: ClusterCopy, submission: Submission, file: str) -> Json:
+def answer(copied: ClusterCopy, submission: Submission, file: str, real_s: float) -> Json:
     """The results as data. Raises BadUsage if the manifests have no pods for Muster, or cannot be examined."""
     asks = [event.spec for event in submission.events if isinstance(event, AskAdded)]
     if not asks:
@@ -126,11 +125,11 @@ def answer(copied: ClusterCopy, submission: Submission, file: str) -> Json:
     wanted = {ask.key: name for ask in asks if (name := _name(ask)) in present}
     if wanted:
         raise BadUsage(f"pod {min(wanted.values())} exists; a dry run is for new pods")
-    deadline = time.monotonic() + _REAL_S
-    on_copy = copies(scheduled(copied.events, copied.now_ns), copied.events, scheduled)
+    deadline = time.monotonic() + real_s
+    _, on_copy = copied.scheduled()
     found = on_copy(lambda copy: submitted(copy, PARTITION, submission.events, lambda: time.monotonic() < deadline))
     if found is None:
-        raise BadUsage(f"the cluster cannot be simulated in {_REAL_S:g} s")
+        raise BadUsage(f"the cluster cannot be simulated in {real_s:g} s")
     names = copied.pods | {str(ask.key): _name(ask) for ask in asks}
     return {
         "applications": [_result(found, name) for name in dict.fromkeys(ask.application for ask in asks)],
@@ -205,18 +204,23 @@ def _view(found: Json, wide: bool, now_ns: int) -> RenderableType:  # noqa: FBT0
     return Group(*parts[:-1])
 
 
-def _lines(one: Json) -> list[RenderableType]:
+def result_text(one: Json) -> str:
+    """What would become of one application."""
     name = f"{one['namespace']}/{one['application']} in queue {one['queue']}"
     match one["result"]:
         case "starts":
             when = f"within {span(round(one['afterSeconds']))}" if one["afterSeconds"] >= 1 else "now"
-            lines: list[RenderableType] = [f"{name}: would start {when} on {nodes_text(one['nodes'])}"]
+            return f"{name}: would start {when} on {nodes_text(one['nodes'])}"
         case "waits":
-            lines = [f"{name}: would wait{': ' if one['reason'] else ''}{one['reason']}"]
+            return f"{name}: would wait{': ' if one['reason'] else ''}{one['reason']}"
         case "rejected":
-            lines = [f"{name}: would be rejected: {one['reason']}"]
+            return f"{name}: would be rejected: {one['reason']}"
         case _:
-            lines = [f"{name}: would fail: {one['reason']}"]
+            return f"{name}: would fail: {one['reason']}"
+
+
+def _lines(one: Json) -> list[RenderableType]:
+    lines: list[RenderableType] = [result_text(one)]
     if one["limits"]:
         made = table("LIMIT OF", "THEN", sentences=("THEN",))
         for limit in one["limits"]:

@@ -15,13 +15,14 @@ from muster.clients.rest import Rest
 from muster.cluster_copy import ClusterCopy, read_copy
 from muster.unblocking import changes, find_target
 from muster_core.foresight.forecast import RunTime, RunTimeBasis, RunTimeHistory, forecast
-from muster_core.foresight.unblocking import copies, has_started, scheduled
+from muster_core.foresight.unblocking import has_started
 from muster_core.foresight.workload import PARTITION
 from muster_core.state.applications import Application
 
 Json = dict[str, Any]
 
-#: The time of the simulation.
+#: The time of the search for changes, and of the simulation.
+_SEARCH_S: Final = 30.0
 _ESTIMATE_S: Final = 30.0
 _SECOND: Final = 1_000_000_000
 _MILLISECOND: Final = 1_000_000
@@ -30,9 +31,9 @@ _MILLISECOND: Final = 1_000_000
 def predictions(rest: Rest, cluster: Cluster, app: Json, *, with_changes: bool, with_estimate: bool) -> Json:
     """The parts `changes` and `estimate` of an explanation, from one copy of the cluster. Raises CommandError."""
     copied = read_copy(rest, cluster, "--changes" if with_changes else "--estimate")
-    found = {"changes": changes(copied, app)} if with_changes else {}
+    found = {"changes": changes(copied, app, "--changes", _SEARCH_S)} if with_changes else {}
     if with_estimate:
-        found["estimate"] = estimate(copied, read_history(rest), app)
+        found["estimate"] = estimate(copied, read_history(rest), app, "--estimate", _ESTIMATE_S)
     return found
 
 
@@ -47,13 +48,13 @@ def read_history(rest: Rest) -> RunTimeHistory:
     return history
 
 
-def estimate(copied: ClusterCopy, history: RunTimeHistory, app: Json) -> Json:
+def estimate(copied: ClusterCopy, history: RunTimeHistory, app: Json, option: str, real_s: float) -> Json:
     """Seconds until the start, `null` = not within 30 days, and by basis the number of other applications.
 
     `complete`: the simulation was not ended by its time limit. Raises BadUsage if the application cannot be examined.
     """
-    core = scheduled(copied.events, copied.now_ns)
-    target = find_target(core, app, "--estimate")
+    core, on_copy = copied.scheduled()
+    target = find_target(core, app, option)
     if has_started(target):
         return {"earliestSeconds": 0, "usualSeconds": 0, "latestSeconds": 0, "runTimes": {}, "complete": True}
 
@@ -63,8 +64,7 @@ def estimate(copied: ClusterCopy, history: RunTimeHistory, app: Json) -> Json:
             return RunTime(RunTimeBasis.DECLARED, *(declared * _SECOND,) * 3)
         return history.expected(one.name, one.spec.user, one.queue.path)
 
-    deadline = time.monotonic() + _ESTIMATE_S
-    on_copy = copies(core, copied.events, scheduled)
+    deadline = time.monotonic() + real_s
     found = forecast(on_copy, core, PARTITION, target.id, run_time, lambda: time.monotonic() < deadline)
     return {
         "earliestSeconds": _seconds(found.early_ns),

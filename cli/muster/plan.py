@@ -7,7 +7,7 @@ with the edited one, and prints how the outcomes differ. Nothing in the cluster 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Final
 
@@ -79,15 +79,19 @@ def _read(target: Target, file: str, within: int) -> Json:
     copied = read_copy(target.rest, target.cluster, "plan")
     edited = read_configuration(written, shown, copied.extra)
     edited.print_warnings()
-    configuration = edited.configuration
+    require_partition(edited.configuration, shown)
+    return planned(copied, edited.configuration, within, _REAL_S)
+
+
+def require_partition(configuration: Configuration, file: str) -> None:
+    """Raises BadUsage if the configuration of this file lacks the partition that is simulated."""
     if keys.DEFAULT_PARTITION not in {one.name for one in configuration.partitions}:
-        raise BadUsage(f"{shown}: has no partition {keys.DEFAULT_PARTITION!r}, which the operator uses")
-    return planned(copied, configuration, within)
+        raise BadUsage(f"{file}: has no partition {keys.DEFAULT_PARTITION!r}, which the operator uses")
 
 
-def planned(copied: ClusterCopy, configuration: Configuration, within: int = 60) -> Json:
-    """The differences as data. Raises BadUsage if the time does not suffice."""
-    deadline = time.monotonic() + _REAL_S
+def planned(copied: ClusterCopy, configuration: Configuration, within: int, real_s: float) -> Json:
+    """The differences as data. Raises BadUsage if the real time does not suffice."""
+    deadline = time.monotonic() + real_s
     on_copy = copies(unscheduled(copied.events, copied.now_ns), copied.events, unscheduled)
     edited = ConfigurationReplaced(RM, replace(configuration, tracking=False))
 
@@ -96,7 +100,7 @@ def planned(copied: ClusterCopy, configuration: Configuration, within: int = 60)
             lambda copy: outlook(copy, PARTITION, events, within * _SECOND, lambda: time.monotonic() < deadline)
         )
         if found is None:
-            raise BadUsage(f"the cluster cannot be simulated in {_REAL_S:g} s; use a smaller --within")
+            raise BadUsage(f"the cluster cannot be simulated in {real_s:g} s; use a smaller --within")
         return found
 
     now, then = run(), run(edited)
@@ -185,17 +189,21 @@ _ORDER: Final = ("exceeds", "preempted", "rejected", "fails", "moves", "waits", 
 
 
 def _view(found: Json, wide: bool, now_ns: int) -> RenderableType:  # noqa: FBT001  # the signature of a View
-    entries = sorted(found["differences"], key=lambda entry: _ORDER.index(entry["change"]))
-    within = span(found["within"])
+    entries = in_order(found)
     if not entries:
-        return f"No difference within {within}"
+        return summary(found)
     made = table("CHANGE", "APPLICATION", "QUEUE", "MESSAGE", sentences=("MESSAGE",))
     for entry in entries if wide else entries[:_SHOWN]:
         name = "/".join(filter(None, (entry.get("namespace"), entry.get("application"))))
         made.add_row(entry["change"], name, entry["queue"], message(entry))
     rest = len(entries) - _SHOWN
     more = [f"and {rest} more (-o wide)"] if rest > 0 and not wide else []
-    return Group(made, *more, "", _summary(entries, within))
+    return Group(made, *more, "", summary(found))
+
+
+def in_order(found: Json) -> list[Json]:
+    """The differences, the most important first."""
+    return sorted(found["differences"], key=lambda entry: _ORDER.index(entry["change"]))
 
 
 def message(entry: Json) -> str:
@@ -233,9 +241,12 @@ def usage_text(entry: Json) -> str:
     return whose + "; ".join(parts)
 
 
-def _summary(entries: Iterable[Json], within: str) -> str:
-    numbers = dict.fromkeys(_ORDER, 0)
-    for entry in entries:
+def summary(found: Json) -> str:
+    """The number of differences of each kind in words."""
+    within, numbers = span(found["within"]), dict.fromkeys(_ORDER, 0)
+    if not found["differences"]:
+        return f"No difference within {within}"
+    for entry in found["differences"]:
         numbers[entry["change"]] += 1
     shown = [f"{number} {_WORDS[change]}" for change, number in numbers.items() if number]
     return f"Within {within}, against the active configuration: {', '.join(shown)}"

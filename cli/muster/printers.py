@@ -371,7 +371,7 @@ def explanation(found: Json, wide: bool, now_ns: int) -> RenderableType:  # noqa
     if "changes" in found:
         parts += [
             "",
-            *(_changes(found["changes"]) if found["pending"] else ["Changes: none, because no pod is pending"]),
+            *(changes(found["changes"]) if found["pending"] else ["Changes: none, because no pod is pending"]),
         ]
     if "estimate" in found:
         parts += ["", estimated_start(found["estimate"]) if found["pending"] else "Estimated start: no pod is pending"]
@@ -402,7 +402,8 @@ def history(found: Json) -> Iterator[RenderableType]:
     yield from found["notes"]
 
 
-def _changes(found: Json) -> list[str]:
+def changes(found: Json) -> list[str]:
+    """The sets of changes that would start an application, one line each."""
     if found["startsAnyway"]:
         return ["Changes: none is needed; it starts within a minute"]
     limit = [] if found["complete"] else ["The search reached its time limit; there may be others."]

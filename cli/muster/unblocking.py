@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any
 
 from muster.cluster_copy import ClusterCopy
 from muster.errors import BadUsage
@@ -20,34 +20,27 @@ from muster_core.foresight.changes import (
     RaiseMaximum,
     RaiseUserLimits,
 )
-from muster_core.foresight.unblocking import Advice, copies, has_started, scheduled, unblock
+from muster_core.foresight.unblocking import Advice, has_started, unblock
 from muster_core.foresight.virtual_core import VirtualCore
 from muster_core.foresight.workload import PARTITION
-from muster_core.model.events import Event
 from muster_core.state.applications import Application
 
 Json = dict[str, Any]
 
-#: The time of the search.
-_SEARCH_S: Final = 30.0
 _VOLUMES = "it has PersistentVolumeClaims, and storage is not simulated"
 
 
-def changes(copied: ClusterCopy, app: Json) -> Json:
-    """The sets of changes as data: `startsAnyway`, `complete`, and `sets` of changes. Raises CommandError."""
-    return search(copied.events, copied.now_ns, app)
+def changes(copied: ClusterCopy, app: Json, option: str, real_s: float) -> Json:
+    """The sets of changes as data: `startsAnyway`, `complete`, and `sets` of changes. Raises CommandError.
 
-
-def search(events: list[Event], now_ns: int, app: Json) -> Json:
-    """As `changes`, for the events of a cluster."""
-    core = scheduled(events, now_ns)
-    target = find_target(core, app, "--changes")
+    `option`: what messages are about. `real_s`: the time of the search.
+    """
+    core, on_copy = copied.scheduled()
+    target = find_target(core, app, option)
     if has_started(target):
         return _data(Advice(starts_anyway=True, remedies=(), is_complete=True))
-    deadline = time.monotonic() + _SEARCH_S
-    return _data(
-        unblock(core, copies(core, events, scheduled), PARTITION, target.id, lambda: time.monotonic() < deadline)
-    )
+    deadline = time.monotonic() + real_s
+    return _data(unblock(core, on_copy, PARTITION, target.id, lambda: time.monotonic() < deadline))
 
 
 def find_target(core: VirtualCore, app: Json, option: str) -> Application:
@@ -56,7 +49,7 @@ def find_target(core: VirtualCore, app: Json, option: str) -> Application:
     partition = core.scheduler_state.partitions[PARTITION]
     alike = [one for one in partition.applications.values() if (one.name, one.spec.namespace) == (name, namespace)]
     if not alike:
-        raise BadUsage(f"{option} cannot examine {name}: the API server has no pods of it")
+        raise BadUsage(f"{option} cannot examine {name}: it has no pods")
     target = min(alike, key=has_started)
     if any(ask.spec.facts.volumes.claims for ask in target.asks.values()):
         raise BadUsage(f"{option} cannot examine {name}: {_VOLUMES}")

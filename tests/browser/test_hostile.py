@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -18,7 +19,7 @@ from muster_core.model.records import Change, Detail, EventRecorded, Notice
 from muster_core.rest.auth import AccessSettings
 from muster_si import keys
 from tests.browser import live_core
-from tests.browser.conftest import NARROW, WIDE, visiting
+from tests.browser.conftest import NARROW, WIDE, Visit, visiting
 from tests.browser.live_core import LiveCore, an_application
 from tests.unit.core.messages import RM
 
@@ -68,6 +69,7 @@ async def test_hostile_names_are_text(browser: Browser) -> None:
                     "nodes/node-00",
                     "users",
                     "preemptions",
+                    "what-if",
                     "health",
                 ):
                     await visit.go(page)
@@ -86,9 +88,33 @@ async def test_hostile_names_are_text(browser: Browser) -> None:
                     await visit.settled()
                     assert "muster explain" not in await visit.text(), f"{kind}: a shell could misread the name"
                     assert await visit.page.evaluate("document.documentElement.scrollWidth <= innerWidth"), kind
+                await _answers_are_text(visit)
                 assert await visit.page.locator("main img, main script, main b:text('bold')").count() == 0
                 assert "hit" not in await visit.page.title()
                 assert await visit.accessibility() == []
+
+
+async def _answers_are_text(visit: Visit) -> None:
+    """The names of applications, and texts of the question, in the answers about what would happen."""
+    await visit.go("applications")
+    await visit.page.get_by_role("link", name="0-markup").first.click()
+    await visit.page.get_by_role("button", name="What would start it, and when?").click()
+    await visit.contains("Changes: neither ended applications")
+    await visit.go("what-if?of=queues")
+    edited = live_core.QUEUES.replace("- name: reports", "- name: other")
+    await visit.page.get_by_role("textbox", name="Queue configuration").fill(edited)
+    await visit.page.get_by_role("button", name="Ask").click()
+    await visit.contains("4 moved if submitted again")
+    assert HOSTILE["markup"] in await visit.text()
+    assert await visit.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    await visit.go("what-if")
+    for name, text in HOSTILE.items():
+        manifest = json.dumps({"kind": "Pod", "metadata": {"name": "a", "labels": {"applicationId": text}}, "spec": {}})
+        await visit.page.get_by_role("textbox", name="Manifests").fill(manifest)
+        await visit.page.get_by_role("button", name="Ask").click()
+        await visit.settled()
+        assert await visit.page.evaluate("document.documentElement.scrollWidth <= innerWidth"), name
+    visit.complaints[:] = [text for text in visit.complaints if "status of 400" not in text]
 
 
 @pytest.mark.timeout(600)  # adds 10,000 applications first

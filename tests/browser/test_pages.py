@@ -13,7 +13,39 @@ import pytest
 from playwright.async_api import Browser
 
 from tests.browser.conftest import NARROW, WIDE, Visit, visiting
-from tests.browser.live_core import LiveCore
+from tests.browser.live_core import QUEUES, LiveCore
+
+MANIFESTS: Final = """\
+apiVersion: batch/v1
+kind: Job
+metadata: {name: tokenize}
+spec:
+  parallelism: 3
+  template:
+    metadata:
+      labels: {applicationId: tokenize, queue: root.default}
+    spec:
+      containers:
+        - {name: main, resources: {requests: {cpu: 500m, memory: 2Gi}}}
+---
+apiVersion: batch/v1
+kind: Job
+metadata: {name: pretrain}
+spec:
+  parallelism: 4
+  template:
+    metadata:
+      labels: {applicationId: pretrain, queue: root.research.training}
+    spec:
+      containers:
+        - {name: main, resources: {requests: {cpu: 12, nvidia.com/gpu: 4}}}
+"""
+#: Jobs may use less than they do, and notebooks more.
+EDITED: Final = (
+    QUEUES.replace("          - name: default", "            resources: {max: {vcore: 24}}\n          - name: default")
+    .replace("max: {vcore: 8, memory: 64Gi}", "max: {vcore: 16, memory: 64Gi}")
+    .replace("maxresources: {vcore: 8}", "maxresources: {vcore: 16}")
+)
 
 #: Name of the picture, address, and a text that the page shows.
 PAGES: Final = {
@@ -21,13 +53,44 @@ PAGES: Final = {
     "queues": ("queues", "notebooks"),
     "queue": ("queues/root.research.training", "Waiting, in scheduling order"),
     "applications": ("applications", "team-a/llm-pretrain"),
-    "application": ("applications/team-a/llm-finetune", "muster explain llm-finetune -n team-a --changes --estimate"),
+    "application": ("applications/team-a/llm-finetune", "What would start it, and when?"),
     "nodes": ("nodes", "Which gang still fits"),
     "node": ("nodes/node-00", "Pods of other schedulers"),
     "users": ("users", "16 of 16"),
     "preemptions": ("preemptions", "for llm-finetune: 2 allocations are preempted"),
+    "what-if": ("what-if", "Would they start now"),
     "health": ("health", "all checks passed"),
 }
+
+
+async def _foresight(visit: Visit) -> None:
+    await visit.go("applications/team-a/llm-finetune")
+    await visit.page.get_by_role("button", name="What would start it, and when?").click()
+    await visit.contains("end team-a/llm-pretrain (4 pods")
+    await visit.contains("Estimated start: not within 30 days")
+
+
+async def _dry_run(visit: Visit) -> None:
+    await visit.go("what-if")
+    await visit.page.get_by_role("textbox", name="Manifests").fill(MANIFESTS)
+    await visit.page.get_by_label("Namespace").fill("team-b")
+    await visit.page.get_by_label("User").fill("kim")
+    await visit.page.get_by_role("button", name="Ask").click()
+    await visit.contains("team-b/tokenize in queue root.default: would start now on node-")
+    await visit.contains("team-b/pretrain in queue root.research.training: would wait")
+
+
+async def _plan(visit: Visit) -> None:
+    await visit.go("what-if?of=queues")
+    await visit.page.get_by_role("button", name="Active configuration").click()
+    await visit.page.wait_for_function("() => document.querySelector('textarea').value.includes('notebooks')")
+    await visit.page.get_by_role("textbox", name="Queue configuration").fill(EDITED)
+    await visit.page.keyboard.press("Control+Enter")
+    await visit.contains("against the active configuration")
+
+
+#: Pages after what a user does on them.
+ANSWERS: Final = {"foresight": _foresight, "dry-run": _dry_run, "plan": _plan}
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
@@ -39,6 +102,13 @@ async def test_every_page_shows_the_cluster_without_complaints(
         for name, (address, text) in PAGES.items():
             await visit.go(address)
             await visit.contains(text)
+            if size == WIDE:
+                assert await visit.accessibility() == [], name
+            assert await _is_as_wide_as_the_window(visit), name
+            await _picture(visit, f"{name}-{theme}-{size[0]}")
+        for name, act in ANSWERS.items():
+            await act(visit)
+            await visit.settled()
             if size == WIDE:
                 assert await visit.accessibility() == [], name
             assert await _is_as_wide_as_the_window(visit), name

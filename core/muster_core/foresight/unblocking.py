@@ -59,10 +59,17 @@ def replayed(events: Sequence[Event], now_ns: int, make: Make | None = None) -> 
     return run
 
 
-def scheduled(events: Sequence[Event], now_ns: int) -> VirtualCore:
-    """Returns a core with the cluster of these events, after its first cycles."""
-    core = VirtualCore(now_ns)
+def scheduled(events: Sequence[Event], now_ns: int, since_ns: int = 0) -> VirtualCore:
+    """Returns a core with the cluster of these events, after its first cycles.
+
+    `since_ns`: how long the cluster has been so. After the reservation delay, waiting requests have reserved nodes.
+    """
+    core = VirtualCore(now_ns - since_ns)
     settle(core, core.send(events))
+    while (next_ns := core.timers.next_ns()) is not None and next_ns <= now_ns:
+        core.now_ns = max(core.now_ns, next_ns)
+        settle(core, core.send(()))
+    core.now_ns = now_ns
     return core
 
 

@@ -243,7 +243,7 @@ async def config(rest_context: RestContext, request: web.Request) -> web.StreamR
     shown = {
         "partitions": await _partitions_in(rest_context, source, text, str),
         "checksum": checksum(text),
-        "extra": _settings(session.loaded.extra if session else {}),
+        "extra": settings_of(session.loaded.extra if session else {}),
         "deadlockdetectionenabled": False,
         "deadlocktimeoutseconds": 0,
     }
@@ -260,7 +260,7 @@ async def active_config(rest_context: RestContext, source: str, session: Session
     return Config(
         Partitions=partitions if isinstance(partitions, list) else [],
         Checksum=checksum(text),
-        Extra=_settings(session.loaded.extra if session else {}),
+        Extra=settings_of(session.loaded.extra if session else {}),
         DeadlockDetectionEnabled=False,
         DeadlockTimeoutSeconds=0,
     )
@@ -313,7 +313,7 @@ def _session(rest_context: RestContext, wanted: str) -> Session | None:
     return min(sessions.values(), key=lambda session: (not session.is_open, session.rm), default=None)
 
 
-def _settings(extra: Mapping[str, str]) -> dict[str, str]:
+def settings_of(extra: Mapping[str, str]) -> dict[str, str]:
     """Returns the settings of the ConfigMaps, without files and the options of the registration."""
     return {
         key: value

@@ -24,6 +24,7 @@ from aiohttp import hdrs, web
 
 from muster_core.model.ids import ApplicationId, NodeId, PartitionId, QueuePath, partition_name
 from muster_core.model.states import ApplicationState
+from muster_core.rest.answers import AnswerProcess
 from muster_core.rest.schemas import ApplicationCount, ContainerCount, FailureInfo, Health, Shape, encode
 from muster_core.runtime.log_level import LevelControl
 from muster_core.runtime.service import Scheduler
@@ -95,6 +96,9 @@ MOST_BEGUN: Final = 64
 _MOST_BODIES: Final = 4
 _SMALL_BODY: Final = 64 * 1024
 
+#: Questions of one address that wait for their turn.
+_MOST_QUESTIONS: Final = 8
+
 T = TypeVar("T")
 
 #: Parts of a response in order. Other work may run between two of them; an empty one only lets it run.
@@ -131,9 +135,15 @@ class Seats(FairSeats):
     """Seats of which few are taken at a time. Nobody keeps one for long while others wait for it."""
 
     def __init__(
-        self, most: int, *, stalled_s: float = STALLED_S, hurried_s: float = _HURRIED_S, whole_s: float = _WHOLE_S
+        self,
+        most: int,
+        *,
+        stalled_s: float = STALLED_S,
+        hurried_s: float = _HURRIED_S,
+        whole_s: float = _WHOLE_S,
+        waiting: float = math.inf,  # requests are limited by their connections, too
     ) -> None:
-        super().__init__(most, most, math.inf)  # waiting requests are limited by their connections
+        super().__init__(most, most, waiting)
         self._stalled_s = stalled_s
         self._hurried_s = hurried_s
         self.whole_s: Final = whole_s
@@ -225,6 +235,13 @@ class Writer:
             if seats.are_wanted and taken_s >= seats.whole_s:
                 raise TimeoutError
             gathered, is_whole = await self._gather(source, pieces)
+
+    async def parts(self, source: str, pieces: Pieces) -> AsyncIterator[bytes]:
+        """What the pieces yield, for a reader in this process. Other work runs after every slice."""
+        is_whole = False
+        while not is_whole:
+            gathered, is_whole = await self._gather(source, pieces)
+            yield gathered
 
     async def _gather(self, source: str, pieces: Pieces) -> tuple[bytes, bool]:
         """Returns what one slice of time yields, and whether that was the end. Other work has run since."""
@@ -324,6 +341,9 @@ class RestContext:
     bodies: Seats = field(default_factory=lambda: Seats(_MOST_BODIES))
     #: Allows one validation at a time, because a large configuration takes about a second of CPU time.
     checking: Seats = field(default_factory=lambda: Seats(1))
+    #: Questions about what would happen, and what answers them.
+    questions: Seats = field(default_factory=lambda: Seats(1, waiting=_MOST_QUESTIONS))
+    answers: AnswerProcess = field(default_factory=AnswerProcess)
     connections: ClientConnections = field(
         default_factory=lambda: ClientConnections(ConnectionLimits(_FIRST_REQUEST_S))
     )

@@ -12,7 +12,7 @@ from typing import Final
 
 from aiohttp import web
 
-from muster_core.rest import diagnostics, endpoints, schemas
+from muster_core.rest import diagnostics, endpoints, schemas, what_if
 from muster_core.rest.auth import AccessLevel
 from muster_core.rest.http import Pieces, RequestContext, RestContext
 
@@ -340,7 +340,59 @@ _OTHERS: Final = (
     ),
 )
 
-ROUTES: Final[tuple[Route, ...]] = (*_READING, *_OTHERS)
+_WITHIN: Final = Query("within", "seconds of virtual time after the configuration is applied", "integer", least=1)
+_NEW_NAMESPACE: Final = Query("namespace", "namespace of objects without one")
+_USER: Final = Query("user", "user of the pods; otherwise from their annotation")
+_GROUP: Final = Query("group", "group of the user; may be repeated")
+_UNANSWERED: Final = (400, 404, 429, 503)
+
+#: What would happen. The answers are those of the command line in JSON.
+_WHAT_IF: Final = (
+    Route(
+        "GET",
+        f"{_P}/application/{{application}}/changes",
+        0,
+        "The smallest changes that would start an application. Muster extension.",
+        what_if.changes,
+        Media.JSON,
+        query=(_NAMESPACE,),
+        failures=_UNANSWERED,
+    ),
+    Route(
+        "GET",
+        f"{_P}/application/{{application}}/estimate",
+        0,
+        "When an application is expected to start. Muster extension.",
+        what_if.estimate,
+        Media.JSON,
+        query=(_NAMESPACE,),
+        failures=_UNANSWERED,
+    ),
+    Route(
+        "POST",
+        f"{_P}/dry-run",
+        0,
+        "Whether the manifests in the body would start now, and what would be preempted. Muster extension.",
+        what_if.dry_run,
+        Media.JSON,
+        query=(_NEW_NAMESPACE, _USER, _GROUP),
+        failures=(*_UNANSWERED, 408, 413),
+        takes=Media.YAML,
+    ),
+    Route(
+        "POST",
+        f"{_P}/plan",
+        0,
+        "What the queue configuration in the body would change. Muster extension.",
+        what_if.plan,
+        Media.JSON,
+        query=(_WITHIN,),
+        failures=(*_UNANSWERED, 408, 413),
+        takes=Media.YAML,
+    ),
+)
+
+ROUTES: Final[tuple[Route, ...]] = (*_READING, *_OTHERS, *_WHAT_IF)
 
 #: Former paths, answered with status 301 as in YuniKorn.
 MOVED: Final = {f"{_WS}/fullstatedump": "/debug/fullstatedump", f"{_WS}/stack": "/debug/stack"}

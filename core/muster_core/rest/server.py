@@ -76,6 +76,7 @@ _DESCRIPTIONS: Final = {
     408: "the body did not arrive in time",
     409: "another profile is running",
     413: "the body is too large",
+    429: "too many requests of this address wait",
     500: "the request cannot be answered",
     501: "not available in this scheduler",
     503: "temporarily unavailable",
@@ -227,6 +228,7 @@ class RestServer:
     async def stop(self) -> None:
         """Stops the server."""
         await self._rest_context.connections.stop()
+        self._rest_context.answers.stop()
         await self._background.stop()
         await self._runner.cleanup()
         if self._reviewer is not None:

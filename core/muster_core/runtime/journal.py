@@ -31,7 +31,7 @@ _MODULES: Final[tuple[ModuleType, ...]] = tuple(
     import_module(f"{model.__name__}.{module.name}") for module in iter_modules(model.__path__)
 )
 
-_CLASSES: Final[Mapping[str, type]] = MappingProxyType(
+CLASSES: Final[Mapping[str, type]] = MappingProxyType(
     {
         name: found
         for module in _MODULES
@@ -70,7 +70,7 @@ def to_plain(value: object, depth: int = _DEPTH) -> object:
             return {"$set": sorted(value)}
         case Mapping():
             return {"$map": {str(key): to_plain(item, deeper) for key, item in value.items()}}
-        case _ if is_dataclass(value) and type(value).__name__ in _CLASSES:
+        case _ if is_dataclass(value) and type(value).__name__ in CLASSES:
             found = {one.name: to_plain(getattr(value, one.name), deeper) for one in fields(value) if one.init}
             return {"$": type(value).__name__, **found}
         case _:
@@ -84,7 +84,7 @@ def from_plain(found: object) -> object:
     if not isinstance(found, dict):
         return found
     if "$enum" in found:
-        return _CLASSES[found["$enum"]](found["is"])
+        return CLASSES[found["$enum"]](found["is"])
     if "$fraction" in found:
         return Fraction(found["$fraction"])
     if "$set" in found:
@@ -94,7 +94,7 @@ def from_plain(found: object) -> object:
     name = cast("str", found["$"])
     if name in ("Resources", "Limit"):
         return (Resources if name == "Resources" else Limit)(found["amounts"])
-    value: object = _CLASSES[name](**{key: from_plain(item) for key, item in found.items() if key != "$"})
+    value: object = CLASSES[name](**{key: from_plain(item) for key, item in found.items() if key != "$"})
     shared = _SHARED.get(name)
     return shared if value == shared else value
 

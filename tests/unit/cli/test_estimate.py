@@ -78,7 +78,7 @@ def test_earlier_applications_give_a_range(served: Served, cluster: ApiServer) -
     copy = copied(served)
     queue = [event for event in copy.objects if getattr(getattr(event, "spec", None), "user", None)]
     assert queue
-    found = estimate.estimate(copy, history, WAITS)
+    found = estimate.estimate(copy, history, WAITS, "--estimate", 30.0)
     assert (found["earliestSeconds"], found["usualSeconds"], found["latestSeconds"]) == (1200, 2200, 3200)
     assert found["runTimes"] == {"declared": 1, "same user and name": 1}
 
@@ -91,13 +91,12 @@ def test_without_a_known_run_time_there_is_no_estimate(served: Served, cluster: 
 def test_an_application_that_starts_now(served: Served, cluster: ApiServer) -> None:
     cluster.objects["/api/v1/nodes/c"] = node("c")
     cluster.objects["/api/v1/nodes/d"] = node("d")
-    found = estimate.estimate(copied(served), RunTimeHistory(), WAITS)
+    found = estimate.estimate(copied(served), RunTimeHistory(), WAITS, "--estimate", 30.0)
     assert estimated_start(found) == "Estimated start: in 0s, range 0s to 0s (run times: none are needed)"
 
 
-def test_the_time_is_bounded(served: Served, cluster: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(estimate, "_ESTIMATE_S", 0.0)
-    found = estimate.estimate(copied(served), RunTimeHistory(), WAITS)
+def test_the_time_is_bounded(served: Served, cluster: ApiServer) -> None:
+    found = estimate.estimate(copied(served), RunTimeHistory(), WAITS, "--estimate", 0.0)
     assert not found["complete"]
     assert "reached its time limit" in estimated_start(found)
 
@@ -106,10 +105,10 @@ def test_overdue_applications_run_as_long_again(served: Served, cluster: ApiServ
     """The API server ends them late, or the history was too short."""
     declare(cluster, "first", 60)
     declare(cluster, "second", 60)
-    found = estimate.estimate(copied(served), RunTimeHistory(), WAITS)
+    found = estimate.estimate(copied(served), RunTimeHistory(), WAITS, "--estimate", 30.0)
     assert found["usualSeconds"] == 1800
     later = replace(copied(served), now_ns=int(NOW.timestamp() + 600) * 1_000_000_000)
-    assert estimate.estimate(later, RunTimeHistory(), WAITS)["usualSeconds"] == 2400
+    assert estimate.estimate(later, RunTimeHistory(), WAITS, "--estimate", 30.0)["usualSeconds"] == 2400
 
 
 def test_an_estimate_cannot_be_watched(served: Served, cluster: ApiServer) -> None:

@@ -1,6 +1,6 @@
 // One application: why it is pending, the phases of the application and of each pod, task groups, pods and events.
 import { html, useMemo } from './html.js';
-import { eventWords, segment, useData } from './data.js';
+import { eventWords, segment, useData, useQuestion } from './data.js';
 import { appLink, Card, Facts, Legend, Missing, Name, nodeLink, queueLink, Reason, State, Table } from './parts.js';
 import { explain, kindOf, podName, stateOf } from './explain.js';
 import { age, amounts, appName, clock, count, printable, reasonClass, span } from './words.js';
@@ -76,12 +76,19 @@ const blockedPods = (reason) => {
   return printable(count(reason.count, reason.kind) + names);
 };
 
-/** The command that computes more, in a process of its own. None for a name that a shell could read as something else. */
-const commandOf = (app) => ([app.applicationID, app.namespace].every((name) => /^[A-Za-z0-9][A-Za-z0-9._-]*$/.test(name || ''))
-  ? `muster explain ${app.applicationID} -n ${app.namespace} --changes --estimate` : '');
+/** The smallest changes that would start it, and when it starts otherwise: computed on request, because it takes seconds. */
+function Foresight({ path, query }) {
+  const [{ data, error, at, isAsking }, ask] = useQuestion();
+  const lines = (found) => found.lines.map((line, number) => html`<p key=${number} class=${line.startsWith(' ') ? 'change' : ''}>${printable(line.trim())}</p>`);
+  return html`<div class="foresight">
+    <button type="button" disabled=${isAsking} onClick=${() => ask(['changes', 'estimate'].map((part) => `${path}/${part}?${query}`))}>What would start it, and when?</button>
+    ${isAsking && html`<p class="empty loading">Simulating a copy of the cluster …</p>`}
+    ${error && html`<p role="alert">${printable(error.message)}</p>`}
+    ${data && html`<div class="why-box reason-none" aria-live="polite">${data.map(lines)}<p class="note">the cluster at ${clock(at * 1e6)}</p></div>`}
+  </div>`;
+}
 
-function Explain({ app, queue, waiting }) {
-  const command = commandOf(app);
+function Explain({ app, queue, waiting, path, query }) {
   const { status, reasons, preemption } = useMemo(() => explain(app), [app]);
   const at = (waiting || []).findIndex((item) => item.applicationID === app.applicationID && item.namespace === app.namespace);
   const ahead = reasons.length && at > 0 ? waiting.slice(0, at) : [];
@@ -97,7 +104,7 @@ function Explain({ app, queue, waiting }) {
       <ol class="line">${ahead.slice(0, 5).map((item) => html`<li key=${appName(item)}><${Name} text=${appName(item)} href=${appLink(item)} />
         <span>${printable(amounts(item.pendingResource))}</span>${item.blocksOthers && html`<b>blocks the queue</b>`}</li>`)}</ol>
       ${ahead.length > 5 && html`<p class="note">and ${ahead.length - 5} more</p>`}`}
-    ${reasons.length > 0 && command && html`<p class="note">The smallest changes that would start it, and when it is expected to start: <code class="command">${command}</code></p>`}
+    ${reasons.length > 0 && html`<${Foresight} path=${path} query=${query} />`}
     ${reasons.length > 0 && queue && html`<p class="note">Available in the queue: ${printable(amounts(queue.headroom))}</p>`}`;
 }
 
@@ -144,8 +151,9 @@ function Events({ of }) {
 export default function ApplicationPage({ partition, parts: [namespace, id] }) {
   const base = `partition/${encodeURIComponent(partition)}`;
   const space = namespace === '-' ? '' : `namespace=${encodeURIComponent(namespace)}`;
-  const found = useData(`${base}/application/${segment(id)}?${space}`);
-  const events = useData(`${base}/application/${segment(id)}/events?count=200&${space}`, { slow: 2 });
+  const path = `${base}/application/${segment(id)}`;
+  const found = useData(`${path}?${space}`);
+  const events = useData(`${path}/events?count=200&${space}`, { slow: 2 });
   const app = found.data;
   const queue = useData(app && !app.finishedTime ? `${base}/queue/${segment(app.queueName)}` : null, { slow: 2 });
   const waiting = useData(app?.requests.length ? `${base}/queue/${segment(app.queueName)}/waiting?limit=1000` : null, { slow: 2 });
@@ -156,7 +164,7 @@ export default function ApplicationPage({ partition, parts: [namespace, id] }) {
   return html`<div class="stack">
     <h1><${Name} text=${appName(app)} /> <${State} text=${app.applicationState} /></h1>
     <div class="columns2">
-      <div class="col"><${Card} title="Why" class="first"><${Explain} app=${app} queue=${queue.data} waiting=${waiting.data} /><//></div>
+      <div class="col"><${Card} title="Why" class="first"><${Explain} app=${app} queue=${queue.data} waiting=${waiting.data} path=${path} query=${space} /><//></div>
       <div class="col"><${Card} title="Application"><${Facts} rows=${{
         queue: html`<${Name} text=${app.queueName} href=${queueLink(app.queueName)} />`,
         user: printable(app.user + (app.groups.length ? ` (${app.groups.join(', ')})` : '')),

@@ -2,7 +2,7 @@
 //
 // A page names what it shows (`useData`). Its data are loaded again when the core reports events, with a pause that
 // grows with the time a response takes, so that a viewer uses a small part of the core. Pausing stops all requests.
-import { useEffect, useState } from './html.js';
+import { useEffect, useRef, useState } from './html.js';
 
 const BASE = new URL('../ws/v1/', document.baseURI); // relative, so that a path prefix of a proxy stays
 const TOKEN = 'muster-token';
@@ -47,10 +47,10 @@ export const hasToken = () => Boolean(sessionStorage.getItem(TOKEN));
 /** A name as part of a path. REST unescapes it twice, as YuniKorn does. */
 export const segment = (name) => encodeURIComponent(encodeURIComponent(name));
 
-async function request(path, signal) {
+async function request(path, signal, more = {}) {
   const token = sessionStorage.getItem(TOKEN);
   const headers = token ? { Authorization: `Bearer ${token}` } : {};
-  const response = await fetch(new URL(path, BASE), { headers, signal, cache: 'no-cache', redirect: 'error' });
+  const response = await fetch(new URL(path, BASE), { headers, signal, cache: 'no-cache', redirect: 'error', ...more });
   if (response.ok) return response;
   const message = await response.json().then((body) => body.message, () => response.statusText);
   if (response.status === 401 || (response.status === 403 && token)) update({ needsToken: message });
@@ -135,6 +135,32 @@ export function useData(path, { pageSize = 0, slow = 1 } = {}) {
     return () => abort.abort();
   }, [path]);
   return state.path === path ? state : {};
+}
+
+/** A text, requested once. */
+export const getText = async (path) => (await request(path)).text();
+
+/**
+ * A question that takes seconds, asked when the user wants: [{ data, error, at, isAsking }, ask(paths, body)]. `data`: the
+ * JSON of each path. With a body it is sent by POST. Another question, or leaving the page, cancels the one before.
+ */
+export function useQuestion() {
+  const [state, set] = useState({});
+  const pending = useRef(null);
+  useEffect(() => () => pending.current?.abort(), []);
+  const ask = async (paths, body) => {
+    pending.current?.abort();
+    const { signal } = (pending.current = new AbortController());
+    set({ isAsking: true });
+    try {
+      const data = [];
+      for (const path of paths) data.push(await (await request(path, signal, body === undefined ? {} : { method: 'POST', body })).json());
+      set({ data, at: Date.now() });
+    } catch (error) {
+      if (!signal.aborted) set({ error, at: Date.now() });
+    }
+  };
+  return [state, ask];
 }
 
 // --- events ----------------------------------------------------------------------------------------------------------

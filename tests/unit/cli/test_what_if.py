@@ -1,0 +1,155 @@
+"""The questions that REST answers in a process of its own: what it predicts is what then happens, and its limits."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from muster_core.rest.answers import AnswerProcess, NoAnswer
+from muster_core.state.applications import Application
+from muster_si import si_pb2
+from tests.browser import live_core
+from tests.browser.live_core import QUEUES, LiveCore
+from tests.unit.core.messages import RM
+
+P = "/ws/v1/partition/default"
+JOB = """
+kind: Job
+metadata: {{name: new}}
+spec:
+  parallelism: {pods}
+  template:
+    metadata: {{labels: {{applicationId: new, queue: {queue}}}}}
+    spec: {{containers: [{{name: main, resources: {{requests: {{cpu: {cpu}}}}}}}]}}
+"""
+RAISED = QUEUES.replace("max: {vcore: 8, memory: 64Gi}", "max: {vcore: 10}").replace("{vcore: 8}}", "{vcore: 10}}")
+
+
+@pytest.fixture
+async def live() -> AsyncIterator[LiveCore]:
+    async with live_core.running() as made:
+        await live_core.fill(made)
+        yield made
+
+
+@pytest.fixture
+async def http(live: LiveCore) -> AsyncIterator[aiohttp.ClientSession]:
+    async with aiohttp.ClientSession(f"http://127.0.0.1:{live.port}") as session:
+        yield session
+
+
+async def asked(http: aiohttp.ClientSession, path: str, body: str | bytes | None = None, status: int = 200) -> Any:
+    """The JSON of an answer."""
+    async with http.request("GET" if body is None else "POST", f"{P}/{path}", data=body) as answer:
+        found = await answer.json()
+        assert answer.status == status, found
+        return found
+
+
+def application(live: LiveCore, name: str) -> Application:
+    [partition] = live.core.loop.scheduler_state.partitions.values()
+    return next(app for app in partition.applications.values() if app.name == name)
+
+
+async def until(happens: Callable[[], bool]) -> None:
+    """Wait for something that nothing signals."""
+    while not happens():  # noqa: ASYNC110 - see above
+        await asyncio.sleep(0)
+
+
+async def test_a_change_that_would_start_an_application_starts_it(live: LiveCore, http: aiohttp.ClientSession) -> None:
+    found = await asked(http, "application/llm-finetune/changes?namespace=team-a")
+    [[change]] = found["sets"]
+    assert (change["change"], change["application"], found["startsAnyway"]) == ("endApplication", "llm-pretrain", False)
+    assert found["lines"][1].startswith("  end team-a/llm-pretrain (4 pods")
+    assert not application(live, "llm-finetune").gang.was_complete
+    await live.end("llm-pretrain")
+    await live.idle()
+    assert application(live, "llm-finetune").gang.was_complete
+
+
+async def test_an_estimate_has_the_run_times_of_ended_applications(live: LiveCore, http: aiohttp.ClientSession) -> None:
+    assert (await asked(http, "application/llm-finetune/estimate"))["usualSeconds"] is None
+    assert (await asked(http, "application/llm-pretrain/estimate"))["usualSeconds"] == 0
+
+
+async def test_a_dry_run_says_what_happens_to_the_same_pods(live: LiveCore, http: aiohttp.ClientSession) -> None:
+    for queue, pods, cpu, result in (("root.default", 1, 4, "starts"), ("root.batch.reports", 3, 14, "waits")):
+        manifest = JOB.format(queue=queue, pods=pods, cpu=cpu)
+        found = await asked(http, "dry-run?namespace=team-c&user=kim&group=staff", manifest)
+        [app] = found["applications"]
+        assert (app["namespace"], app["user"], app["queue"], app["result"]) == ("team-c", "kim", queue, result)
+        name = f"new-{result}"
+        await live.application(name, queue, pods, {"vcore": cpu * 1_000}, namespace="team-c", user="kim")
+        await live.idle()
+        started = application(live, name).allocations
+        if result == "starts":
+            await until(lambda: len(started) == pods)  # noqa: B023 - called at once
+        assert {one.node for one in started.values()} == set(app["nodes"])
+
+
+async def test_a_plan_says_what_the_configuration_then_does(live: LiveCore, http: aiohttp.ClientSession) -> None:
+    found = await asked(http, "plan?within=30", RAISED)
+    started = [one["application"] for one in found["differences"] if one["change"] == "starts"]
+    assert found["lines"] == [f"Within 30s, against the active configuration: {len(started)} started"]
+    assert started
+    assert not any(application(live, name).allocations for name in started)
+    extra = {"queues.yaml": RAISED}
+    await live.core.update_configuration(si_pb2.UpdateConfigurationRequest(rmID=RM, config=RAISED, extraConfig=extra))
+    await until(lambda: all(application(live, name).allocations for name in started))
+
+
+async def test_unusable_questions_are_refused_with_the_words_of_the_command(http: aiohttp.ClientSession) -> None:
+    for path, body, message in (
+        ("plan", "a: [", "queues.yaml: the file is not YAML"),
+        ("plan", b"\xff", "the text is not UTF-8"),
+        ("plan?within=0", QUEUES, "within must be from 1 to 86400"),
+        ("plan?within=86401", QUEUES, "within must be from 1 to 86400"),
+        ("plan", QUEUES.replace("name: default", "name: other", 1), "has no partition 'default'"),
+        ("dry-run", "kind: Foo", "kind 'Foo' is not simulated"),
+        ("dry-run", "", "has no pods that Muster would schedule"),
+        ("dry-run?" + "group=a&" * 101, "", "at most 100 groups"),
+    ):
+        assert message in (await asked(http, path, body, 400))["message"]
+    await asked(http, "application/nothing/changes", status=404)
+
+
+async def test_each_address_has_a_bounded_number_of_waiting_questions(http: aiohttp.ClientSession) -> None:
+    async def status() -> int:
+        async with http.get(f"{P}/application/llm-pretrain/estimate") as answer:
+            return answer.status
+
+    found = await asyncio.gather(*(status() for _ in range(12)))
+    assert {*found} == {200, 429}
+
+
+async def no_state() -> AsyncIterator[bytes]:
+    """A state that never ends."""
+    while True:
+        yield b""
+
+
+async def test_a_process_that_takes_too_long_is_ended() -> None:
+    process = AnswerProcess(longest_s=0.5)
+    question = asyncio.create_task(process.ask("a", no_state, {"question": "plan"}))
+    await until(lambda: process.pid is not None)
+    pid = process.pid or 0
+    with pytest.raises(NoAnswer, match=r"more than 0\.5 s"):
+        await question
+    assert process.pid is None
+    await until(lambda: not Path(f"/proc/{pid}").exists())
+
+
+async def test_a_question_that_nobody_waits_for_is_not_answered() -> None:
+    process = AnswerProcess()
+    question = asyncio.create_task(process.ask("a", no_state, {"question": "plan"}))
+    await until(lambda: process.pid is not None)
+    pid = process.pid or 0
+    question.cancel()
+    await asyncio.gather(question, return_exceptions=True)
+    await until(lambda: not Path(f"/proc/{pid}").exists())

@@ -1,0 +1,104 @@
+"""The state that the core writes for another process."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import Counter
+from io import BytesIO
+
+import pytest
+
+from muster_core.foresight.outlook import Fate
+from muster_core.foresight.present import PresentState, dumped, read, written
+from muster_core.foresight.submission import submitted
+from muster_core.foresight.unblocking import scheduled
+from muster_core.foresight.virtual_core import VirtualCore
+from muster_core.model.events import ApplicationAdded, AskAdded, Event, ManagerRegistered
+from muster_core.model.resources import NOTHING
+from muster_core.model.specs import NO_PROPERTIES, HostPort, PodProperties
+from tests.amounts import amount
+from tests.unit.builders import PARTITION, RM, SECOND, a_configuration, a_queue, an_application, an_ask
+from tests.unit.core.foresight.small_clusters import NOW_NS, Cluster, Live
+from tests.unit.core.foresight.test_submission import a_cluster
+from tests.unit.core.scheduling.scenario import Scenario
+
+_PART = amount(100, 250)
+
+
+def sent(core: VirtualCore) -> PresentState:
+    """The state as another process reads it."""
+    partition = core.scheduler_state.partitions[PARTITION]
+    configuration = core.scheduler_state.managers[RM].configuration
+    present = PresentState(PARTITION, configuration, {"a": "b"}, core.now_ns)
+    return read(BytesIO(b"".join(written(present, partition))))
+
+
+def copy_of(core: VirtualCore) -> tuple[VirtualCore, list[Event]]:
+    """A core with the state that was sent."""
+    present = sent(core)
+    events: list[Event] = [ManagerRegistered(RM, present.configuration), *present.events]
+    return scheduled(events, present.now_ns), events
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(amount(300, 3600))
+@pytest.mark.parametrize("part", range(amount(2, 40)))
+def test_a_copy_predicts_what_then_happens(part: int) -> None:
+    found: Counter[bool] = Counter()
+    for seed in range(part * _PART, (part + 1) * _PART):
+        cluster, events, spec, asks = a_cluster(seed)
+        copy, _ = copy_of(scheduled(events, NOW_NS))
+        predicted = submitted(copy, PARTITION, [ApplicationAdded(spec), *map(AskAdded, asks)])
+        assert predicted is not None
+        live = Live(cluster, events)
+        live.submit(spec, asks)
+        expected = predicted.applications[spec.id]
+        assert (expected.fate is Fate.STARTED) == live.has_started, f"seed {seed}: {expected}"
+        found[live.has_started] += 1
+    assert len(found) == 2
+
+
+@pytest.mark.parametrize("seed", range(amount(50, 1000)))
+def test_a_copy_uses_what_the_core_uses(seed: int) -> None:
+    core = scheduled(Cluster(seed).events(), NOW_NS)
+    copy, _ = copy_of(core)
+    for one, other in zip(*(each.scheduler_state.partitions.values() for each in (core, copy)), strict=True):
+        assert list(one.nodes) == list(other.nodes)
+        assert {node: one.nodes.allocated(node) for node in one.nodes} == {
+            node: other.nodes.allocated(node) for node in other.nodes
+        }
+        assert {path: queue.allocated for path, queue in one.queues.by_path.items()} == {
+            path: queue.allocated for path, queue in other.queues.by_path.items()
+        }
+        present = {app.id: app.pending for app in one.applications.values() if app.asks or app.allocations}
+        assert present == {app.id: app.pending for app in other.applications.values()}
+
+
+#: Finds the value among its equals, which needs its hash, and compares constants by identity.
+_READER = """
+import pickle, sys
+from muster_core.model.constraints import NO_INTER_POD_CONSTRAINTS
+from muster_core.model.resources import NOTHING
+from muster_core.model.specs import NO_PROPERTIES, HostPort, PodProperties
+[own, none, nothing] = pickle.load(sys.stdin.buffer)
+assert own in {PodProperties(ports=(HostPort("a", "TCP", 1),))}
+assert own.inter_pod is NO_INTER_POD_CONSTRAINTS and none is NO_PROPERTIES and nothing is NOTHING
+"""
+
+
+def test_values_have_the_hashes_and_constants_of_the_process_that_reads_them() -> None:
+    values = [PodProperties(ports=(HostPort("a", "TCP", 1),)), NO_PROPERTIES, NOTHING]
+    subprocess.run([sys.executable, "-c", _READER], input=dumped(values), env={"PYTHONHASHSEED": "7"}, check=True)
+
+
+def test_ended_applications_that_ran_are_sent_with_their_run_times() -> None:
+    scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
+    scenario.send(ApplicationAdded(an_application("app", queue="root.a", user="kim")))
+    scenario.ask(an_ask("pod", app="app"))
+    scenario.wait(90)
+    scenario.release("pod")
+    scenario.wait(3600)
+    [run] = sent(VirtualCore(scenario.now_ns, scenario.scheduler_state)).runs
+    assert run[:3] == ("app", "kim", "root.a")
+    assert run.run_ns >= 90 * SECOND
