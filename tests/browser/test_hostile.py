@@ -70,6 +70,7 @@ async def test_hostile_names_are_text(browser: Browser) -> None:
                     "users",
                     "preemptions",
                     "what-if",
+                    "reports",
                     "health",
                 ):
                     await visit.go(page)
@@ -115,6 +116,41 @@ async def _answers_are_text(visit: Visit) -> None:
         await visit.settled()
         assert await visit.page.evaluate("document.documentElement.scrollWidth <= innerWidth"), name
     visit.complaints[:] = [text for text in visit.complaints if "status of 400" not in text]
+
+
+async def test_a_report_from_elsewhere_is_text_and_numbers(browser: Browser, base: str) -> None:
+    evil = (
+        """<title>Muster simulation</title><h1>x</h1><script>document.title = 'hit'</script><img src=x onerror=alert(1)>
+<p onclick=alert(1) style="background:url(//evil)">paragraph<a href="javascript:alert(1)">a link</a></p>
+<table><tr><td><iframe src=//evil></iframe><b>cell</b>plain</td></tr></table><style>@import "//evil"</style>
+<svg onload=alert(1)><foreignObject><img src=x onerror=alert(1)></foreignObject><text>mark</text></svg>
+<h2><i>title</i></h2>
+<figure>"""
+        + "<div>" * 500
+        + "deep"
+    )
+    async with visiting(browser, base) as visit:
+        await visit.go("reports")
+        files = visit.page.locator("input[type=file]")
+        for text in ("<title>another</title>", "", "\u0000" * 100):
+            await files.set_input_files({"name": "a.html", "mimeType": "text/html", "buffer": text.encode()})
+            await visit.contains("the file is no report")
+        await files.set_input_files({"name": HOSTILE["markup"], "mimeType": "text/html", "buffer": evil.encode()})
+        await visit.contains("paragraph")
+        text = await visit.text()
+        assert HOSTILE["markup"] in text
+        assert "mark" in text
+        assert "deep" not in text
+        assert (
+            await visit.page.locator(
+                ".report :is(img, script, iframe, a, b, foreignObject, [onclick], [onload])"
+            ).count()
+            == 0
+        )
+        assert "hit" not in await visit.page.title()
+        assert [url for url in visit.requests if "evil" in url] == []
+        assert all("violates" in text or text.startswith("CSP") for text in visit.complaints)
+        visit.complaints.clear()  # what the policy forbids in the file
 
 
 @pytest.mark.timeout(600)  # adds 10,000 applications first

@@ -6,12 +6,18 @@
 from __future__ import annotations
 
 import os
+from functools import cache
 from pathlib import Path
 from typing import Final
 
 import pytest
 from playwright.async_api import Browser
 
+from muster.simulation_report import Result, page
+from muster_core.config.load import load
+from muster_core.foresight.measures import summary
+from muster_core.foresight.simulation import simulate
+from muster_core.foresight.workload import read_nodes, read_trace
 from tests.browser.conftest import NARROW, WIDE, Visit, visiting
 from tests.browser.live_core import QUEUES, LiveCore
 
@@ -59,6 +65,7 @@ PAGES: Final = {
     "users": ("users", "16 of 16"),
     "preemptions": ("preemptions", "for llm-finetune: 2 allocations are preempted"),
     "what-if": ("what-if", "Would they start now"),
+    "reports": ("reports", "Open a file that"),
     "health": ("health", "all checks passed"),
 }
 
@@ -89,8 +96,33 @@ async def _plan(visit: Visit) -> None:
     await visit.contains("against the active configuration")
 
 
+async def _report(visit: Visit) -> None:
+    await visit.go("reports")
+    await visit.page.locator("input[type=file]").set_input_files(
+        {"name": "fair and fifo.html", "mimeType": "text/html", "buffer": a_report().encode()}
+    )
+    await visit.contains("Jain's index of users")
+    assert await visit.page.locator(".report polyline").count() == 8
+
+
+@cache
+def a_report() -> str:
+    """The report of two simulations with the same jobs."""
+    nodes = read_nodes(["name,cpu_milli,memory_mib,gpu,count", "n,8000,32768,4,4"])
+    header = "id,submit_s,run_s,pods,cpu_milli,memory_mib,gpu_milli,user,queue"
+    users = ("ada", "kim", "lee")
+    lines = [f"j{n},{60 * n},{900 + 37 * n},{1 + n % 3},1000,1024,1000,{users[n % 3]},root.a" for n in range(150)]
+    results = []
+    for name, policy in (("fifo.yaml", "fifo"), ("<b>fair</b>.yaml", "fair")):
+        leaf = f"{{name: a, properties: {{application.sort.policy: {policy}}}}}"
+        text = f'partitions: [{{name: default, queues: [{{name: root, submitacl: "*", queues: [{leaf}]}}]}}]'
+        run = simulate(nodes, read_trace([header, *lines]), load(text, {}).configuration)
+        results.append(Result(name, run, summary(run)))
+    return page(results)
+
+
 #: Pages after what a user does on them.
-ANSWERS: Final = {"foresight": _foresight, "dry-run": _dry_run, "plan": _plan}
+ANSWERS: Final = {"foresight": _foresight, "dry-run": _dry_run, "plan": _plan, "report": _report}
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

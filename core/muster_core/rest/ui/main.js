@@ -6,7 +6,7 @@ import { printable } from './words.js';
 
 const PAGES = {
   overview: 'Overview', queues: 'Queues', applications: 'Applications', nodes: 'Nodes', users: 'Users',
-  preemptions: 'Preemptions', 'what-if': 'What if', health: 'Health',
+  preemptions: 'Preemptions', 'what-if': 'What if', reports: 'Reports', health: 'Health',
 };
 const KEYS = [['/', 'search'], ['j, k', 'next and previous row'], ['Enter', 'open the row'], ['Esc', 'close, or leave the search'],
   ['p', 'pause or continue'], ['g, then the first letter', 'go to a page'], ['?', 'this list']];
