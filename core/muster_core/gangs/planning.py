@@ -36,8 +36,8 @@ from muster_core.state.snapshot import (
     Snapshot,
     Unplaced,
     assign,
+    chosen_for,
     shape_of,
-    volumes_of,
     wanted,
 )
 from muster_si.near_names import mistyped_resource
@@ -74,7 +74,7 @@ def place_part(
             allocation_plan.blocking_reasons.append(refused.blocking_reason)
     if places:
         allocation_plan.decisions.append(
-            Placement(partition.id, app.id, tuple(places), volumes_of(search.snapshot, *counts))
+            Placement(partition.id, app.id, tuple(places), chosen_for(search.snapshot, *counts))
         )
 
 
@@ -280,7 +280,7 @@ def _place(partition: Partition, app: Application, kinds: list[AskClass], alloca
     if isinstance(answer, Places):
         pairs = zip(counts, answer.per_demand, strict=False)  # `expected` demands are last and get no decision
         places = [place for kind, spots in pairs for place in _assign(partition, app, kind, spots)]
-        allocation_plan.decisions.append(Placement(partition.id, app.id, tuple(places), volumes_of(snapshot, *kinds)))
+        allocation_plan.decisions.append(Placement(partition.id, app.id, tuple(places), chosen_for(snapshot, *kinds)))
         return
     allocation_plan.in_vain = answer is not None
     _warn(partition, app, kinds, allocation_plan, is_held=refused is not None)

@@ -27,7 +27,7 @@ from muster_core.state.ordering import classes
 from muster_core.state.request_classes import AskClass, pod_on_node_of
 from muster_core.state.reservations import NodeReservation
 from muster_core.state.scheduler_state import Partition
-from muster_core.state.snapshot import Snapshot, assign, shape_of, volumes_of, wanted
+from muster_core.state.snapshot import Snapshot, assign, chosen_for, shape_of, wanted
 from muster_core.state.users import LimitSubject, LimitSubjectKind
 
 #: Searches that try to leave out gangs whose reservations are not needed.
@@ -267,7 +267,7 @@ def _decision(
         for kind, spots in zip(search.counts, answer.places.per_demand, strict=True)
         for place in assign(app, kind, list(spots))
     ]
-    volumes = volumes_of(answer.snapshot, *search.counts)
+    found = chosen_for(answer.snapshot, *search.counts)
     keeper = _Keeper(search, answer)
     victims: list[tuple[_Rival, Allocation]] = []
     reservations: list[NodeReservation] = []
@@ -296,7 +296,7 @@ def _decision(
         partition.id,
         app.id,
         tuple(places),
-        volumes,
+        found,
         tuple((rival.app.id, one.id) for rival, one in victims),
         tuple(reservation.ask for reservation in reservations),
         tuple(rival.app.id for rival in losers),

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from muster_core.model.claims import NOTHING_CHOSEN, ClaimChoice
 from muster_core.model.ids import AllocationId, AllocationKey, ApplicationId, NodeId, PartitionId, QueuePath, value
 from muster_core.model.resources import Resources
-from muster_core.model.storage import NO_CHOICE, Choice
 from muster_si import keys
 
 #: Instead of a number of nodes: kube-scheduler gives no number for reasons that it finds before it filters nodes.
@@ -54,14 +54,14 @@ class UnschedulableReason:
 class Placement:
     """Nodes for requests of one application; all of them are committed together.
 
-    `places`: (request, node); a request with `max_allocations` above 1 may occur more than once. `volumes`: for its
+    `places`: (request, node); a request with `max_allocations` above 1 may occur more than once. `chosen`: for their
     claims.
     """
 
     partition: PartitionId
     application: ApplicationId
     places: tuple[tuple[AllocationKey, NodeId], ...]
-    volumes: Choice = NO_CHOICE
+    chosen: ClaimChoice = NOTHING_CHOSEN
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +78,8 @@ class PlaceholderReplacement:
     placeholder: AllocationId
     node: NodeId
     same_node: bool
-    #: Volumes for the claims of the pod on the node.
-    volumes: Choice = NO_CHOICE
+    #: Volumes and devices for the claims of the pod on the node.
+    chosen: ClaimChoice = NOTHING_CHOSEN
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ class ReservationTakeover:
     partition: PartitionId
     application: ApplicationId
     places: tuple[tuple[AllocationKey, NodeId], ...]
-    volumes: Choice
+    chosen: ClaimChoice
     victims: tuple[tuple[ApplicationId, AllocationId], ...]
     reservations: tuple[tuple[ApplicationId, AllocationKey], ...]
     losers: tuple[ApplicationId, ...]

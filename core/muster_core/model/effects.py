@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from muster_core.model.claims import NOTHING_CHOSEN, ClaimChoice
 from muster_core.model.decisions import ReasonKind
 from muster_core.model.events import Timer
 from muster_core.model.ids import (
@@ -23,17 +24,16 @@ from muster_core.model.records import AllocationsRecorded, AskRecorded, EventRec
 from muster_core.model.resources import Resources
 from muster_core.model.specs import AskSpec
 from muster_core.model.states import ApplicationState
-from muster_core.model.storage import NO_CHOICE, Choice
 
 
 @value
 class NewAllocation:
-    """A request got its node. `volumes`: volumes for its unbound claims."""
+    """A request got its node. `chosen`: volumes and devices for its claims."""
 
     ask: AskSpec
     id: AllocationId
     node: NodeId
-    volumes: Choice = NO_CHOICE
+    chosen: ClaimChoice = NOTHING_CHOSEN
 
 
 @value

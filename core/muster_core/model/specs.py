@@ -19,6 +19,7 @@ from muster_core.model.constraints import (
     Taint,
     Term,
 )
+from muster_core.model.devices import PodClaim
 from muster_core.model.ids import (
     NO_GROUP,
     NO_NODE,
@@ -96,14 +97,18 @@ class PodProperties:
     ports: tuple[HostPort, ...] = ()
     volumes: Volumes = NO_VOLUMES
     preferences: Preferences = NO_PREFERENCES
+    #: Device claims in the order of the pod spec.
+    devices: tuple[PodClaim, ...] = ()
     concerns_others: bool = field(init=False, repr=False, compare=False)
     _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Computes the hash once, because lookups are much more frequent than creation."""
-        concerns = bool(self.ports) or self.inter_pod != NO_INTER_POD_CONSTRAINTS or self.volumes != NO_VOLUMES
+        concerns = bool(self.ports or self.devices) or self.inter_pod != NO_INTER_POD_CONSTRAINTS
+        concerns = concerns or self.volumes != NO_VOLUMES
         object.__setattr__(self, "concerns_others", concerns)
-        object.__setattr__(self, "_hash", hash((self.inter_pod, self.ports, self.volumes, self.preferences)))
+        about = (self.inter_pod, self.ports, self.volumes, self.preferences, self.devices)
+        object.__setattr__(self, "_hash", hash(about))
 
     def __hash__(self) -> int:
         return self._hash
@@ -112,8 +117,13 @@ class PodProperties:
     def is_particular(self) -> bool:
         """Whether more than node properties and resources decides which nodes are feasible."""
         return bool(self.inter_pod.affinity or self.inter_pod.anti_affinity or self.inter_pod.spread or self.ports) or (
-            self.volumes != NO_VOLUMES
+            self.has_claims or self.volumes != NO_VOLUMES
         )
+
+    @property
+    def has_claims(self) -> bool:
+        """Whether the pod uses claims of volumes or devices."""
+        return bool(self.volumes.claims or self.devices)
 
 
 NO_PROPERTIES: Final = PodProperties()

@@ -9,6 +9,7 @@ from fractions import Fraction
 from typing import Final
 
 from muster_core.model.constraints import Selector, Term
+from muster_core.model.devices import DeviceFact
 from muster_core.model.ids import NodeId
 
 #: Bytes, exactly. Kubernetes stores quantities down to a billionth.
@@ -187,4 +188,4 @@ class NamespaceLabels:
     labels: Mapping[str, str] | None
 
 
-ClusterFact = NamespaceLabels | StorageFact
+ClusterFact = NamespaceLabels | StorageFact | DeviceFact

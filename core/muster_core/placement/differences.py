@@ -68,3 +68,5 @@ def _constraints(pod: AskSpec, placeholder: AskSpec | Member) -> Iterator[str]:
         yield "host ports"
     if pod.facts.volumes not in {NO_VOLUMES, placeholder.facts.volumes}:
         yield "volumes"
+    if pod.facts.devices and pod.facts.devices != placeholder.facts.devices:
+        yield "claims of devices"

@@ -28,7 +28,7 @@ from muster_core.state.request_classes import AskClass
 from muster_core.state.reservations import AskId, NodeReservation
 from muster_core.state.scheduler_state import Partition
 from muster_core.state.scheduling_queue import MembersDoNotFit
-from muster_core.state.snapshot import AllocationPlan, Snapshot, shape_of, volumes_of
+from muster_core.state.snapshot import AllocationPlan, Snapshot, chosen_for, shape_of
 
 #: Scheduling classes of a leaf that one pass evaluates.
 _CLASSES: Final = 256
@@ -63,8 +63,8 @@ def plan_reservation(partition: Partition, app: Application) -> AllocationPlan:
             # The placement uses up the reserved quota.
             taken += ask.spec.resources - back
             given += back
-            volumes = volumes_of(snapshot, ask.kind)
-            allocation_plan.decisions.append(Placement(partition.id, app.id, ((reservation.key, node),), volumes))
+            chosen = chosen_for(snapshot, ask.kind)
+            allocation_plan.decisions.append(Placement(partition.id, app.id, ((reservation.key, node),), chosen))
         elif reservation.preempted:
             # The quota of this request is reserved, so the reasons of its class do not apply. Any change of a node may
             # help.

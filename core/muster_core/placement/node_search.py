@@ -24,6 +24,7 @@ from muster_core.model.config import NodeOrder, NodeSort
 from muster_core.model.decisions import EVERY_NODE, ReasonKind, UnschedulableReason
 from muster_core.model.ids import NodeId
 from muster_core.model.specs import Preferences
+from muster_core.placement.devices import filter as devices
 from muster_core.placement.plugins import node_properties, resources
 from muster_core.placement.plugins.hooks import Refused, Score, StatefulFilter, matches_targets
 from muster_core.placement.plugins.node_properties import Amount, BalancedAllocation
@@ -320,8 +321,11 @@ class IncrementalPlacer:
             at = int(self._keys.argmin())
             if self._keys.item(at) == np.inf:
                 break
-            self._take(self._rows.item(at))
-            count -= 1
+            row, count = self._rows.item(at), count - 1
+            if count:
+                self._take(row)
+            else:  # nothing is read of the filters any more
+                self._placed[row] = self._placed.get(row, 0) + 1
         return list(self._placed.items())
 
     def _take(self, row: int) -> None:
@@ -392,7 +396,7 @@ def place(
     """Places up to `count` pods on the most preferred nodes and charges the snapshot.
 
     Returns the nodes in the order of their first use, and how many pods each gets. If `is_last` is set and all pods
-    fit, the caller reads only the assumed volumes from the snapshot afterwards, so resources are not charged.
+    fit, the caller reads only what claims get from the snapshot afterwards, so resources are not charged.
     """
     fills = _fills(snapshot, shape, count, sort)
     if is_last and sum(there for _, there in fills) == count:
@@ -404,12 +408,21 @@ def place(
 
 
 def charge(snapshot: Snapshot, shape: RequestShape, row: int, count: int = 1) -> None:
-    """Adds `count` pods of the shape to a row of the snapshot: resources, volumes and filters. A negative count
+    """Adds `count` pods of the shape to a row of the snapshot: resources, claims and filters. A negative count
     removes.
     """
     snapshot.charge(row, shape.resources, count)
-    binding.assume(snapshot, shape, row, count)
+    assume_claims(snapshot, shape, row, count)
     snapshot.enter(row, shape.pod_on_node, count)
+
+
+def assume_claims(snapshot: Snapshot, shape: RequestShape, row: int, count: int = 1) -> None:
+    """Records in the snapshot what the claims of `count` pods get on the row; a negative count frees it.
+
+    The filters must allow the row.
+    """
+    binding.assume(snapshot, shape, row, count)
+    devices.assume(snapshot, shape, row, count)
 
 
 def charge_all(snapshot: Snapshot, shape: RequestShape, fills: Sequence[Fill]) -> None:
@@ -421,7 +434,7 @@ def charge_all(snapshot: Snapshot, shape: RequestShape, fills: Sequence[Fill]) -
 def _enter_all(snapshot: Snapshot, shape: RequestShape, fills: Sequence[Fill]) -> None:
     if snapshot.nodes.pods_on_nodes.is_noted(shape.pod_on_node.facts):  # also true for pods with claims
         for row, there in fills:
-            binding.assume(snapshot, shape, row, there)
+            assume_claims(snapshot, shape, row, there)
             snapshot.enter(row, shape.pod_on_node, there)
 
 

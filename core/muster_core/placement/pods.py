@@ -18,6 +18,7 @@ from muster_core.model.resources import NOTHING, Limit, Resources
 from muster_core.model.specs import NO_VOLUMES, PodProperties
 from muster_core.model.storage import Volume
 from muster_core.placement import node_search
+from muster_core.placement.devices import filter as devices
 from muster_core.placement.node_reservations import lift
 from muster_core.placement.volumes.binding import unusable
 from muster_core.queues import quota
@@ -33,9 +34,9 @@ from muster_core.state.snapshot import (
     Snapshot,
     Unplaced,
     assign,
+    chosen_for,
     has_unreported,
     shape_of,
-    volumes_of,
     wanted,
 )
 
@@ -46,10 +47,12 @@ def claim_independent_class(snapshot: Snapshot, wanted: AskClass) -> Hashable | 
     Classes with equal keys are refused by the same nodes for the same reasons. None = the class must be evaluated by
     itself.
     """
-    volumes = wanted.pod_on_node.facts.volumes
-    if not volumes.claims or wanted.required_node or wanted.placement is not None:
+    facts = wanted.pod_on_node.facts
+    if not facts.has_claims or wanted.required_node or wanted.placement is not None:
         return None
-    if unusable(snapshot, shape_of(wanted)):
+    volumes, shape = facts.volumes, shape_of(wanted)
+    demands = devices.claim_independent_demands(snapshot, facts.devices)
+    if demands is None or unusable(snapshot, shape) or devices.unusable(snapshot, shape):
         return None
     attachments = snapshot.nodes.pods_on_nodes.attachments
     own = {name for name, _ in volumes.ephemeral}
@@ -61,13 +64,12 @@ def claim_independent_class(snapshot: Snapshot, wanted: AskClass) -> Hashable | 
         kinds.append((found, name in own))
     if attachments.rows_with(volumes.attached) or len(set(volumes.claims)) < len(volumes.claims):
         return None
-    facts = wanted.pod_on_node.facts
     others = PodProperties(
         inter_pod=facts.inter_pod, ports=facts.ports, volumes=NO_VOLUMES, preferences=facts.preferences
     )
     drivers = tuple(handle.driver for handle in dict.fromkeys(volumes.attached))
     about = (wanted.resources, wanted.constraints, wanted.avoid, wanted.pod_on_node.tags, others)
-    return (about, tuple(kinds), volumes.disks, drivers)
+    return (about, tuple(kinds), volumes.disks, drivers, demands)
 
 
 def _claim(snapshot: Snapshot, attachments: Attachments, name: str) -> Hashable | None:
@@ -228,9 +230,9 @@ class _PodSearch:
         spots = node_search.place(snapshot, shape_of(kind), allowed, partition.config.node_sort, is_last=is_last)
         placed = sum(there for _, there in spots)
         if placed and self.room is not None:
-            volumes = volumes_of(snapshot, kind)
+            chosen = chosen_for(snapshot, kind)
             self.allocation_plan.decisions.append(
-                Placement(partition.id, self.app.id, assign(self.app, kind, spots), volumes)
+                Placement(partition.id, self.app.id, assign(self.app, kind, spots), chosen)
             )
             taken = kind.resources.times(placed)
             self.room = self.room.room(taken)

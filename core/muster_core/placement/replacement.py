@@ -21,8 +21,8 @@ from muster_core.model.ids import AllocationId, AllocationKey, NodeId, TaskGroup
 from muster_core.model.resources import NOTHING, Resources
 from muster_core.model.specs import PodOnNode, PodProperties
 from muster_core.placement import differences, node_search
+from muster_core.placement.devices.filter import devices_filter
 from muster_core.placement.node_search import stateful_filters
-from muster_core.placement.volumes import binding
 from muster_core.queues import quota
 from muster_core.state.applications import Allocation, Application
 from muster_core.state.ordering import classes
@@ -34,9 +34,9 @@ from muster_core.state.snapshot import (
     RequestShape,
     Snapshot,
     Unplaced,
+    chosen_for,
     has_unreported,
     shape_of,
-    volumes_of,
 )
 
 #: Placeholders that are evaluated for one request whose filters depend on other pods.
@@ -140,8 +140,8 @@ def _place_larger(
     if quota.quota_refusal(partition, app, kind.resources, planned) is None:
         spots = node_search.place(snapshot, shape, 1, sort)
         if spots:
-            volumes = volumes_of(snapshot, kind)
-            return Placement(partition.id, app.id, ((release.ask, spots[0][0]),), volumes), kind.resources
+            chosen = chosen_for(snapshot, kind)
+            return Placement(partition.id, app.id, ((release.ask, spots[0][0]),), chosen), kind.resources
     row, pod_on_node = _seen(partition, placeholder)
     snapshot.free(placeholder.node, placeholder.spec.resources)
     snapshot.enter(row, pod_on_node, -1)
@@ -192,7 +192,7 @@ def _plan_own_slots(
     """Gives members the virtual placeholders that were planned for pods like them. Returns these members.
 
     The plan of the gang has checked all filters, in an order in which all members fit, so only the properties of the
-    node are checked again.
+    node and the claims of devices, which others may have used since, are checked again.
     """
     slots: dict[AskClass, deque[Allocation]] = {}
     known: dict[int, AskClass] = {}  # virtual placeholders of one request share their specification
@@ -210,6 +210,8 @@ def _plan_own_slots(
             continue
         shape, row = shape_of(kind), partition.nodes.rows.row
         allowed = node_search.on_facts(search.snapshot, shape)
+        if (guard := devices_filter(search.snapshot, shape)) is not None:
+            allowed = allowed & guard.allows()
         for key in islice(app.waiting[kind], max(at_most - len(found), 0)):
             while own and not allowed.item(row(own[0].node)):
                 own.popleft()
@@ -227,7 +229,7 @@ def _plan_own_slots(
                     placeholder.id,
                     placeholder.node,
                     same_node=True,
-                    volumes=volumes_of(search.snapshot, kind),
+                    chosen=chosen_for(search.snapshot, kind),
                 )
             )
     return found
@@ -272,10 +274,10 @@ def _plan_constrained(
         placeholder = _first_to_hand_over(partition, app, shape, candidates, search)
         if placeholder is not None:
             _hand_over(partition, placeholder, shape, search.snapshot)
-            volumes = volumes_of(search.snapshot, kind)
+            chosen = chosen_for(search.snapshot, kind)
             node = placeholder.node
             replacement = PlaceholderReplacement(
-                partition.id, app.id, key, placeholder.id, node, same_node=True, volumes=volumes
+                partition.id, app.id, key, placeholder.id, node, same_node=True, chosen=chosen
             )
             search.allocation_plan.decisions.append(replacement)
             search.taken.add(placeholder.id)
@@ -312,7 +314,7 @@ def _first_allowed(
 ) -> Allocation | None:
     """Returns the first placeholder that may be replaced on its node. The snapshot is unchanged afterwards.
 
-    `is_bare`: a placeholder counts only with its resources, ports and volumes, not for inter-pod affinity.
+    `is_bare`: a placeholder counts only with its resources, ports and claims, not for inter-pod affinity.
     """
     tried: set[tuple[int, PodOnNode]] = set()
     for placeholder in placeholders:
@@ -332,7 +334,7 @@ def _first_allowed(
 
 
 def _with_terms_only(pod_on_node: PodOnNode) -> PodOnNode:
-    """Returns the pod with its inter-pod terms only, without ports and volumes."""
+    """Returns the pod with its inter-pod terms only, without ports and claims."""
     return PodOnNode(pod_on_node.tags, PodProperties(inter_pod=pod_on_node.facts.inter_pod))
 
 
@@ -361,9 +363,9 @@ def _plan_constrained_elsewhere(
         snapshot.enter(row, pod_on_node, 1)
         return False
     node = spots[0][0]
-    volumes = volumes_of(snapshot, app.asks[key].kind)
+    chosen = chosen_for(snapshot, app.asks[key].kind)
     replacement = PlaceholderReplacement(
-        partition.id, app.id, key, placeholder.id, node, same_node=False, volumes=volumes
+        partition.id, app.id, key, placeholder.id, node, same_node=False, chosen=chosen
     )
     search.allocation_plan.decisions.append(replacement)
     search.taken.add(placeholder.id)
@@ -382,7 +384,7 @@ def _hand_over(partition: Partition, placeholder: Allocation, shape: RequestShap
     """Replaces the placeholder by the pod in the snapshot, as other pods see it."""
     row, gone = _seen(partition, placeholder)
     snapshot.enter(row, gone, -1)
-    binding.assume(snapshot, shape, row)
+    node_search.assume_claims(snapshot, shape, row)
     snapshot.enter(row, shape.pod_on_node)
 
 

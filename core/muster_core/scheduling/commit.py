@@ -11,6 +11,7 @@ from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, assert_never
 
+from muster_core.model.claims import NOTHING_CHOSEN, ClaimChoice
 from muster_core.model.decisions import (
     Decision,
     NodeReservationDecision,
@@ -29,7 +30,6 @@ from muster_core.model.records import Change, Detail, Notice
 from muster_core.model.resources import NOTHING, Resources
 from muster_core.model.specs import NO_PROPERTIES, AskSpec
 from muster_core.model.states import ApplicationState
-from muster_core.model.storage import NO_CHOICE, Choice
 from muster_core.placement.plugins import node_properties
 from muster_core.scheduling import gangs, ledger, lifecycle, requeue, reservations, victims
 from muster_core.state.applications import Allocation, Application, Ask, lacking
@@ -104,7 +104,7 @@ def closed_nodes(
 class _Batch:
     """The allocations that a placement creates, and the response that reports them."""
 
-    volumes: Mapping[str, str]
+    chosen: ledger.ChosenByClaim
     answer: ResponseBuilder
     made: list[Allocation] = field(default_factory=list)
 
@@ -121,7 +121,7 @@ def _place(partition: Partition, app: Application, decision: Placement, now_ns: 
     asks, wanted = _check_placement(partition, app, decision)
     for resources, counts in wanted.items():
         partition.nodes.take_all(counts, resources)
-    batch = _Batch(dict(decision.volumes), partition.outbox.answer(partition.rm))
+    batch = _Batch(ledger.ChosenByClaim(decision.chosen), partition.outbox.answer(partition.rm))
     totals: dict[tuple[bool, Resources], _Total] = {}
     kind, total = None, None
     for ask, (_, node) in zip(asks, decision.places, strict=True):
@@ -151,9 +151,11 @@ def _make(partition: Partition, app: Application, ask: Ask, node: NodeId, now_ns
     ledger.count_made(partition, app, ask)
     ledger.book(partition, app, allocation, ask.kind.pod_on_node)
     batch.made.append(allocation)
-    choice = ledger.assume(partition, spec, node, batch.volumes) if spec.facts is not NO_PROPERTIES else NO_CHOICE
+    chosen = NOTHING_CHOSEN
+    if spec.facts is not NO_PROPERTIES:
+        chosen = ledger.assume(partition, spec, node, batch.chosen)
     if not spec.is_virtual:
-        batch.answer.new.append(NewAllocation(spec, allocation.id, node, choice))
+        batch.answer.new.append(NewAllocation(spec, allocation.id, node, chosen))
     if spec.timeout_ns:
         set_run_timer(partition, app, allocation, now_ns)
 
@@ -173,7 +175,7 @@ def _check_placement(
             resources = ask.spec.resources
             counts = wanted.setdefault(resources, {})
         counts[node] = counts.get(node, 0) + 1
-    _check_volumes(partition, decision.volumes)
+    _check_chosen(partition, decision.chosen)
     total = NOTHING
     for resources, counts in wanted.items():
         total = total.plus(resources, sum(counts.values()))
@@ -248,11 +250,15 @@ def _asks_of(app: Application, decision: Placement) -> list[Ask]:
     return asks
 
 
-def _check_volumes(partition: Partition, volumes: Choice) -> None:
-    storage = partition.nodes.pods_on_nodes.attachments.storage
-    for claim, volume in volumes:
+def _check_chosen(partition: Partition, chosen: ClaimChoice) -> None:
+    pods_on_nodes = partition.nodes.pods_on_nodes
+    storage = pods_on_nodes.attachments.storage
+    for claim, volume in chosen.volumes:
         if volume and not storage.is_free(volume, claim):
             raise BrokenDecision("choice of volumes", f"volume {volume} is not free for claim {claim} any more")
+    for devices in chosen.devices:
+        if why := pods_on_nodes.devices.conflict(devices):
+            raise BrokenDecision("choice of devices", why)
 
 
 def _after_placement(partition: Partition, app: Application, now_ns: int) -> None:
@@ -289,7 +295,7 @@ def _start_replacement(partition: Partition, app: Application, decision: Placeho
         raise BrokenDecision("replacement", "the ask or its placeholder is not free any more")
     if not placeholder.spec.resources.covers(ask.spec.resources):
         raise BrokenDecision("replacement", f"ask {ask.spec.key} is larger than its placeholder")
-    _check_volumes(partition, decision.volumes)
+    _check_chosen(partition, decision.chosen)
     if not decision.same_node:
         if decision.node not in partition.nodes:
             raise BrokenDecision("replacement", f"node {decision.node} no longer exists")
@@ -303,7 +309,7 @@ def _start_replacement(partition: Partition, app: Application, decision: Placeho
     if not decision.same_node:
         ledger.reserve_target(partition, app, ask, decision.node)
     ledger.park(partition, app, ask, decision)
-    ledger.assume(partition, ask.spec, decision.node, dict(decision.volumes))
+    ledger.assume(partition, ask.spec, decision.node, ledger.ChosenByClaim(decision.chosen))
     ledger.mark_releasing(partition, app, placeholder, Termination.PLACEHOLDER_REPLACED, now_ns)
     placeholder.replaced_by = ask.spec.key
     key, why = placeholder.spec.key, Termination.PLACEHOLDER_REPLACED
@@ -371,8 +377,8 @@ def _take_over(
         ask.spec, ledger.next_id(app, ask), replacement.node, now_ns, replaced_placeholder=is_member
     )
     ledger.book(partition, app, allocation)
-    volumes = ledger.assume(partition, ask.spec, replacement.node, dict(replacement.volumes))
-    answer.new.append(NewAllocation(ask.spec, allocation.id, allocation.node, volumes))
+    chosen = ledger.assume(partition, ask.spec, replacement.node, ledger.ChosenByClaim(replacement.chosen))
+    answer.new.append(NewAllocation(ask.spec, allocation.id, allocation.node, chosen))
     partition.note_allocations(app, (allocation,), Change.ADD, Detail.APP_ALLOC, asked=True)
     app.mark_releasing(placeholder, Termination.PLACEHOLDER_REPLACED, now_ns)
     ledger.hand_over(partition, app, placeholder, allocation, now_ns)
@@ -408,13 +414,13 @@ def confirm_replacement(partition: Partition, app: Application, placeholder: All
     answer = partition.outbox.answer(partition.rm)
     app.gang.groups[placeholder.spec.group].replaced += 1
     allocation = Allocation(ask.spec, ledger.next_id(app, ask), replacement.node, now_ns, replaced_placeholder=True)
-    # The new allocation is added first. Otherwise its claims would have no user for a moment, and their assumed volumes
-    # would be dropped.
+    # The new allocation is added first. Otherwise its claims would have no user for a moment, and what is assumed
+    # for them would be dropped.
     ledger.book(partition, app, allocation)
     ledger.arrive(partition, app, ask, replacement)
     ledger.count_in(partition, app, ask.spec, 1)
-    volumes = ledger.assumed(partition, ask.spec)
-    answer.new.append(NewAllocation(ask.spec, allocation.id, allocation.node, volumes))
+    chosen = ledger.assumed(partition, ask.spec)
+    answer.new.append(NewAllocation(ask.spec, allocation.id, allocation.node, chosen))
     partition.note_allocations(app, (allocation,), Change.ADD, Detail.APP_ALLOC, asked=True)
     # The placeholder is removed last. Otherwise a queue above a lowered maximum would be within it for a moment.
     ledger.drop(partition, app, placeholder, now_ns, replaced=True)

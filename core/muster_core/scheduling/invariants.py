@@ -18,7 +18,7 @@ from muster_core.model.specs import AllocationSpec, AskSpec, PodProperties, Volu
 from muster_core.model.states import ApplicationState, QueueState
 from muster_core.model.storage import AVAILABLE, VolumeHandle
 from muster_core.queues import quota
-from muster_core.scheduling import gang_invariants, selectors
+from muster_core.scheduling import device_invariants, gang_invariants, selectors
 from muster_core.state import ordering
 from muster_core.state.applications import Application, SlotCount
 from muster_core.state.backoff import BlockedApplications
@@ -669,6 +669,8 @@ def _pods_on_nodes(partition: Partition) -> Iterator[str]:
         yield f"allocations' facts are recorded as {pods_on_nodes.facts()}, counted as {facts}"
     volumes = ((row, one.volumes) for one, rows in facts.items() for row in rows.elements())
     yield from check_storage(partition, volumes)
+    claims = (one.devices for one, rows in facts.items() for _ in rows.elements())
+    yield from device_invariants.broken(pods_on_nodes.devices, claims)
 
 
 def _specs_by_node(partition: Partition) -> Iterator[tuple[NodeId, AskSpec | AllocationSpec]]:

@@ -6,10 +6,10 @@ modules of `scheduling`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
+from muster_core.model.claims import NOTHING_CHOSEN, ClaimChoice
 from muster_core.model.config import ApplicationOrder
 from muster_core.model.decisions import PlaceholderReplacement, ReasonKind
 from muster_core.model.ids import AllocationId, AllocationKey, NodeId, Termination, allocation_id
@@ -17,7 +17,6 @@ from muster_core.model.records import Change, Detail
 from muster_core.model.resources import NOTHING, Resources
 from muster_core.model.specs import AllocationSpec, AskSpec, PodOnNode
 from muster_core.model.states import ApplicationState
-from muster_core.model.storage import NO_CHOICE, Choice
 from muster_core.scheduling import records, repair, requeue, selectors
 from muster_core.state import ordering
 from muster_core.state.applications import Allocation, Application, Ask, GroupCount, count_slots, resize_sums
@@ -501,23 +500,40 @@ def leave(partition: Partition, node: NodeId, spec: AskSpec | AllocationSpec) ->
             nodes.wake_up_nodes.note_inter_pod()  # a pending request may need one pod less here
 
 
-def assume(partition: Partition, spec: AskSpec, node: NodeId, volumes: Mapping[str, str]) -> Choice:
-    """Records the volumes that the claims of the request get on the node. Returns all assumed volumes of its claims.
+class ChosenByClaim:
+    """What a decision chose, by claim."""
+
+    __slots__ = ("devices", "volumes")
+
+    def __init__(self, chosen: ClaimChoice) -> None:
+        self.volumes = dict(chosen.volumes)
+        self.devices = {one.claim: one for one in chosen.devices}
+
+
+def assume(partition: Partition, spec: AskSpec, node: NodeId, chosen: ChosenByClaim) -> ClaimChoice:
+    """Records what the claims of the request get on the node. Returns all that is assumed for its claims.
 
     A record is kept as long as a pod on a node uses the claim.
     """
-    if not spec.facts.volumes.claims:
-        return NO_CHOICE
-    storage = partition.nodes.pods_on_nodes.attachments.storage
-    for change_node_reserved in dict.fromkeys(spec.facts.volumes.claims):
-        if change_node_reserved in volumes and storage.is_open(change_node_reserved):
-            storage.assume(change_node_reserved, volumes[change_node_reserved], node)
+    if not spec.facts.has_claims:
+        return NOTHING_CHOSEN
+    pods_on_nodes = partition.nodes.pods_on_nodes
+    storage = pods_on_nodes.attachments.storage
+    for claim in dict.fromkeys(spec.facts.volumes.claims):
+        if claim in chosen.volumes and storage.is_open(claim):
+            storage.assume(claim, chosen.volumes[claim], node)
+    for one in spec.facts.devices:
+        if one.claim in chosen.devices and pods_on_nodes.devices.allocation(one) is None:
+            pods_on_nodes.devices.assume(chosen.devices[one.claim])
     return assumed(partition, spec)
 
 
-def assumed(partition: Partition, spec: AskSpec) -> Choice:
-    """Returns the volumes that the unbound claims of the request will get."""
-    return partition.nodes.pods_on_nodes.attachments.storage.choice(spec.facts.volumes.claims)
+def assumed(partition: Partition, spec: AskSpec) -> ClaimChoice:
+    """Returns what the claims of the request will get: volumes of unbound claims, devices of claims without."""
+    pods_on_nodes, facts = partition.nodes.pods_on_nodes, spec.facts
+    volumes = pods_on_nodes.attachments.storage.choice(facts.volumes.claims)
+    devices = pods_on_nodes.devices.choice(facts.devices) if facts.devices else ()
+    return ClaimChoice(volumes, devices) if volumes or devices else NOTHING_CHOSEN
 
 
 def park(partition: Partition, app: Application, ask: Ask, replacement: PlaceholderReplacement) -> None:

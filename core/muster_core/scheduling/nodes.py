@@ -1,7 +1,7 @@
 """Handlers for added, changed, drained and removed nodes, and for other cluster objects. Called by `step`.
 
-Cluster objects are the objects that filters read besides nodes: volumes, claims, storage classes, CSI drivers and
-namespace labels.
+Cluster objects are the objects that filters read besides nodes: volumes, claims, storage classes, CSI drivers, devices
+and namespace labels.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import assert_never
 
 from muster_core.model import messages
+from muster_core.model.devices import DeviceFact
 from muster_core.model.effects import NodeAccepted, NodeRejected, Release
 from muster_core.model.events import ClusterObjectsReported, NodeAction, NodeActionReported, NodeAdded, NodeUpdated
 from muster_core.model.ids import ROOT, NodeId, Termination
@@ -27,6 +28,9 @@ def update_cluster_objects(partition: Partition, event: ClusterObjectsReported) 
         if isinstance(fact, NamespaceLabels):
             partition.nodes.pods_on_nodes.namespace(fact.name, fact.labels)
             partition.nodes.wake_up_nodes.note_anywhere()  # namespace labels may affect any node
+        elif isinstance(fact, DeviceFact):
+            partition.nodes.pods_on_nodes.devices.update(fact)
+            partition.nodes.wake_up_nodes.note_devices()
         else:
             _store(partition, fact)
 

@@ -7,7 +7,7 @@ applications active whose reason it may have removed. `ledger` and the handlers 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Container
+from collections.abc import Callable, Collection
 from itertools import islice
 from typing import Final
 
@@ -19,6 +19,7 @@ from muster_core.model.ids import ApplicationId, NodeId
 from muster_core.model.limits import LOOKS_PER_ATTEMPT
 from muster_core.model.resources import NOTHING, Limit, Resources
 from muster_core.placement import node_search
+from muster_core.placement.devices.filter import concerns
 from muster_core.state import ordering
 from muster_core.state.applications import Application, lacking
 from muster_core.state.columns import IntColumn
@@ -198,7 +199,7 @@ def absorb(partition: Partition) -> None:
     wake_ups = nodes.wake_up_nodes
     if not wake_ups:
         return
-    inter_pod, claims, gained = wake_ups.inter_pod, wake_ups.claims, list(wake_ups.nodes)
+    inter_pod, gained = wake_ups.inter_pod, list(wake_ups.nodes)
     known.offer(nodes.capacity_total)
     anywhere = _most_available(nodes, slice(None))
     if wake_ups.is_anywhere:
@@ -209,8 +210,8 @@ def absorb(partition: Partition) -> None:
         _wake_classes(partition, [node for node in gained if node in nodes])
     if inter_pod:
         known.dependent.wake(anywhere)
-    for kind in known if claims else ():
-        if _is_concerned(kind, claims):
+    for kind in known if wake_ups.claims or wake_ups.has_devices else ():
+        if _is_concerned(nodes, kind):
             known.set_woken(kind, value=True)
     for node in gained:
         for reason, entry in reasons.about(node).items():
@@ -411,9 +412,15 @@ def evaluate(partition: Partition, app: Application, heads: Collection[BlockingR
         _evaluate(partition, kind)
 
 
-def _is_concerned(kind: AskClass, claims: Container[str]) -> bool:
-    """Whether requests of the class use one of the claims. With ANY_CLAIM, whether they use any attached volume."""
-    volumes = kind.pod_on_node.facts.volumes
+def _is_concerned(nodes: NodeTable, kind: AskClass) -> bool:
+    """Whether requests of the class use claims that changed, or may use devices that did.
+
+    With ANY_CLAIM, whether they use any attached volume.
+    """
+    facts, claims = kind.pod_on_node.facts, nodes.wake_up_nodes.claims
+    if facts.devices and concerns(nodes.pods_on_nodes.devices, facts.devices, nodes.wake_up_nodes.devices):
+        return True
+    volumes = facts.volumes
     if ANY_CLAIM in claims:
         return bool(volumes.claims or volumes.attached)
     return any(claim in claims for claim in volumes.claims)

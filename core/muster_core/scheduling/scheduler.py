@@ -399,7 +399,7 @@ class QueueAttempt:
             if gangs.awaits_first_member(app, self.now_ns):
                 self._mark_unschedulable(app, [])  # a request or the timer requeues it
                 return
-            if waits := slots.awaits_deletion(app):
+            if waits := slots.awaits_pods(app):
                 self._postpone(app, waits, [])  # the removal of a request requeues it
                 return
             slots.match_members(partition, app)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import takewhile
+from typing import Final
 
 from muster_core.model import messages
 from muster_core.model.constraints import ANYWHERE
@@ -63,8 +64,36 @@ def _present(app: Application) -> dict[TaskGroup, dict[AskClass, int]]:
     return found
 
 
-def awaits_deletion(app: Application) -> str:
-    """Returns why the gang must not be planned: placeholder pods have slots of members that appeared. Empty = it may.
+#: Members of a gang with device claims. Each has claims of its own, and takes one search of all nodes.
+_MEMBERS_WITH_DEVICES: Final = 1_024
+
+
+def awaits_pods(app: Application) -> str:
+    """Returns why the gang must not be planned yet, because of pods that have to appear or to end. Empty = it may."""
+    return _awaits_members(app) or _awaits_deletion(app)
+
+
+def _awaits_members(app: Application) -> str:
+    """Returns why a gang with device claims waits: its devices are planned at once for all members or for none.
+
+    An absent member has no claims yet.
+    """
+    present = _present(app)
+    kinds = [kind for members in present.values() for kind in members]
+    if not any(kind.pod_on_node.facts.devices for kind in kinds):
+        return ""
+    if len(kinds) > _MEMBERS_WITH_DEVICES:
+        return f"{len(kinds)} members have device claims, the limit is {_MEMBERS_WITH_DEVICES}: use smaller gangs"
+    asked = {group: sum(app.asks[key].left for key in keys) for group, keys in app.gang.asked_virtual.items()}
+    there = sum(min(sum(present.get(group, {}).values()), count) for group, count in asked.items())
+    total = sum(asked.values())
+    if there >= total:
+        return ""
+    return f"waiting for the pods of all members, whose devices are allocated together: {there} of {total} exist"
+
+
+def _awaits_deletion(app: Application) -> str:
+    """Returns why the gang waits: placeholder pods have slots of members that appeared.
 
     The pods may request more than the placeholder pods. The resource manager deletes the placeholder pods.
     """
@@ -96,7 +125,8 @@ def _slots_of(
     if sum(members.values()) > count:
         classes.sort(key=lambda pair: (cached := known.get(pair[0])) is not None and not cached.room)
     found: dict[AskClass, _Slots] = {}
-    for slot, kind in classes[:CLASSES_PER_GROUP]:
+    has_devices = any(kind.pod_on_node.facts.devices for kind in members)
+    for slot, kind in classes[: None if has_devices else CLASSES_PER_GROUP]:
         taken = min(members[kind], count)
         count -= taken
         if taken:
@@ -142,7 +172,7 @@ def _slot_of_absent(app: Application, member: Member, members: Mapping[AskClass,
         spec = replace(spec, constraints=first.constraints)
     if not spec.facts.concerns_others and len({(pod.facts.inter_pod, pod.facts.ports) for pod in pods}) == 1:
         # A declared image is that of placeholder pods. Preferences are not compared.
-        spec = replace(spec, facts=replace(first.facts, volumes=NO_VOLUMES), tags=first.tags)
+        spec = replace(spec, facts=replace(first.facts, volumes=NO_VOLUMES, devices=()), tags=first.tags)
     return replace(spec, resources=spec.resources if resources == spec.resources else resources)
 
 

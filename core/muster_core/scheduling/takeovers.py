@@ -152,9 +152,7 @@ def _begin(partition: Partition, decision: ReservationTakeover, now_ns: int) -> 
         ledger.unreserve(partition, held)
     requeue.release_node_set(partition, app)
     number = partition.next_number()
-    partition.contention.open[app.id] = OpenTakeOver(
-        number, decision.losers, nodes, decision.places, tuple(decision.volumes)
-    )
+    partition.contention.open[app.id] = OpenTakeOver(number, decision.losers, nodes, decision.places, decision.chosen)
     partition.contention.count += 1
     for node, amount in nodes.items():
         partition.nodes.reserve(node, amount, 1)
@@ -238,5 +236,5 @@ def finish(partition: Partition, app: Application) -> Placement | None:
     if any(kind.placeholder and kind.depends_on_others for kind in app.waiting):
         return None
     places = tuple((AllocationKey(key), node) for key, node in found.places)
-    placement = Placement(partition.id, app.id, places, found.volumes)
+    placement = Placement(partition.id, app.id, places, found.chosen)
     return placement if commit.may_place(partition, app, placement) else None

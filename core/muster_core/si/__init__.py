@@ -1,5 +1,5 @@
 """Messages of the Scheduler Interface: to events and from effects; event records.
 
-Read ``allocations`` with ``pod_tags`` and ``values``, then ``applications``, ``nodes``, ``storage``, ``callbacks`` and
-``events``.
+Read ``allocations`` with ``pod_tags`` and ``values``, then ``applications``, ``nodes``, ``storage``, ``devices``,
+``callbacks`` and ``events``.
 """

@@ -32,6 +32,7 @@ from muster_core.model.resources import Resources
 from muster_core.model.specs import NO_PROPERTIES, AllocationSpec, AskSpec, PodProperties
 from muster_core.model.storage import Choice
 from muster_core.si import pod_tags, values
+from muster_core.si.devices import chosen_devices
 from muster_core.si.pod_tags import AmountReader, Partitions
 from muster_core.si.values import NAME_LIMIT, QUANTITY_LIMIT, InvalidField
 from muster_si import keys, si_pb2
@@ -57,7 +58,7 @@ OWN_TAGS: Final = (_NAME_TAG, _TIME_TAG)
 _OWN_TAGS_OF_EXISTING: Final = (*OWN_TAGS, keys.TAG_ALLOCATED_AT)
 
 #: Tags that refer to the pod by name. Requests with them are not cached.
-_TAGS_WITH_POD_NAME: Final = frozenset({keys.TAG_VOLUMES, keys.TAG_PLACEMENT})
+_TAGS_WITH_POD_NAME: Final = frozenset({keys.TAG_VOLUMES, keys.TAG_DEVICE_CLAIMS, keys.TAG_PLACEMENT})
 
 #: Tags of an existing allocation that are read even if its other tags are invalid.
 _COUNTED_TAGS: Final = (
@@ -455,8 +456,10 @@ def _add(response: si_pb2.AllocationResponse, new: NewAllocation) -> None:
     if ask.common:
         for tag in OWN_TAGS:
             tags[tag] = ask.tags[tag]
-    if new.volumes:
-        tags.update(_chosen(new.volumes))
+    if new.chosen.volumes:
+        tags.update(_chosen(new.chosen.volumes))
+    if new.chosen.devices:
+        tags.update(chosen_devices(new.chosen.devices))
 
 
 def _shape(ask: AskSpec, tags: Mapping[str, str]) -> si_pb2.Allocation:

@@ -28,7 +28,7 @@ from muster_core.model.specs import (
     Topology,
 )
 from muster_core.placement.plugins.hooks import HOOKS
-from muster_core.si import documents, values
+from muster_core.si import devices, documents, values
 from muster_core.si.documents import (
     ConstraintsDocument,
     InterPodDocument,
@@ -41,7 +41,13 @@ from muster_core.si.documents import (
 from muster_core.si.values import TEXT_LIMIT, InvalidField, decoded, memoized, of_tag
 from muster_si import keys, si_pb2
 
-_PROPERTY_TAGS: Final = (keys.TAG_POD_CONSTRAINTS, keys.TAG_VOLUMES, keys.CONTAINER_PORTS, keys.TAG_PREFERENCES)
+_PROPERTY_TAGS: Final = (
+    keys.TAG_POD_CONSTRAINTS,
+    keys.TAG_VOLUMES,
+    keys.CONTAINER_PORTS,
+    keys.TAG_PREFERENCES,
+    keys.TAG_DEVICE_CLAIMS,
+)
 
 
 def read_properties(tags: Mapping[str, str]) -> PodProperties:
@@ -60,12 +66,14 @@ def _pod_properties(texts: tuple[str, ...], namespace: str, pod: str) -> PodProp
     used = of_tag(tags, keys.TAG_VOLUMES, lambda text: decoded(text, VolumesDocument).read(pod))
     host_ports = of_tag(tags, keys.CONTAINER_PORTS, lambda text: documents.ports(decoded(text, documents.Ports)))
     preferences = of_tag(tags, keys.TAG_PREFERENCES, lambda text: decoded(text, PreferencesDocument).read())
+    claims = of_tag(tags, keys.TAG_DEVICE_CLAIMS, lambda text: devices.pod_claims(decoded(text, devices.PodClaims)))
     return PodProperties(
         inter_pod=of_tag(tags, keys.TAG_POD_CONSTRAINTS, lambda text: inter_pod_constraints(text, namespace))
         or NO_INTER_POD_CONSTRAINTS,
         ports=host_ports or (),
         volumes=used or NO_VOLUMES,
         preferences=preferences or NO_PREFERENCES,
+        devices=claims or (),
     )
 
 

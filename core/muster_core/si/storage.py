@@ -1,4 +1,6 @@
-"""Decodes cluster objects that filters read: volumes, claims, storage classes, drivers, capacities, namespaces."""
+"""Decodes cluster objects that filters read: volumes, claims, storage classes, drivers, capacities, namespaces, and
+(`devices`) device slices, classes and claims.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +10,7 @@ from typing import Annotated, Final, Literal
 
 from msgspec import Meta, field
 
+from muster_core.model.devices import DeviceFact, DeviceObject, DeviceObjectGone
 from muster_core.model.ids import NodeId
 from muster_core.model.storage import (
     FILESYSTEM,
@@ -28,6 +31,7 @@ from muster_core.model.storage import (
     VolumeHandle,
 )
 from muster_core.si import values
+from muster_core.si.devices import SLICE_LIMIT, DeviceClaimDocument, DeviceClassDocument, DeviceSliceDocument
 from muster_core.si.documents import (
     Document,
     LabelSelector,
@@ -222,6 +226,7 @@ class StorageCapacityDocument(Document):
 StorageDocument = (
     VolumeDocument | ClaimDocument | StorageClassDocument | StorageDriverDocument | StorageCapacityDocument
 )
+ObjectDocument = StorageDocument | DeviceSliceDocument | DeviceClassDocument | DeviceClaimDocument
 
 
 def _check_two_parts(name: str) -> None:
@@ -232,12 +237,15 @@ def _check_two_parts(name: str) -> None:
 
 ClusterObject = muster_pb2.Fact
 
-_FORMS: Final[Mapping[int, tuple[ObjectKind, type[StorageDocument]]]] = {
+_FORMS: Final[Mapping[int, tuple[ObjectKind | DeviceObject, type[ObjectDocument]]]] = {
     ClusterObject.VOLUME: (ObjectKind.VOLUME, VolumeDocument),
     ClusterObject.CLAIM: (ObjectKind.CLAIM, ClaimDocument),
     ClusterObject.STORAGE_CLASS: (ObjectKind.CLASS, StorageClassDocument),
     ClusterObject.STORAGE_DRIVER: (ObjectKind.DRIVER, StorageDriverDocument),
     ClusterObject.STORAGE_CAPACITY: (ObjectKind.CAPACITY, StorageCapacityDocument),
+    ClusterObject.DEVICE_SLICE: (DeviceObject.SLICE, DeviceSliceDocument),
+    ClusterObject.DEVICE_CLASS: (DeviceObject.CLASS, DeviceClassDocument),
+    ClusterObject.DEVICE_CLAIM: (DeviceObject.CLAIM, DeviceClaimDocument),
 }
 
 
@@ -263,12 +271,13 @@ def _fact(fact: ClusterObject) -> ClusterFact:
     kind, form = _FORMS[fact.kind]
     name = values.long_name(fact.name, "name")
     if fact.gone:
-        return ObjectGone(kind, name)
+        return ObjectGone(kind, name) if isinstance(kind, ObjectKind) else DeviceObjectGone(kind, name)
     found = values.of_tag(fact.attributes, keys.FACT_OBJECT, lambda text: _object(form, name, text))
     if found is None:
         raise InvalidField(keys.FACT_OBJECT, "is missing")
     return found
 
 
-def _object(form: type[StorageDocument], name: str, text: str) -> StorageFact:
-    return values.decoded(text, form).read(name)
+def _object(form: type[ObjectDocument], name: str, text: str) -> StorageFact | DeviceFact:
+    at_most = SLICE_LIMIT if form is DeviceSliceDocument else values.TEXT_LIMIT
+    return values.decoded(text, form, at_most).read(name)

@@ -2,5 +2,5 @@
 
 Read ``scheduler_state`` (the root), ``queues``, ``applications`` and ``nodes`` with ``columns``, then
 ``scheduling_queue`` and ``request_classes`` (which requests are tried), ``reservations``, ``node_pods``,
-``affinity``, ``storage``; at last ``snapshot``, the copy that plans are made on.
+``affinity``, ``storage``, ``devices``; at last ``snapshot``, the copy that plans are made on.
 """

@@ -13,6 +13,7 @@ from muster_core.model.specs import NO_VOLUMES, Disk, HostPort, PodOnNode, PodPr
 from muster_core.model.storage import NodeStorage, VolumeHandle
 from muster_core.state.affinity import AffinityTerms, Counted, TagCounts
 from muster_core.state.columns import IntColumn, room_for
+from muster_core.state.devices import Devices
 from muster_core.state.storage import Storage
 
 #: The driver is installed without an attach limit; it is not installed. Larger than any number of volumes.
@@ -225,6 +226,7 @@ class NodePods:
         "affinity",
         "anti_affinity",
         "attachments",
+        "devices",
         "ports",
         "preferred",
         "tags",
@@ -234,6 +236,7 @@ class NodePods:
         self.tags = TagCounts()
         #: Volumes in use per row.
         self.attachments = Attachments()
+        self.devices = Devices()
         #: Terms of existing allocations per row: required anti-affinity, required affinity, and preferences.
         self.anti_affinity: AffinityTerms[PodTerm] = AffinityTerms(_itself)
         self.affinity: AffinityTerms[PodTerm] = AffinityTerms(_itself)
@@ -330,6 +333,8 @@ class NodePods:
             _change_count(self.ports, port, row, count)
         if facts.volumes != NO_VOLUMES:
             self.attachments.use(row, facts.volumes, count)
+        if facts.devices:
+            self.devices.use(facts.devices, count)
 
 
 def _itself(term: PodTerm) -> PodTerm:

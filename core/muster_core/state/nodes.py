@@ -34,6 +34,7 @@ from muster_core.state.columns import (
     ResourceColumns,
     Rows,
 )
+from muster_core.state.devices import DeviceChanges
 from muster_core.state.node_pods import NodePods
 
 #: Stands for a change that any claim may wait for.
@@ -43,10 +44,12 @@ ANY_CLAIM: Final = ""
 class WakeUpNodes:
     """Where something may fit that did not fit before, since the reader has emptied it. `epoch`: number of changes."""
 
-    __slots__ = ("claims", "epoch", "inter_pod", "is_anywhere", "nodes")
+    __slots__ = ("claims", "devices", "epoch", "inter_pod", "is_anywhere", "nodes")
 
-    def __init__(self) -> None:
+    def __init__(self, devices: DeviceChanges) -> None:
         self.epoch = 0
+        #: Changes of devices, which the devices note themselves.
+        self.devices = devices
         self.clear()
 
     def clear(self) -> None:
@@ -57,6 +60,8 @@ class WakeUpNodes:
         #: Pods or topology domains changed that inter-pod terms may refer to.
         self.inter_pod = False
         self.claims: dict[str, None] = {}
+        if self.has_devices:
+            self.devices.clear()
 
     def note(self, node: NodeId) -> None:
         """Something may fit on this node."""
@@ -73,13 +78,23 @@ class WakeUpNodes:
         self.epoch += 1
         self.inter_pod = True
 
+    @property
+    def has_devices(self) -> bool:
+        """Whether changes of devices are noted."""
+        changes = self.devices
+        return bool(changes.claims or changes.classes or changes.pools)
+
+    def note_devices(self) -> None:
+        """Requests with claims of devices may fit, as `devices` has it."""
+        self.epoch += 1
+
     def note_claim(self, claim: str) -> None:
         """Requests that use this claim may fit on any node."""
         self.epoch += 1
         self.claims[claim] = None
 
     def __bool__(self) -> bool:
-        return bool(self.nodes or self.is_anywhere or self.inter_pod or self.claims)
+        return bool(self.nodes or self.is_anywhere or self.inter_pod or self.claims or self.has_devices)
 
 
 #: Number of recorded changes. A reader that missed more computes all rows again.
@@ -372,7 +387,6 @@ class NodeTable:  # long: every write to a node goes through here
 
     def __init__(self) -> None:
         self.facts_epoch = 0
-        self.wake_up_nodes = WakeUpNodes()
         self.capacity_total = NOTHING
         self.rows = Rows()
         self.labels = Labels()
@@ -390,6 +404,7 @@ class NodeTable:  # long: every write to a node goes through here
         self.cells: dict[tuple[bool, tuple[str, ...]], Cells] = {}
         self.attributes = Attributes()
         self.pods_on_nodes = NodePods()
+        self.wake_up_nodes = WakeUpNodes(self.pods_on_nodes.devices.changes)
         #: Cache of placement/node_search: 1 / capacity per resource. Cleared when a capacity changes.
         self.reciprocals: dict[str, FloatColumn] = {}
         #: Cache of placement/node_search: node keys per request shape.

@@ -11,6 +11,7 @@ from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
+from muster_core.model.claims import ClaimChoice
 from muster_core.model.decisions import PlaceholderReplacement, Placement, Preemption, ReservationTakeover
 from muster_core.model.ids import AllocationId, AllocationKey, ApplicationId, NodeId, PartitionId, QueuePath
 from muster_core.model.resources import Resources
@@ -230,7 +231,7 @@ class OpenTakeOver:
     losers: tuple[ApplicationId, ...]
     nodes: dict[NodeId, Resources]
     places: tuple[tuple[str, NodeId], ...]
-    volumes: tuple[tuple[str, str], ...]
+    chosen: ClaimChoice
 
 
 @dataclass(frozen=True, slots=True)

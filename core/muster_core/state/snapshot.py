@@ -14,6 +14,7 @@ from typing import Final
 
 import numpy as np
 
+from muster_core.model.claims import NOTHING_CHOSEN, ClaimChoice
 from muster_core.model.constraints import (
     ANYWHERE,
     AllocationAffinity,
@@ -29,6 +30,7 @@ from muster_core.model.specs import NO_POD, PodOnNode
 from muster_core.model.storage import Choice
 from muster_core.state.applications import Application
 from muster_core.state.columns import BoolColumn, IntColumn
+from muster_core.state.devices import PlannedDevices
 from muster_core.state.nodes import NodeTable
 from muster_core.state.request_classes import AskClass
 from muster_core.state.scheduling_queue import BlockingReason
@@ -119,11 +121,12 @@ def emptied(nodes: NodeTable) -> Snapshot:
 
 
 class Snapshot:  # long: every what-if change goes through this class
-    """What-if view of a node table: planned allocations, planned pods and assumed volumes on top of the real state."""
+    """What-if view of a node table: planned allocations, planned pods, volumes and devices on top of the real state."""
 
     __slots__ = (
         "_came",
         "_columns",
+        "_devices",
         "_is_reserved",
         "_written",
         "assumptions",
@@ -148,6 +151,14 @@ class Snapshot:  # long: every what-if change goes through this class
         self._came: dict[PodOnNode, dict[int, int]] = {}
         #: The volumes that claims would get.
         self.assumptions = Assumptions(nodes.pods_on_nodes.attachments.storage)
+        self._devices: PlannedDevices | None = None
+
+    @property
+    def devices(self) -> PlannedDevices:
+        """The devices that claims would get."""
+        if self._devices is None:
+            self._devices = PlannedDevices(self.nodes.pods_on_nodes.devices)
+        return self._devices
 
     @property
     def is_bare(self) -> bool:
@@ -279,6 +290,7 @@ class Snapshot:  # long: every what-if change goes through this class
         twin._written = {name: column.copy() for name, column in self._written.items()}
         twin._came = {pod_on_node: dict(rows) for pod_on_node, rows in self._came.items()}
         twin.assumptions = self.assumptions.fork()
+        twin._devices = self._devices and self._devices.fork()
         return twin
 
     def absorb(self, fork: Snapshot) -> None:
@@ -286,6 +298,7 @@ class Snapshot:  # long: every what-if change goes through this class
         self._written = fork._written
         self._came = fork._came
         self.assumptions = fork.assumptions
+        self._devices = fork._devices
 
 
 @dataclass(frozen=True, slots=True)
@@ -363,10 +376,13 @@ def assign(
     return tuple(zip(islice(waiting, len(nodes)), nodes, strict=True))
 
 
-def volumes_of(snapshot: Snapshot, *kinds: AskClass) -> Choice:
-    """Returns the volumes that the plan chose for the unbound claims of these classes."""
-    claims = (claim for kind in kinds for claim in kind.pod_on_node.facts.volumes.claims)
-    return snapshot.assumptions.choice(claims)
+def chosen_for(snapshot: Snapshot, *kinds: AskClass) -> ClaimChoice:
+    """Returns what the plan chose for the claims of these classes."""
+    facts = [kind.pod_on_node.facts for kind in kinds if kind.pod_on_node.facts.has_claims]
+    if not facts:
+        return NOTHING_CHOSEN
+    volumes = snapshot.assumptions.choice(claim for one in facts for claim in one.volumes.claims)
+    return ClaimChoice(volumes, snapshot.devices.choice(claim for one in facts for claim in one.devices))
 
 
 _WAITING_FOR_NODES: Final = (ReasonKind.NODES, ReasonKind.CLUSTER, ReasonKind.RESERVED)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from muster_core.placement.devices import filter as devices
 from muster_core.placement.plugins import hooks, inter_pod_affinity, node_properties, resources, topology_spread
 from muster_core.placement.plugins.hooks import PREDICATES, TOO_MANY, Score, StatefulFilter
 from muster_core.placement.plugins.inter_pod_affinity import ANTI_AFFINITY_NOT_MET, EXISTING_ANTI_AFFINITY_NOT_MET
@@ -60,6 +61,7 @@ STATEFUL_FILTERS: Final = (
     FilterEntry("VolumeZone", restrictions.zone_filter),
     FilterEntry("PodTopologySpread", topology_spread.spread_filter),
     FilterEntry("InterPodAffinity", inter_pod_affinity.affinity_filter, reads_pod=False),
+    FilterEntry("DynamicResources", devices.devices_filter),
     FilterEntry("PlacementConstraint", hooks.constraint_filter, reads_pod=False),
     FilterEntry(PREDICATES, hooks.predicate_filter, reads_pod=False),
 )
@@ -71,6 +73,7 @@ POD_FILTERS: Final = (
     PodFilter("VolumeRestrictions", binding.missing_claim),
     PodFilter("VolumeBinding", binding.unusable),
     PodFilter("VolumeZone", binding.vanished),
+    PodFilter("DynamicResources", devices.unusable),
 )
 
 #: In the order of kube-scheduler's default plugins. The score of the Scheduler Interface is last.

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from muster_core.model.claims import ClaimChoice
 from muster_core.model.decisions import Placement
 from muster_core.model.effects import AllocationResponse, Effect, PlacementsProposed
 from muster_core.model.errors import BrokenDecision
@@ -75,7 +76,7 @@ def with_volume(key: str, *claims: str, group: str = "", volumes: Volumes | None
 def chosen(effects: list[Effect]) -> dict[str, dict[str, str]]:
     """Volumes of new allocations: key → claim → volume."""
     answers = [effect for effect in effects if isinstance(effect, AllocationResponse)]
-    return {new.ask.key: dict(new.volumes) for answer in answers for new in answer.new if new.volumes}
+    return {new.ask.key: dict(new.chosen.volumes) for answer in answers for new in answer.new if new.chosen.volumes}
 
 
 def storage(scenario: Scenario) -> Storage:
@@ -145,7 +146,9 @@ def test_a_decision_whose_volume_is_taken_is_rejected_before_any_write(volume: s
         with_volume("a", "a"), replace(with_volume("b", "c"), max_allocations=1, avoid=frozenset({NodeId("n0")}))
     )
     send(scenario, a_volume("named", reference=ClaimReference("ns/z")))
-    decision = Placement(PARTITION, scenario.app().id, ((AllocationKey("b"), NodeId("n0")),), (("ns/c", volume),))
+    decision = Placement(
+        PARTITION, scenario.app().id, ((AllocationKey("b"), NodeId("n0")),), ClaimChoice((("ns/c", volume),))
+    )
     with pytest.raises(BrokenDecision, match=f"volume {volume} is not free for claim ns/c"):
         commit(scenario.partition, decision, scenario.now_ns)
     assert invariants.check(scenario.scheduler_state) == []

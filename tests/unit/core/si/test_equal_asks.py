@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from muster_core.model.claims import ClaimChoice
 from muster_core.model.effects import AllocationResponse, Effect, NewAllocation
 from muster_core.model.events import AskAdded, NodeAdded
 from muster_core.model.ids import AllocationId, NodeId, RmId
@@ -86,7 +87,9 @@ def test_sharing_common_tags_does_not_change_the_answers() -> None:
 
 def effects(specs: list[AskSpec]) -> list[si_pb2.Allocation]:
     requests = [
-        NewAllocation(spec, AllocationId(f"{spec.key}-0"), NodeId("n1"), (("ns/claim", "volume"),) if odd % 3 else ())
+        NewAllocation(
+            spec, AllocationId(f"{spec.key}-0"), NodeId("n1"), ClaimChoice((("ns/claim", "volume"),) if odd % 3 else ())
+        )
         for odd, spec in enumerate(specs)
     ]
     return list(si_allocations.allocation_response(AllocationResponse(RmId("rm"), new=tuple(requests))).new)

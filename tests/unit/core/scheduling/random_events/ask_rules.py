@@ -25,6 +25,7 @@ from muster_core.model.ids import NodeId, Termination
 from muster_core.model.specs import NO_PROPERTIES, AskSpec, HostPort, PodProperties
 from tests.unit.builders import PARTITION, SECOND, an_affinity, an_allocation, an_ask, made_for
 from tests.unit.core.scheduling.random_events.base import Ground
+from tests.unit.core.scheduling.random_events.device_rules import USERS
 from tests.unit.core.scheduling.random_events.storage_rules import MOUNTS
 
 SSD = Constraints(node_selector=(("disk", "ssd"),))
@@ -66,6 +67,7 @@ COMPANIES: tuple[PodProperties, ...] = (
     ),
     PodProperties(ports=(HostPort("10.0.0.1", "TCP", 80),)),
     *MOUNTS,
+    *USERS,
 )
 #: (may be preempted, may preempt, first pod of its application)
 _RIGHTS = ((True, True, False), (True, True, False), (False, True, False), (True, False, False), (True, True, True))

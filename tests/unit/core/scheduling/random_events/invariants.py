@@ -98,9 +98,7 @@ def is_in_back_off(partition: Partition, app: Application) -> bool:
 def replanned(partition: Partition, app: Application, now_ns: int) -> list[AllocationPlan]:
     """Return all plans of a scheduling attempt of the application."""
     if app.is_reserving:
-        if app.spec.uses_virtual_placeholders and (
-            gangs.awaits_first_member(app, now_ns) or slots.awaits_deletion(app)
-        ):
+        if app.spec.uses_virtual_placeholders and (gangs.awaits_first_member(app, now_ns) or slots.awaits_pods(app)):
             return [AllocationPlan()]
         return [planning.plan_gang(partition, app, now_ns)]
     return [

@@ -11,6 +11,7 @@ from tests.unit.core.scheduling.random_events import invariants
 from tests.unit.core.scheduling.random_events.application_rules import Applications
 from tests.unit.core.scheduling.random_events.ask_rules import Asks
 from tests.unit.core.scheduling.random_events.contention_rules import Contention
+from tests.unit.core.scheduling.random_events.device_rules import Equipped
 from tests.unit.core.scheduling.random_events.failure_rules import Failures
 from tests.unit.core.scheduling.random_events.manager_rules import Managers
 from tests.unit.core.scheduling.random_events.node_rules import Nodes
@@ -21,7 +22,7 @@ from tests.unit.core.scheduling.random_events.time_rules import Time
 _SELDOM: Final = 8
 
 
-class RandomEvents(Applications, Asks, Contention, Failures, Managers, Nodes, Scale, Stored, Time):
+class RandomEvents(Applications, Asks, Contention, Equipped, Failures, Managers, Nodes, Scale, Stored, Time):
     """Combines the rules. `Stage` checks the state after each event and each cycle."""
 
     unplanned = 0

@@ -1,0 +1,1 @@
+"""Filter DynamicResources. Read ``expressions`` first, then ``allocation`` and ``filter``."""

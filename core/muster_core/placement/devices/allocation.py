@@ -1,0 +1,547 @@
+"""Exact search for devices of unallocated claims in one view, as the allocator of Kubernetes 1.37 (incubating) does it.
+
+Depth first over claims, requests and devices in the order of pools, slices and devices, with backtracking; the first
+solution wins. The search is bounded by its steps, not by time. Two shortcuts skip only branches without a solution:
+counts that no choice can satisfy, and devices that are equal to one that was tried in vain at the same place.
+
+Differs: a request for all devices of a pool that is incomplete or invalid, and too many devices for one claim, refuse
+the node and not the pod on all nodes. A selector that cannot be evaluated refuses the pod, as in Kubernetes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum, auto
+from typing import Final
+
+from muster_core.model.constraints import Requirement, Term
+from muster_core.model.devices import (
+    RESULTS_PER_CLAIM,
+    Attribute,
+    DeviceAllocation,
+    DeviceClass,
+    DeviceDemand,
+    DeviceId,
+    DeviceKind,
+    DeviceRequest,
+    DeviceResult,
+    DeviceTaint,
+    MatchConstraint,
+    NodeAccess,
+)
+from muster_core.placement.devices import expressions
+from muster_core.state.devices import CANNOT, DeviceCandidate, DeviceView, Refusal
+
+#: Steps of one search, and devices of all claims of one pod. A step takes a few microseconds.
+STEPS: Final = 10_000
+_STEPS_AT_LEAST: Final = 64
+
+#: Steps after which the search looks ahead at each device, because it is not one of the usual short ones; and how many
+#: steps a look counts.
+_FEW: Final = 64
+_STEPS_OF_LOOK: Final = 10
+MOST_DEVICES: Final = 192
+
+#: Sets of selectors whose results are kept for a view.
+_MOST_SELECTORS: Final = 64
+
+_PREVENTING: Final = frozenset({"NoSchedule", "NoExecute"})
+
+
+@dataclass(slots=True)
+class StepBudget:
+    """Steps that several searches may take together. Each may take up to STEPS, and at least _STEPS_AT_LEAST."""
+
+    left: int = STEPS
+
+    def take(self) -> int:
+        """Returns how many steps the next search may take."""
+        return max(min(STEPS, self.left), _STEPS_AT_LEAST)
+
+
+class _Refused(Exception):
+    """Ends a search."""
+
+    def __init__(self, text: str, *, is_fatal: bool = False, is_cut: bool = False) -> None:
+        super().__init__(text)
+        self.refusal = Refusal(text, is_fatal, is_cut)
+
+
+class _Outcome(Enum):
+    FOUND = auto()
+    NONE = auto()
+    #: Every choice would exceed the results of a claim, so earlier choices of devices do not matter.
+    EXCEEDED = auto()
+
+
+@dataclass(slots=True, eq=False)
+class _Wanted:
+    """A request without alternatives, or one alternative of `parent`. `matching`: per candidate, as in `_matching`."""
+
+    request: DeviceRequest
+    parent: DeviceRequest | None
+    selectors: tuple[tuple[str, str], ...]
+    matching: list[object]
+    count: int = 0
+    every: list[int] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """Name of the request in results."""
+        return self.request.name if self.parent is None else f"{self.parent.name}/{self.request.name}"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names by which constraints refer to the request."""
+        return (self.name,) if self.parent is None else (self.parent.name, self.name)
+
+
+class _Constraint:
+    """State of a constraint: the value of the chosen devices, and their number."""
+
+    __slots__ = ("_attribute", "_count", "_requests", "_value")
+
+    def __init__(self, constraint: MatchConstraint) -> None:
+        self._requests = frozenset(constraint.requests)
+        self._attribute = constraint.attribute
+        self._value: Attribute | None = None
+        self._count = 0
+
+    def concerns(self, wanted: _Wanted) -> bool:
+        """Whether it applies to the request."""
+        return not self._requests or not self._requests.isdisjoint(wanted.names)
+
+    def value(self, kind: DeviceKind) -> Attribute | None:
+        """Returns the value of a device."""
+        domain, slash, name = self._attribute.partition("/")
+        about = (domain, name) if slash else (kind.driver, domain)
+        return next((value for one, value in kind.attributes if one == about), None)
+
+    def can_hold(self, needs: Iterable[_Need], kinds: Sequence[DeviceKind], claim: int) -> bool:
+        """Whether the requests can get their devices with one value of the attribute."""
+        others = [need for need in needs if not self._binds(need, claim)]
+        bound = [need for need in needs if self._binds(need, claim)]
+        by_value: dict[Attribute, set[int]] = {}
+        for index in frozenset[int]().union(*(need.usable for need in bound)):
+            value = self.value(kinds[index])
+            if value is not None and (not self._count or value == self._value):
+                by_value.setdefault(value, set()).add(index)
+        return not bound or any(
+            _fit([*(replace(need, usable=need.usable & same) for need in bound), *others]) for same in by_value.values()
+        )
+
+    def _binds(self, need: _Need, claim: int) -> bool:
+        """Whether all devices of the request have to have the value."""
+        return need.at[0] == claim and bool(need.count) and all(self.concerns(one) for one in need.wanted)
+
+    def add(self, wanted: _Wanted, kind: DeviceKind) -> bool:
+        """Adds a device if it has the value of the others."""
+        if not self.concerns(wanted):
+            return True
+        value = self.value(kind)
+        if value is None or (self._count and value != self._value):
+            return False
+        self._value = value
+        self._count += 1
+        return True
+
+    def remove(self, wanted: _Wanted) -> None:
+        """Reverts `add`."""
+        if self.concerns(wanted):
+            self._count -= 1
+
+
+@dataclass(slots=True, eq=False)
+class _Need:
+    """The least that a request needs: so many of the usable devices of its alternatives. `count` None: it has none."""
+
+    at: tuple[int, int]
+    wanted: Sequence[_Wanted]
+    count: int | None = None
+    usable: frozenset[int] = frozenset()
+
+    def add(self, wanted: _Wanted, usable: Sequence[int]) -> None:
+        """Adds an alternative, unless it has too few devices."""
+        if len(usable) >= wanted.count and (usable or not wanted.request.everything):
+            self.count = wanted.count if self.count is None else min(self.count, wanted.count)
+            self.usable = self.usable.union(usable)
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether it may have devices that others have."""
+        return self.wanted[0].request.admin
+
+
+def _fit(needs: Iterable[_Need]) -> bool:
+    """Whether each request can get its devices, so that no device is given twice."""
+    taken: dict[int, _Need] = {}
+
+    def find(need: _Need, seen: set[int]) -> bool:
+        for device in need.usable:
+            if device not in seen:
+                seen.add(device)
+                holder = taken.get(device)
+                if holder is None or (holder is not need and find(holder, seen)):
+                    taken[device] = need
+                    return True
+        return False
+
+    for need in needs:
+        if need.is_shared:
+            if len(need.usable) < (need.count or 0):
+                return False
+        elif not all(find(need, set()) for _ in range(need.count or 0)):
+            return False
+    return True
+
+
+_Alike = tuple[DeviceKind, tuple[DeviceTaint, ...]]
+
+
+def allocate(
+    view: DeviceView,
+    demands: Sequence[DeviceDemand],
+    classes: Mapping[str, DeviceClass],
+    is_used: Callable[[DeviceId], bool],
+    work: StepBudget | None = None,
+) -> tuple[DeviceAllocation, ...] | Refusal:
+    """Returns an allocation for each demand, or why there is none. `is_used`: devices that others have."""
+    work = work or StepBudget()
+    steps = work.take()
+    search = _Search(view, demands, classes, is_used, steps)
+    try:
+        return search.run()
+    except _Refused as refused:
+        return refused.refusal
+    finally:
+        work.left -= steps - search.steps
+
+
+class _Search:  # long: one search with its state
+    """One search."""
+
+    def __init__(
+        self,
+        view: DeviceView,
+        demands: Sequence[DeviceDemand],
+        classes: Mapping[str, DeviceClass],
+        is_used: Callable[[DeviceId], bool],
+        steps: int,
+    ) -> None:
+        self._view, self._demands, self._classes, self._is_used = view, demands, classes, is_used
+        self.steps = self._most = steps
+        self._wanted: list[list[list[_Wanted]]] = []
+        self._constraints = [[_Constraint(one) for one in demand.constraints] for demand in demands]
+        #: Claims that have the candidate in the present attempt, and the results by claim.
+        self._taken: dict[DeviceId, list[int]] = {}
+        self._results: list[list[tuple[_Wanted, DeviceCandidate]]] = [[] for _ in demands]
+        #: Positions of these candidates.
+        self._indices: dict[int, None] = {}
+        self._needs: list[_Need] = []
+        #: A feature of a device that would match.
+        self._unsupported = ""
+
+    def run(self) -> tuple[DeviceAllocation, ...]:
+        """Returns an allocation for each demand. Raises _Refused."""
+        for demand in self._demands:
+            self._prepare(demand)
+        self._needs = self._find_needs()
+        if not self._is_dead_end((0, 0)) and self._next_request(0, 0) is _Outcome.FOUND:
+            return tuple(self._allocation(chosen) for chosen in self._results)
+        if self._unsupported:
+            raise _Refused(f"{CANNOT}: a device uses {self._unsupported}, which is not supported")
+        if any(pool.is_invalid for pool in self._view.pools):
+            raise _Refused("invalid resource pools were encountered")
+        raise _Refused(CANNOT)
+
+    def _prepare(self, demand: DeviceDemand) -> None:
+        """Finds what each request wants, and checks that a claim can hold it."""
+        least, requests = 0, list[list[_Wanted]]()
+        for request in demand.requests:
+            own = request.alternatives or (request,)
+            parent = request if request.alternatives else None
+            requests.append([self._want(one, parent) for one in own])
+            fewest = min(one.count for one in requests[-1])
+            if fewest > RESULTS_PER_CLAIM - least:
+                raise _Refused(
+                    f"request {request.name}: adding {fewest} devices exceeds the claim limit of "
+                    f"{RESULTS_PER_CLAIM}, with {least} already accounted for"
+                )
+            least += fewest
+        self._wanted.append(requests)
+
+    def _want(self, request: DeviceRequest, parent: DeviceRequest | None) -> _Wanted:
+        of_class = self._classes.get(request.device_class)
+        if of_class is None:
+            raise _Refused(f"device class {request.device_class} does not exist", is_fatal=True)
+        selectors = selectors_of(of_class, request)
+        memory = self._view.memory
+        if selectors not in memory and len(memory) >= _MOST_SELECTORS:
+            memory.clear()
+        matching = memory.setdefault(selectors, [None] * len(self._view.candidates))
+        wanted = _Wanted(request, parent, selectors, matching, request.count)
+        if request.everything:
+            wanted.every = list(self._every(wanted))
+            wanted.count = len(wanted.every)
+        return wanted
+
+    def _every(self, wanted: _Wanted) -> Iterator[int]:
+        """Yields all matching candidates. Raises _Refused if the devices of some pool are not known."""
+        start = 0
+        for pool in self._view.pools:
+            if pool.is_incomplete or pool.is_invalid:
+                why = "being updated" if pool.is_incomplete else "invalid"
+                text = f"asks for all devices, but resource pool {pool.id} is currently {why}"
+                raise _Refused(f"request {wanted.name}: {text}")
+            end = start + len(pool.candidates)
+            yield from (index for index in range(start, end) if self._is_selectable(wanted, index))
+            start = end
+
+    def _is_selectable(self, wanted: _Wanted, index: int) -> bool:
+        """Whether all selectors match the candidate. Raises _Refused if one cannot be evaluated."""
+        found = wanted.matching[index]
+        if found is None:
+            found = wanted.matching[index] = self._matches(wanted, self._view.candidates[index])
+        if isinstance(found, str):
+            raise _Refused(found, is_fatal=True)
+        return bool(found)
+
+    def _matches(self, wanted: _Wanted, candidate: DeviceCandidate) -> bool | str:
+        return matches_all(wanted.selectors, candidate.device.kind, candidate.id)
+
+    def _find_needs(self) -> list[_Need]:
+        """Returns what each request needs at least; empty if a selector cannot be evaluated.
+
+        That is reported even if the claims cannot be allocated anyway, so that no branch may be skipped.
+        """
+        needs: list[_Need] = []
+        for claim, requests in enumerate(self._wanted):
+            for request, alternatives in enumerate(requests):
+                need = _Need((claim, request), alternatives)
+                for wanted in alternatives:
+                    usable = self._usable(wanted)
+                    if usable is None:
+                        return []
+                    need.add(wanted, usable)
+                needs.append(need)
+        return needs
+
+    def _is_dead_end(self, at: tuple[int, int], wanted: _Wanted | None = None, number: int = 0, start: int = 0) -> bool:
+        """Whether there are certainly too few devices for this request and those that follow.
+
+        `wanted`: the alternative of the request that has `number` devices. It needs others of those from `start`.
+        """
+        needs = [need for need in self._needs if need.at >= at]
+        if wanted is not None and needs:
+            needs[0] = _Need(at, [wanted], wanted.count - number, needs[0].usable.difference(range(start)))
+        if any(need.count is None for need in needs):
+            return True
+        self.steps -= _STEPS_OF_LOOK
+        taken = frozenset(self._indices)
+        left = [need if need.is_shared else replace(need, usable=need.usable - taken) for need in needs]
+        if not _fit(left):
+            return True
+        kinds = [candidate.device.kind for candidate in self._view.candidates]
+        return any(
+            not constraint.can_hold(left, kinds, claim)
+            for claim, constraints in enumerate(self._constraints)
+            for constraint in constraints
+        )
+
+    def _usable(self, wanted: _Wanted) -> list[int] | None:
+        """Returns the candidates that the request may get; None = a selector cannot be evaluated."""
+        found = []
+        for index, candidate in enumerate(self._view.candidates):
+            matching = wanted.matching[index]
+            if matching is None:
+                matching = wanted.matching[index] = self._matches(wanted, candidate)
+            if isinstance(matching, str):
+                return None
+            if matching and self._may_get(wanted, candidate):
+                found.append(index)
+        return found
+
+    def _may_get(self, wanted: _Wanted, candidate: DeviceCandidate) -> bool:
+        """Whether nothing but constraints keeps a matching device from the request."""
+        if not wanted.request.admin and self._is_used(candidate.id):
+            return False
+        if candidate.device.unsupported:
+            self._unsupported = candidate.device.unsupported
+            return False
+        return not _is_repelled(wanted.request, candidate.device.taints)
+
+    def _next_request(self, claim: int, request: int) -> _Outcome:
+        """Allocates this request and all that follow."""
+        if claim >= len(self._demands):
+            return _Outcome.FOUND
+        if request >= len(self._wanted[claim]):
+            found = self._next_request(claim + 1, 0)
+            return _Outcome.NONE if found is _Outcome.EXCEEDED else found
+        of_request = self._wanted[claim][request]
+        if of_request[0].parent is None:
+            return self._next_device((claim, request), of_request[0], 0, 0)
+        is_exceeded = True
+        for wanted in of_request:
+            found = self._next_device((claim, request), wanted, 0, 0)
+            if found is _Outcome.FOUND:
+                return found
+            is_exceeded = is_exceeded and found is _Outcome.EXCEEDED
+        return _Outcome.EXCEEDED if is_exceeded else _Outcome.NONE
+
+    def _next_device(self, at: tuple[int, int], wanted: _Wanted, number: int, start: int) -> _Outcome:
+        """Allocates device `number` of the request, from candidate `start`, and all that follows."""
+        self.steps -= 1
+        if self.steps < 0:
+            raise _Refused(f"{CANNOT}: the search for devices was ended after too many steps", is_cut=True)
+        claim, request = at
+        if number >= wanted.count:
+            is_empty = wanted.request.everything and not wanted.count
+            return _Outcome.NONE if is_empty else self._next_request(claim, request + 1)
+        if wanted.count - number > RESULTS_PER_CLAIM - len(self._results[claim]):
+            return _Outcome.EXCEEDED
+        if sum(map(len, self._results)) >= MOST_DEVICES:
+            raise _Refused(f"{CANNOT}: the claims of one pod get at most {MOST_DEVICES} devices")
+        if wanted.request.everything:
+            return self._whole(at, wanted, number)
+        if self._most - self.steps > _FEW and self._is_dead_end(at, wanted, number, start):
+            return _Outcome.NONE
+        return self._first(at, wanted, number, start)
+
+    def _first(self, at: tuple[int, int], wanted: _Wanted, number: int, start: int) -> _Outcome:
+        """Tries the candidates from `start` for device `number` of the request."""
+        claim, tried = at[0], set[_Alike]()
+        for index in range(start, len(self._view.candidates)):
+            candidate = self._view.candidates[index]
+            if self._is_taken(claim, wanted, candidate) or not self._is_selectable(wanted, index):
+                continue
+            kind: _Alike = candidate.device.kind, candidate.device.taints
+            if kind in tried or not self._take(claim, wanted, index):
+                continue
+            found = self._next_device(at, wanted, number + 1, index + 1)
+            if found is _Outcome.FOUND:
+                return found
+            self._give_back(claim, wanted, index)
+            if found is _Outcome.EXCEEDED:
+                return found
+            if not wanted.request.admin:
+                tried.add(kind)
+        return _Outcome.NONE
+
+    def _whole(self, at: tuple[int, int], wanted: _Wanted, number: int) -> _Outcome:
+        """Allocates the next of all matching devices. If it is not available, there is no solution."""
+        index, claim = wanted.every[number], at[0]
+        if self._is_taken(claim, wanted, self._view.candidates[index]) or not self._take(
+            claim, wanted, index, must=True
+        ):
+            return _Outcome.NONE
+        found = self._next_device(at, wanted, number + 1, 0)
+        if found is not _Outcome.FOUND:
+            self._give_back(claim, wanted, index)
+        return found
+
+    def _is_taken(self, claim: int, wanted: _Wanted, candidate: DeviceCandidate) -> bool:
+        """Whether the device is in use; with admin access, whether this claim has it."""
+        takers = self._taken.get(candidate.id, ())
+        return claim in takers if wanted.request.admin else bool(takers) or self._is_used(candidate.id)
+
+    def _take(self, claim: int, wanted: _Wanted, index: int, *, must: bool = False) -> bool:
+        """Adds a matching, free device to the results if the constraints allow it. Raises _Refused if it `must`."""
+        candidate = self._view.candidates[index]
+        if not self._may_get(wanted, candidate):
+            return False
+        constraints = self._constraints[claim]
+        for number, constraint in enumerate(constraints):
+            if not constraint.add(wanted, candidate.device.kind):
+                for earlier in constraints[:number]:
+                    earlier.remove(wanted)
+                if must:
+                    text = f"cannot add device {candidate.id} because a claim constraint would not be satisfied"
+                    raise _Refused(f"request {wanted.name}: {text}")
+                return False
+        self._taken.setdefault(candidate.id, []).append(claim)
+        self._indices[index] = None
+        self._results[claim].append((wanted, candidate))
+        return True
+
+    def _give_back(self, claim: int, wanted: _Wanted, index: int) -> None:
+        candidate = self._view.candidates[index]
+        self._results[claim].pop()
+        takers = self._taken[candidate.id]
+        takers.remove(claim)
+        if not takers:
+            del self._taken[candidate.id]
+            del self._indices[index]
+        for constraint in self._constraints[claim]:
+            constraint.remove(wanted)
+
+    def _allocation(self, chosen: list[tuple[_Wanted, DeviceCandidate]]) -> DeviceAllocation:
+        results = (DeviceResult(wanted.name, one.id, wanted.request.admin) for wanted, one in chosen)
+        return DeviceAllocation(tuple(results), self._reach(one.reach for _, one in chosen))
+
+    def _reach(self, reaches: Iterable[NodeAccess]) -> NodeAccess:
+        """Returns the nodes that can access all the devices, as createNodeSelector does."""
+        labels, fields = list[Requirement](), list[Requirement]()
+        for reach in reaches:
+            if reach.node is not None:
+                return NodeAccess(node=reach.node)
+            if reach.terms is None:
+                continue
+            if len(reach.terms) > 1:
+                raise _Refused(f"unsupported ResourceSlice.NodeSelector with {len(reach.terms)} terms")
+            for term in reach.terms:
+                _extend(labels, term.expressions)
+                _extend(fields, term.fields)
+        if labels or fields:
+            return NodeAccess(terms=(Term(tuple(labels), tuple(fields)),))
+        return NodeAccess(everywhere=True)
+
+
+def _extend(known: list[Requirement], more: Iterable[Requirement]) -> None:
+    """Adds requirements that are not there yet, in any order of their values."""
+    for one in more:
+        about = (one.key, one.operator, frozenset(one.values))
+        if about not in [(other.key, other.operator, frozenset(other.values)) for other in known]:
+            known.append(one)
+
+
+def _is_repelled(request: DeviceRequest, taints: Iterable[DeviceTaint]) -> bool:
+    preventing = (taint for taint in taints if taint.effect in _PREVENTING)
+    return any(not any(one.tolerates(taint) for one in request.tolerations) for taint in preventing)
+
+
+def matches_all(selectors: Iterable[tuple[str, str]], device: DeviceKind, name: object) -> bool | str:
+    """Returns whether all selectors match, or the error of the first one that cannot be evaluated."""
+    for owner, expression in selectors:
+        program = expressions.compiled(expression)
+        if isinstance(program, str):
+            return f"{owner}: CEL compile error: {program}"
+        found = expressions.matches(program, expression, device)
+        if isinstance(found, str):
+            return f"{owner}: selector on device {name}: CEL runtime error: {found}"
+        if not found:
+            return False
+    return True
+
+
+def selectors_of(of_class: DeviceClass, request: DeviceRequest) -> tuple[tuple[str, str], ...]:
+    """Returns all selectors of a request with their owners."""
+    owned = ((f"class {of_class.name}", one) for one in of_class.selectors)
+    return (*owned, *(("claim", one) for one in request.selectors))
+
+
+def compile_error(selectors: Iterable[tuple[str, str]]) -> str:
+    """Returns why one of the selectors cannot be compiled; empty = all can."""
+    for owner, expression in selectors:
+        if isinstance(program := expressions.compiled(expression), str):
+            return f"{owner}: CEL compile error: {program}"
+    return ""
+
+
+def every_request(demand: DeviceDemand) -> Iterator[tuple[str, DeviceRequest]]:
+    """Yields the requests that name a class, with their names in messages."""
+    for request in demand.requests:
+        if not request.alternatives:
+            yield request.name, request
+        for one in request.alternatives:
+            yield f"{request.name}/{one.name}", one

@@ -1,0 +1,311 @@
+"""Filter DynamicResources: nodes that can access the devices of allocated claims, and where others can be allocated.
+
+The answer for a demand is kept per view of the devices, and asked again only for views of which a device was taken or
+freed. A plan keeps its own answers for the views that it changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+import numpy as np
+
+from muster_core.model.devices import (
+    CONSUMERS_PER_CLAIM,
+    DeviceAllocation,
+    DeviceDemand,
+    NodeAccess,
+    PodClaim,
+)
+from muster_core.placement.devices.allocation import (
+    STEPS,
+    StepBudget,
+    allocate,
+    compile_error,
+    every_request,
+    matches_all,
+    selectors_of,
+)
+from muster_core.placement.plugins.node_properties import term_holds
+from muster_core.placement.volumes.binding import AlwaysUnschedulable, memoized_reach, own_name
+from muster_core.state.columns import BoolColumn, IntColumn
+from muster_core.state.devices import Answers, DeviceChanges, Devices, PlannedDevices, Refusal
+from muster_core.state.nodes import NodeTable
+from muster_core.state.snapshot import RequestShape, Snapshot
+
+#: kube-scheduler's reason for a node that cannot access an allocated claim.
+NOT_AVAILABLE: Final = "resourceclaim not available on the node"
+
+#: Demands whose answers are kept.
+_MOST_DEMANDS: Final = 256
+
+#: Steps that the searches of one filter may take together.
+_STEPS_TOGETHER: Final = 100_000
+
+#: Devices of a changed pool that are compared with the requests of a waiting class. Of a larger pool one may match.
+_MOST_COMPARED: Final = 256
+
+#: Answers by view: not asked yet, it can be allocated; from `_FIRST_REASON` on, the number of a reason.
+_UNKNOWN: Final = 0
+_ALLOWED: Final = 1
+_FIRST_REASON: Final = 2
+
+Demands = tuple[DeviceDemand, ...]
+
+
+def _code(answers: Answers, found: Refusal | tuple[DeviceAllocation, ...]) -> int:
+    """Returns the code of an answer."""
+    if not isinstance(found, Refusal):
+        return _ALLOWED
+    if found not in answers.refusals:
+        answers.refusals.append(found)
+    return _FIRST_REASON + answers.refusals.index(found)
+
+
+def reach_rows(nodes: NodeTable, reach: NodeAccess) -> BoolColumn:
+    """Rows of the nodes that can access something."""
+    return memoized_reach(nodes, reach, lambda: _reach_rows(nodes, reach))
+
+
+def _reach_rows(nodes: NodeTable, reach: NodeAccess) -> BoolColumn:
+    size = nodes.rows.size
+    if reach.everywhere:
+        return np.ones(size, dtype=np.bool_)
+    found = np.zeros(size, dtype=np.bool_)
+    if reach.node is not None and reach.node in nodes:
+        found[nodes.rows.row(reach.node)] = True
+    for term in reach.terms or ():
+        found |= term_holds(term, nodes)
+    return found
+
+
+def _devices(nodes: NodeTable) -> Devices:
+    """Returns the devices with the views of the present nodes."""
+    devices = nodes.pods_on_nodes.devices
+    devices.build_views(nodes.facts_epoch, nodes.rows, lambda reach: reach_rows(nodes, reach))
+    return devices
+
+
+def unusable(snapshot: Snapshot, shape: RequestShape) -> str:
+    """Returns the reason if a claim makes the pod unschedulable on every node, else an empty string."""
+    devices, planned = snapshot.nodes.pods_on_nodes.devices, snapshot.devices
+    for one in shape.pod_on_node.facts.devices:
+        claim = devices.claims.get(one.claim)
+        name = own_name(one.claim)
+        if claim is None or claim.uid != one.uid:
+            return f'resourceclaim "{name}" not found'
+        if claim.deleting:
+            return f'resourceclaim "{name}" is being deleted'
+        if claim.allocation is not None:
+            if claim.unsupported:
+                return f'resourceclaim "{name}" is allocated with {claim.unsupported}, which is not supported'
+            if claim.reserved >= CONSUMERS_PER_CLAIM and not one.reserved:
+                return "resourceclaim in use"
+        elif planned.allocation(one) is None and (why := _unsupported(devices, claim.demand, claim.unsupported)):
+            return f'resourceclaim "{name}": {why}'
+    return ""
+
+
+def _unsupported(devices: Devices, demand: DeviceDemand, feature: str) -> str:
+    """Returns why no device can be allocated for the demand, whatever devices there are."""
+    if feature:
+        return f"{feature} is not supported"
+    for name, request in every_request(demand):
+        of_class = devices.classes.get(request.device_class)
+        if of_class is None:
+            return f"request {name}: device class {request.device_class} does not exist"
+        if of_class.unsupported:
+            return f"request {name}: device class {of_class.name} uses {of_class.unsupported}, which is not supported"
+        if why := compile_error(selectors_of(of_class, request)):
+            return f"request {name}: {why}"
+    return ""
+
+
+class DevicesFilter:
+    """Filter by the device claims of a shape."""
+
+    __slots__ = ("_allowed", "_claims", "_is_forked", "_nodes", "_planned", "_refused")
+
+    def __init__(self, snapshot: Snapshot, claims: Sequence[PodClaim]) -> None:
+        self._nodes, self._claims, self._planned = snapshot.nodes, claims, snapshot.devices
+        self._is_forked = False
+        self._look()
+
+    def allows(self) -> BoolColumn:
+        """Rows that can access the devices of allocated claims, and where the others can be allocated."""
+        return self._allowed
+
+    def allows_at(self, rows: IntColumn) -> BoolColumn:
+        """Like `allows`, for some rows."""
+        return self._allowed[rows]
+
+    def refusals(self) -> Sequence[tuple[str, BoolColumn]]:
+        """Rows by reason."""
+        return self._refused
+
+    def add(self, row: int) -> IntColumn | None:
+        """Allocates the claims on this row. Further pods with the same claims then need nodes that can access them."""
+        demands = _open(self._nodes, self._planned, self._claims)
+        if not demands:
+            return None
+        if not self._is_forked:
+            self._planned, self._is_forked = self._planned.fork(), True
+        plan(self._nodes, self._planned, self._claims, row, 1)
+        self._look()
+        return np.arange(len(self._allowed))
+
+    def _look(self) -> None:
+        nodes, planned = self._nodes, self._planned
+        size = nodes.rows.size
+        refused: list[tuple[str, BoolColumn]] = []
+        left = np.ones(size, dtype=np.bool_)
+        demands = _open(nodes, planned, self._claims)
+        if demands:
+            devices = _devices(nodes)
+            answers = _answers(devices, planned, demands)
+            codes = answers.codes[devices.view_of]
+            fatal = next((one for one in answers.refusals if one.is_fatal), None)
+            if fatal is not None and (codes == _code(answers, fatal)).any():
+                refused.append((fatal.text, left))
+                left = ~left
+            for number, refusal in enumerate(answers.refusals if left.any() else ()):
+                rows = codes == _FIRST_REASON + number
+                if rows.any():
+                    refused.append((refusal.text, rows))
+                    left = left & ~rows
+        for one in self._claims:
+            allocation = planned.allocation(one)
+            if allocation is not None:
+                rows = left & ~reach_rows(nodes, allocation.reach)
+                refused.append((NOT_AVAILABLE, rows))
+                left = left & ~rows
+        self._refused, self._allowed = refused, left
+
+
+def devices_filter(snapshot: Snapshot, shape: RequestShape) -> DevicesFilter | AlwaysUnschedulable | None:
+    """Creates the filter if the shape has device claims."""
+    claims = shape.pod_on_node.facts.devices
+    if not claims:
+        return None
+    why = unusable(snapshot, shape)
+    return AlwaysUnschedulable(snapshot, why) if why else DevicesFilter(snapshot, claims)
+
+
+def assume(snapshot: Snapshot, shape: RequestShape, row: int, count: int = 1) -> None:
+    """Records in the snapshot the devices that the claims of `count` pods get on the row; a negative count frees them.
+
+    The filter must allow the row.
+    """
+    claims = shape.pod_on_node.facts.devices
+    if not claims:
+        return
+    if count > 0:
+        plan(snapshot.nodes, snapshot.devices, claims, row, count)
+        return
+    for one in claims:
+        snapshot.devices.release(one, -count)
+
+
+def plan(nodes: NodeTable, planned: PlannedDevices, claims: Sequence[PodClaim], row: int, count: int) -> None:
+    """Plans `count` pods on an allowed row, with devices for those of their claims that have none yet."""
+    demands = _open(nodes, planned, claims)
+    chosen: Iterator[DeviceAllocation] = iter(())
+    if demands:
+        devices = _devices(nodes)
+        found = allocate(devices.views[devices.view_of.item(row)], demands, devices.classes, planned.is_used)
+        if isinstance(found, Refusal):
+            raise ValueError(f"row {row} was allowed, but: {found.text}")
+        chosen = iter(found)
+    for one in claims:
+        planned.plan(one, next(chosen) if planned.allocation(one) is None else None, count)
+
+
+def _open(nodes: NodeTable, planned: PlannedDevices, claims: Iterable[PodClaim]) -> Demands:
+    """Returns the demands of the claims that have no devices yet, in their order."""
+    known = nodes.pods_on_nodes.devices.claims
+    return tuple(known[one.claim].demand for one in claims if planned.allocation(one) is None)
+
+
+def claim_independent_demands(snapshot: Snapshot, claims: Sequence[PodClaim]) -> Demands | None:
+    """Returns the demands of a pod's own claims. None = other pods use one, or it is allocated or assumed."""
+    devices, planned = snapshot.nodes.pods_on_nodes.devices, snapshot.devices
+    if any(one.claim in devices.users() or planned.allocation(one) is not None for one in claims):
+        return None
+    return _open(snapshot.nodes, planned, claims) if all(one.claim in devices.claims for one in claims) else None
+
+
+def _answers(devices: Devices, planned: PlannedDevices, demands: Demands) -> Answers:
+    """Returns the answers for all present views, with the plan."""
+    known = _real_answers(devices, demands)
+    if not planned.log:
+        return known
+    own = planned.overlays.get(demands)
+    if own is None:
+        own = known.copy()
+        own.seen = 0
+        planned.overlays[demands] = own
+    for number in dict.fromkeys(planned.log[own.seen :]):
+        view = devices.views.get(number)
+        if view is not None:
+            own.codes[number] = _code(own, allocate(view, demands, devices.classes, planned.is_used))
+    own.seen = len(planned.log)
+    return own
+
+
+def _real_answers(devices: Devices, demands: Demands) -> Answers:
+    """Returns the answers for all present views as they are."""
+    about = devices.log_number, demands
+    known = devices.answers.get(about)
+    if known is None:
+        if len(devices.answers) >= _MOST_DEMANDS:
+            devices.answers.clear()
+        known = Answers(np.zeros(0, dtype=np.int64), seen=len(devices.log))
+        devices.answers[about] = known
+    present = devices.present
+    most = int(present[-1]) + 1 if len(present) else 0
+    if len(known.codes) < most:
+        known.codes = np.concatenate((known.codes, np.zeros(most - len(known.codes), dtype=np.int64)))
+    changed = [number for number in dict.fromkeys(devices.log[known.seen :]) if number < len(known.codes)]
+    known.codes[[*changed, *known.cut]] = _UNKNOWN
+    known.seen = len(devices.log)
+    work = StepBudget(_STEPS_TOGETHER)
+    known.cut = []
+    for number in present[known.codes[present] == _UNKNOWN].tolist():
+        is_short = work.left < STEPS
+        found = allocate(devices.views[number], demands, devices.classes, devices.used.__contains__, work)
+        known.codes[number] = _code(known, found)
+        if is_short and isinstance(found, Refusal) and found.is_cut:
+            known.cut.append(number)
+    return known
+
+
+def concerns(devices: Devices, claims: Sequence[PodClaim], changes: DeviceChanges) -> bool:
+    """Whether a change may help a waiting pod with these claims.
+
+    The claim changed, or the class of a request, or a pool with a device that its selectors match.
+    """
+    for one in claims:
+        claim = devices.claims.get(one.claim)
+        if one.claim in changes.claims:
+            return True
+        if claim is not None and claim.allocation is None and _may_help(devices, claim.demand, changes):
+            return True
+    return False
+
+
+def _may_help(devices: Devices, demand: DeviceDemand, changes: DeviceChanges) -> bool:
+    for _, request in every_request(demand):
+        if request.device_class in changes.classes:
+            return True
+        of_class = devices.classes.get(request.device_class)
+        if of_class is None:
+            continue
+        selectors = selectors_of(of_class, request)
+        for pool in changes.pools:
+            number = 0
+            for number, device in enumerate(devices.devices_of(pool)):
+                # An error counts as a match, because a change may have ended it.
+                if number >= _MOST_COMPARED or matches_all(selectors, device.kind, device.name):
+                    return True
+    return False

@@ -1,0 +1,473 @@
+"""Device slices, classes and claims of a partition, the devices in use, and those that plans assume for claims.
+
+A device is in use while the allocation of a claim has it, or while a pod on a node waits for its claim to show the
+devices that were chosen for it. Rows of the node table that can access the same slices share one view of the devices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from muster_core.model.devices import (
+    UNREACHABLE,
+    ChosenDevices,
+    Device,
+    DeviceAllocation,
+    DeviceChoice,
+    DeviceClaim,
+    DeviceClass,
+    DeviceFact,
+    DeviceId,
+    DeviceObject,
+    DeviceObjectGone,
+    DeviceSlice,
+    NodeAccess,
+    PodClaim,
+    PoolId,
+)
+from muster_core.model.ids import NodeId
+from muster_core.state.columns import BoolColumn, IntColumn, Rows
+
+#: Function that returns the rows of the nodes that can access something.
+Reacher = Callable[[NodeAccess], BoolColumn]
+
+#: Changes of use that are recorded; after more of them, all cached answers are dropped.
+_MOST_CHANGES: Final = 4096
+
+#: Views that are kept in addition to twice the present ones.
+_SPARE_VIEWS: Final = 256
+
+
+@dataclass(slots=True)
+class DeviceChanges:
+    """What may have made devices available, since the reader has emptied it."""
+
+    claims: dict[str, None] = field(default_factory=dict)
+    classes: dict[str, None] = field(default_factory=dict)
+    pools: dict[PoolId, None] = field(default_factory=dict)
+
+    def clear(self) -> None:
+        """Forgets the changes."""
+        self.claims.clear()
+        self.classes.clear()
+        self.pools.clear()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DeviceCandidate:
+    """A device of a view. `reach`: nodes that can access it."""
+
+    id: DeviceId
+    device: Device
+    reach: NodeAccess
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PoolView:
+    """The devices of one pool in a view. A pool that is incomplete or invalid has none that can be allocated."""
+
+    id: PoolId
+    candidates: tuple[DeviceCandidate, ...] = ()
+    is_incomplete: bool = False
+    is_invalid: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DeviceView:
+    """The pools that some rows can access, sorted. `candidates`: of all usable pools, in the order of the search.
+
+    `node`: the only node with this view, if a slice is local to it. `memory`: cache of placement/devices.
+    """
+
+    id: int
+    pools: tuple[PoolView, ...] = ()
+    candidates: tuple[DeviceCandidate, ...] = ()
+    node: NodeId | None = None
+    memory: dict[object, list[object]] = field(default_factory=dict)
+
+
+CANNOT: Final = "cannot allocate all claims"
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why the claims cannot be allocated in a view.
+
+    `is_fatal`: on no node, because a claim or class is wrong. `is_cut`: the search was ended before it was complete.
+    """
+
+    text: str = CANNOT
+    is_fatal: bool = False
+    is_cut: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Answers:
+    """Cache of placement/devices: whether some demands can be met, by view number.
+
+    `seen`: entries of the log that the codes include. `cut`: views that must be asked again.
+    """
+
+    codes: IntColumn
+    refusals: list[Refusal] = field(default_factory=list)
+    seen: int = 0
+    cut: list[int] = field(default_factory=list)
+
+    def copy(self) -> Answers:
+        """Returns an independent copy."""
+        return Answers(self.codes.copy(), list(self.refusals), self.seen)
+
+
+#: A slice that a row can access, and the reach of those of its devices that it can access; None = all devices.
+_Part = tuple[str, NodeAccess | None]
+
+
+@dataclass(slots=True)
+class _Pool:
+    """All slices of a pool. `epoch`: number of the last change."""
+
+    slices: dict[str, DeviceSlice] = field(default_factory=dict)
+    epoch: int = 0
+
+
+class Devices:  # long: every fact and every assumption goes through here
+    """Devices of a partition."""
+
+    __slots__ = (
+        "_built",
+        "_by_node",
+        "_epoch",
+        "_known",
+        "_pools",
+        "_shared",
+        "_users",
+        "_where",
+        "answers",
+        "assumed",
+        "changes",
+        "claims",
+        "classes",
+        "log",
+        "log_number",
+        "present",
+        "slices",
+        "used",
+        "view_of",
+        "views",
+    )
+
+    def __init__(self) -> None:
+        self.slices: dict[str, DeviceSlice] = {}
+        self.classes: dict[str, DeviceClass] = {}
+        self.claims: dict[str, DeviceClaim] = {}
+        #: Devices chosen for claims that do not show them yet, by claim; and the number of claims that use a device.
+        self.assumed: dict[str, ChosenDevices] = {}
+        self.used: dict[DeviceId, int] = {}
+        #: Number of pods on nodes that use a claim.
+        self._users: dict[str, int] = {}
+        self._pools: dict[PoolId, _Pool] = {}
+        #: Slices that are local to a node, by node; and all others that some node can access.
+        self._by_node: dict[NodeId, dict[str, None]] = {}
+        self._shared: dict[str, None] = {}
+        self._epoch = 0
+        self._built: tuple[int, int] = (-1, -1)
+        #: The view of each row; the present views by number; all kept ones by content; the views with a device.
+        self.view_of: IntColumn = np.zeros(0, dtype=np.int64)
+        self.views: dict[int, DeviceView] = {}
+        self.present: IntColumn = np.zeros(0, dtype=np.int64)
+        self._known: dict[object, DeviceView] = {}
+        self._where: dict[DeviceId, list[int]] = {}
+        #: Cache of placement/devices. Entries are valid except for the views in `log` that follow the last one seen.
+        self.answers: dict[object, Answers] = {}
+        self.log: list[int] = []
+        self.log_number = 0
+        self.changes = DeviceChanges()
+
+    def update(self, fact: DeviceFact) -> None:
+        """Adds, updates or removes an object, and notes in `changes` what may be available now."""
+        match fact:
+            case DeviceSlice():
+                self._slice(fact.name, fact)
+            case DeviceClass():
+                self._class(fact.name, fact)
+            case DeviceClaim():
+                self._claim(fact.name, fact)
+            case DeviceObjectGone(DeviceObject.SLICE, name):
+                self._slice(name, None)
+            case DeviceObjectGone(DeviceObject.CLASS, name):
+                self._class(name, None)
+            case DeviceObjectGone(_, name):
+                self._claim(name, None)
+
+    def use(self, claims: Iterable[PodClaim], count: int) -> None:
+        """Adds `count` pods on nodes with these claims; a negative count removes.
+
+        When no pod uses a claim any more, the devices that were assumed for it are free.
+        """
+        for one in claims:
+            left = self._users.get(one.claim, 0) + count
+            if left:
+                self._users[one.claim] = left
+            else:
+                self._users.pop(one.claim, None)
+                self.forget(one.claim)
+
+    def users(self) -> Mapping[str, int]:
+        """Number of pods on nodes by claim, for the invariant checks."""
+        return self._users
+
+    def assume(self, chosen: ChosenDevices) -> None:
+        """Assumes that the claim gets these devices."""
+        self.forget(chosen.claim)
+        self.assumed[chosen.claim] = chosen
+        self._count(chosen.allocation, 1)
+
+    def forget(self, claim: str) -> None:
+        """Removes the assumption about the claim."""
+        before = self.assumed.pop(claim, None)
+        if before is not None:
+            self._count(before.allocation, -1)
+
+    def allocation(self, one: PodClaim) -> DeviceAllocation | None:
+        """Returns the allocation of a claim, as it shows or as it is assumed; None = it has none."""
+        claim = self.claims.get(one.claim)
+        if claim is not None and claim.allocation is not None:
+            return claim.allocation
+        assumed = self.assumed.get(one.claim)
+        return None if assumed is None else assumed.allocation
+
+    def choice(self, claims: Iterable[PodClaim]) -> DeviceChoice:
+        """Returns the assumed devices of those of the claims that do not show them yet."""
+        return tuple(self.assumed[one.claim] for one in claims if one.claim in self.assumed)
+
+    def conflict(self, chosen: ChosenDevices) -> str:
+        """Returns why the claim cannot get the chosen devices any more; empty = it can, or is assumed to have them."""
+        claim, assumed = self.claims.get(chosen.claim), self.assumed.get(chosen.claim)
+        if claim is None or claim.uid != chosen.uid or claim.deleting or claim.allocation is not None:
+            return f"claim {chosen.claim} is gone or allocated"
+        if assumed is not None:
+            return "" if assumed == chosen else f"claim {chosen.claim} gets other devices"
+        taken = (one.device for one in chosen.allocation.results if not one.admin and one.device in self.used)
+        device = next(taken, None)
+        return "" if device is None else f"device {device} is not free for claim {chosen.claim} any more"
+
+    def devices_of(self, pool: PoolId) -> Iterator[Device]:
+        """Yields all devices of a pool, whatever their generation."""
+        found = self._pools.get(pool)
+        for one in found.slices.values() if found is not None else ():
+            yield from one.devices
+
+    def build_views(self, nodes_epoch: int, rows: Rows, reach: Reacher) -> None:
+        """Updates `views` and `view_of`. `reach`: valid for the node properties of the epoch."""
+        if self._built == (nodes_epoch, self._epoch):
+            return
+        patterns, codes = self._patterns(rows.size, reach)
+        local = {rows.row(node): node for node in self._by_node if node in rows}
+        if len(self._known) > 2 * len(self.views) + _SPARE_VIEWS:
+            self._drop_views()
+        shared = [self._view(pattern, None).id for pattern in patterns]
+        self.view_of = np.array(shared, dtype=np.int64)[codes]
+        for row, node in local.items():
+            parts = (*((name, None) for name in self._by_node[node]), *patterns[codes[row]])
+            self.view_of[row] = self._view(parts, node).id
+        self.present = np.unique(self.view_of)
+        present = set(self.present.tolist())
+        self.views = {view.id: view for view in self._known.values() if view.id in present}
+        self._built = nodes_epoch, self._epoch
+
+    def _patterns(self, size: int, reach: Reacher) -> tuple[list[tuple[_Part, ...]], IntColumn]:
+        """Returns the different sets of shared parts that rows can access, and for each row the number of its set."""
+        codes: IntColumn = np.zeros(size, dtype=np.int64)
+        patterns: list[tuple[_Part, ...]] = [()]
+        for name in self._shared:
+            of_slice = self.slices[name]
+            reaches = [of_slice.reach] if of_slice.reach else dict.fromkeys(one.reach for one in of_slice.devices)
+            for one in reaches:
+                part: _Part = (name, None if of_slice.reach else one)
+                has = reach(one)
+                if has.all():
+                    patterns = [(*pattern, part) for pattern in patterns]
+                elif has.any():
+                    kept, codes = np.unique(2 * codes + has, return_inverse=True)
+                    found = [(patterns[code // 2], code % 2) for code in kept.tolist()]
+                    patterns = [(*pattern, part) if is_more else pattern for pattern, is_more in found]
+        return patterns, codes
+
+    def _view(self, parts: tuple[_Part, ...], node: NodeId | None) -> DeviceView:
+        pools: dict[PoolId, list[_Part]] = {}
+        for part in parts:
+            pools.setdefault(self.slices[part[0]].pool, []).append(part)
+        key = node, tuple((pool, self._pools[pool].epoch, tuple(some)) for pool, some in sorted(pools.items()))
+        known = self._known.get(key)
+        if known is None:
+            found = [self._pool_view(pool, some) for pool, some in sorted(pools.items())]
+            views = tuple(one for one in found if one is not None)
+            candidates = tuple(device for one in views for device in one.candidates)
+            known = self._known[key] = DeviceView(len(self._known), views, candidates, node)
+            for one in candidates:
+                self._where.setdefault(one.id, []).append(known.id)
+        return known
+
+    def _pool_view(self, pool: PoolId, parts: list[_Part]) -> PoolView | None:
+        """Returns the devices of a pool, as in GatherPools of Kubernetes 1.37. None = the pool is being replaced."""
+        every = self._pools[pool].slices.values()
+        reaches: dict[str, dict[NodeAccess | None, None]] = {}
+        for name, reach in parts:
+            reaches.setdefault(name, {})[reach] = None
+        newest = max(self.slices[name].generation for name in reaches)
+        slices = [self.slices[name] for name in sorted(reaches) if self.slices[name].generation == newest]
+        if len(slices) != slices[0].count:
+            if any(one.generation > newest for one in every):
+                return None
+            if sum(one.generation == newest for one in every) != slices[0].count:
+                return PoolView(pool, is_incomplete=True)
+        names = [device.name for one in slices for device in one.devices]
+        if len(set(names)) < len(names):
+            return PoolView(pool, is_invalid=True)
+        return PoolView(
+            pool,
+            tuple(
+                DeviceCandidate(DeviceId(*pool, device.name), device, one.reach or device.reach)
+                for one in slices
+                for device in one.devices
+                if one.reach is not None or device.reach in reaches[one.name]
+            ),
+        )
+
+    def _drop_views(self) -> None:
+        self._known.clear()
+        self._where.clear()
+        self._forget_answers()
+
+    def _forget_answers(self) -> None:
+        self.answers.clear()
+        self.log.clear()
+        self.log_number += 1
+
+    def views_with(self, allocation: DeviceAllocation) -> Iterator[int]:
+        """Yields the views that have a device of the allocation that it does not use as an administrator."""
+        for result in allocation.results:
+            if not result.admin:
+                yield from self._where.get(result.device, ())
+
+    def _slice(self, name: str, new: DeviceSlice | None) -> None:
+        old = self.slices.pop(name, None)
+        if old is not None:
+            pool = self._pools[old.pool]
+            del pool.slices[name]
+            self._shared.pop(name, None)
+            if old.reach is not None and old.reach.node is not None:
+                del self._by_node[old.reach.node][name]
+                if not self._by_node[old.reach.node]:
+                    del self._by_node[old.reach.node]
+        if new is not None:
+            self.slices[name] = new
+            self._pools.setdefault(new.pool, _Pool()).slices[name] = new
+            if new.reach is not None and new.reach.node is not None:
+                self._by_node.setdefault(new.reach.node, {})[name] = None
+            elif new.reach != UNREACHABLE:
+                self._shared[name] = None
+        self._epoch += 1
+        for changed in dict.fromkeys(one.pool for one in (old, new) if one is not None):
+            self._pools[changed].epoch = self._epoch
+            if not self._pools[changed].slices:
+                del self._pools[changed]
+            self.changes.pools[changed] = None
+
+    def _class(self, name: str, new: DeviceClass | None) -> None:
+        self.classes.pop(name, None)
+        if new is not None:
+            self.classes[name] = new
+        self.changes.classes[name] = None
+        self._forget_answers()
+
+    def _claim(self, name: str, new: DeviceClaim | None) -> None:
+        old = self.claims.pop(name, None)
+        if new is not None:
+            self.claims[name] = new
+            if new.allocation is not None:
+                self._count(new.allocation, 1)
+        if old is not None and old.allocation is not None:
+            self._count(old.allocation, -1)
+        assumed = self.assumed.get(name)
+        if assumed is not None and (new is None or new.uid != assumed.uid or new.allocation is not None):
+            self.forget(name)
+        self.changes.claims[name] = None
+
+    def _count(self, allocation: DeviceAllocation, count: int) -> None:
+        for result in allocation.results:
+            if result.admin:
+                continue
+            before = self.used.get(result.device, 0)
+            if before + count:
+                self.used[result.device] = before + count
+            else:
+                del self.used[result.device]
+                self.changes.pools[PoolId(result.device.driver, result.device.pool)] = None
+            if not before or not before + count:
+                self.log += self._where.get(result.device, ())
+        if len(self.log) > _MOST_CHANGES:
+            self._forget_answers()
+
+
+class PlannedDevices:
+    """What-if view of devices: those that a plan chooses for claims, on top of the real state."""
+
+    __slots__ = ("_counts", "_devices", "_ours", "_taken", "log", "overlays")
+
+    def __init__(self, devices: Devices) -> None:
+        self._devices = devices
+        self._ours: dict[str, ChosenDevices] = {}
+        #: Number of planned pods that use the claim.
+        self._counts: dict[str, int] = {}
+        self._taken: dict[DeviceId, None] = {}
+        #: Views whose devices the plan took or returned; and a cache of placement/devices for them.
+        self.log: list[int] = []
+        self.overlays: dict[object, Answers] = {}
+
+    def allocation(self, one: PodClaim) -> DeviceAllocation | None:
+        """Returns the allocation of a claim as it shows, as it is assumed, or as planned; None = it has none."""
+        ours = self._ours.get(one.claim)
+        return self._devices.allocation(one) if ours is None else ours.allocation
+
+    def is_used(self, device: DeviceId) -> bool:
+        """Whether a claim or this plan has the device."""
+        return device in self._taken or device in self._devices.used
+
+    def plan(self, one: PodClaim, chosen: DeviceAllocation | None, count: int = 1) -> None:
+        """Counts `count` more planned pods that use the claim. `chosen`: its devices if it has none yet."""
+        if chosen is not None:
+            self._ours[one.claim] = ChosenDevices(one.claim, one.uid, chosen)
+            self._taken.update((result.device, None) for result in chosen.results if not result.admin)
+            self.log += self._devices.views_with(chosen)
+        if one.claim in self._ours:
+            self._counts[one.claim] = self._counts.get(one.claim, 0) + count
+
+    def release(self, one: PodClaim, count: int = 1) -> None:
+        """Counts `count` fewer planned pods that use the claim. Its devices are free with the last of them."""
+        if one.claim not in self._counts:
+            return
+        self._counts[one.claim] -= count
+        if self._counts[one.claim] <= 0:
+            del self._counts[one.claim]
+            chosen = self._ours.pop(one.claim).allocation
+            for result in chosen.results:
+                if not result.admin:
+                    del self._taken[result.device]
+            self.log += self._devices.views_with(chosen)
+
+    def choice(self, claims: Iterable[PodClaim]) -> DeviceChoice:
+        """Returns the planned devices of each of the claims for which this plan chose some."""
+        return tuple(self._ours[one.claim] for one in dict.fromkeys(claims) if one.claim in self._ours)
+
+    def fork(self) -> PlannedDevices:
+        """Returns an independent copy."""
+        twin = PlannedDevices(self._devices)
+        twin._ours, twin._counts, twin._taken = dict(self._ours), dict(self._counts), dict(self._taken)
+        twin.log = list(self.log)
+        twin.overlays = {about: one.copy() for about, one in self.overlays.items()}
+        return twin

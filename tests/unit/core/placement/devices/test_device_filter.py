@@ -1,0 +1,227 @@
+"""The filter DynamicResources: which nodes can run a pod with device claims, why not, and what plans take."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from muster_core.model.devices import (
+    DeviceClass,
+    DeviceFact,
+    DeviceObject,
+    DeviceObjectGone,
+    DeviceSlice,
+    DeviceTaint,
+    DeviceToleration,
+    PodClaim,
+)
+from muster_core.model.specs import PodOnNode, PodProperties
+from muster_core.placement import node_search
+from muster_core.placement.devices.filter import concerns
+from tests.unit.builders import a_node
+from tests.unit.core.placement.devices.device_clusters import (
+    ANY,
+    DRIVER,
+    EVERYWHERE,
+    Published,
+    a_claim,
+    a_device,
+    a_slice,
+    at,
+    got,
+    gpus,
+    in_zone,
+    shape,
+    using,
+    wanting,
+)
+
+CANNOT = "cannot allocate all claims"
+NOT_AVAILABLE = "resourceclaim not available on the node"
+
+
+def test_a_node_is_feasible_if_it_has_enough_free_devices() -> None:
+    there = Published("a", "b", "c", facts=(gpus("a", 1), gpus("b", 2), a_claim("two", wanting(2))))
+    assert there.free("two") == "b"
+    assert there.text("two") == "0/3 nodes are available: 2 cannot allocate all claims."
+
+
+def test_devices_of_allocated_claims_are_in_use_except_those_with_admin_access() -> None:
+    there = Published("a", "b", facts=(gpus("a", 1), gpus("b", 1), a_claim("new")))
+    there.send(a_claim("old", allocation=got("a", "d0")), a_claim("look", allocation=got("b", "d0", admin=True)))
+    assert there.free("new") == "b"
+    there.send(a_claim("old"))
+    assert there.free("new") == "a b"
+
+
+def test_an_allocated_claim_limits_the_pod_to_nodes_that_can_access_it() -> None:
+    zones = [a_node(name, labels={"zone": name}) for name in "abc"]
+    there = Published(*zones, facts=(a_claim("shared", allocation=got("p", "d0", reach=in_zone("b"))),))
+    assert there.free("shared") == "b"
+    assert there.reasons("shared") == {"a": [NOT_AVAILABLE], "c": [NOT_AVAILABLE]}
+    there.send(a_claim("shared", allocation=got("p", "d0", reach=EVERYWHERE)))
+    assert there.free("shared") == "a b c"
+
+
+@pytest.mark.parametrize(
+    "facts, claim, why",
+    [
+        ((), "new", 'resourceclaim "new" not found'),
+        ((a_claim("new", deleting=True),), "new", 'resourceclaim "new" is being deleted'),
+        (
+            (a_claim("new", wanting()), DeviceObjectGone(DeviceObject.CLASS, "any")),
+            "new",
+            'resourceclaim "new": request gpu: device class any does not exist',
+        ),
+        (
+            (a_claim("new", unsupported="binding conditions"),),
+            "new",
+            'resourceclaim "new": binding conditions is not supported',
+        ),
+        (
+            (a_claim("new", wanting(selectors=("device.drivr ==",))),),
+            "new",
+            'resourceclaim "new": request gpu: claim: CEL compile error: <input>:1:16: Syntax error',
+        ),
+    ],
+)
+def test_what_makes_a_claim_unusable_is_reported_for_every_node(
+    facts: tuple[DeviceFact, ...], claim: str, why: str
+) -> None:
+    there = Published("a", "b", facts=(gpus("a", 1), gpus("b", 1), *facts))
+    assert there.free(claim) == ""
+    assert there.text(claim).startswith(f"0/2 nodes are available: {why}")
+
+
+def test_a_claim_that_was_created_again_is_another_one() -> None:
+    there = Published("a", facts=(gpus("a", 1), a_claim("new")))
+    assert there.free("new") == "a"
+    there.send(replace(a_claim("new"), uid="another"))
+    assert there.text("new").endswith('resourceclaim "new" not found.')
+
+
+def test_a_full_claim_admits_only_pods_that_have_a_reservation() -> None:
+    there = Published("a", facts=(a_claim("c", allocation=got("a", "d0"), reserved=256),))
+    assert there.text("c").endswith("resourceclaim in use.")
+    facts = PodProperties(devices=(PodClaim("ns/c", "uid-c", reserved=True),))
+    assert node_search.allowed(there.snapshot(), replace(shape("c"), pod_on_node=PodOnNode(facts=facts))).sum() == 1
+
+
+def test_an_error_of_a_selector_refuses_the_pod_on_all_nodes() -> None:
+    failing = a_claim("new", wanting(selectors=(f'device.attributes["{DRIVER}"].model == "x"',)))
+    there = Published("a", "b", facts=(gpus("a", 1, model="x"), gpus("b", 1), failing))
+    why = f'claim: selector on device {DRIVER}/b/d0: CEL runtime error: no such key: "model"'
+    assert there.reasons("new") == {"a": [why], "b": [why]}
+
+
+def test_an_untolerated_taint_keeps_a_device_free() -> None:
+    broken = DeviceTaint("broken", "yes", "NoSchedule")
+    there = Published("a", facts=(a_slice("a", at("a"), a_device("d0", taints=(broken,))), a_claim("new")))
+    assert there.free("new") == ""
+    there.send(a_claim("new", wanting(tolerations=(DeviceToleration("broken", "Exists"),))))
+    assert there.free("new") == "a"
+
+
+def test_a_device_with_an_unsupported_feature_is_named() -> None:
+    there = Published("a", facts=(a_slice("a", at("a"), a_device("d0", unsupported="shared counters")), a_claim("new")))
+    assert there.reasons("new") == {
+        "a": ["cannot allocate all claims: a device uses shared counters, which is not supported"]
+    }
+    there.send(a_slice("b", at("a"), a_device("d0")))
+    assert there.free("new") == "a"
+
+
+def test_pools_that_are_incomplete_or_invalid_have_no_devices() -> None:
+    there = Published("a", facts=(a_slice("s", at("a"), a_device("d0"), count=2), a_claim("new")))
+    assert there.reasons("new") == {"a": [CANNOT]}
+    there.send(a_slice("t", at("a"), a_device("d0"), pool="s", count=2))
+    assert there.reasons("new") == {"a": ["invalid resource pools were encountered"]}
+    there.send(a_slice("t", at("a"), a_device("d1"), pool="s", count=2))
+    assert there.free("new") == "a"
+    there.send(a_slice("u", at("a"), a_device("d7"), pool="s", generation=2))
+    snapshot = there.snapshot()
+    assert there.place(snapshot, "new") == "a"
+    assert there.chosen(snapshot, "new") == {"new": ["s/d7"]}, "only the newest generation counts"
+
+
+def test_devices_that_several_nodes_can_access_are_taken_once() -> None:
+    zones = [a_node(name, labels={"zone": zone}) for name, zone in (("a", "x"), ("b", "x"), ("c", "y"))]
+    there = Published(*zones, facts=(a_slice("net", in_zone("x"), a_device("d0")), a_claim("one"), a_claim("two")))
+    assert there.free("one") == "a b"
+    snapshot = there.snapshot()
+    assert there.place(snapshot, "one") in ("a", "b")
+    assert there.free("two", snapshot=snapshot) == ""
+    assert there.free("two") == "a b", "a plan changes only its snapshot"
+
+
+def test_each_device_of_a_slice_may_have_its_own_nodes() -> None:
+    devices = (a_device("d0", reach=at("a")), a_device("d1", reach=at("b")), a_device("d2", reach=EVERYWHERE))
+    there = Published("a", "b", "c", facts=(a_slice("s", None, *devices), a_claim("two", wanting(2)), a_claim("one")))
+    assert there.free("two") == "a b"
+    assert there.free("one") == "a b c"
+    snapshot = there.snapshot()
+    there.place(snapshot, "two")
+    assert there.chosen(snapshot, "two") == {"two": ["s/d0", "s/d2"]}
+
+
+def test_pods_of_one_plan_get_different_devices_and_give_them_back() -> None:
+    there = Published("a", facts=(gpus("a", 2), *(a_claim(name) for name in "xyz")))
+    snapshot = there.snapshot()
+    assert [there.place(snapshot, name) for name in "xyz"] == ["a", "a", ""]
+    assert there.chosen(snapshot, "x", "y") == {"x": ["a/d0"], "y": ["a/d1"]}
+    node_search.charge(snapshot, shape("x"), 0, -1)
+    assert there.place(snapshot, "z") == "a"
+    assert there.chosen(snapshot, "x", "z") == {"z": ["a/d0"]}
+
+
+def test_pods_that_share_a_new_claim_go_where_its_devices_are() -> None:
+    there = Published("a", "b", "c", facts=(gpus("b", 1), gpus("c", 1), a_claim("shared")))
+    snapshot = there.snapshot()
+    assert there.place(snapshot, "shared", count=3) in ("b b b", "c c c")
+    fork = snapshot.fork()
+    assert there.free("shared", snapshot=fork) == there.place(fork, "shared")
+
+
+def test_all_devices_of_a_node_must_have_the_same_attribute() -> None:
+    def of(node: str, *numa: int) -> DeviceSlice:
+        return a_slice(node, at(node), *(a_device(f"d{at_}", numa=value) for at_, value in enumerate(numa)))
+
+    there = Published("a", "b", facts=(of("a", 0, 1, 0), of("b", 0, 1, 2)))
+    there.send(a_claim("two", wanting(2), match="numa"))
+    assert there.free("two") == "a"
+    snapshot = there.snapshot()
+    there.place(snapshot, "two")
+    assert there.chosen(snapshot, "two") == {"two": ["a/d0", "a/d2"]}
+
+
+def test_a_slice_that_changes_changes_the_answers_of_its_nodes_only() -> None:
+    there = Published("a", "b", facts=(gpus("a", 1), gpus("b", 1), a_claim("two", wanting(2)), a_claim("one")))
+    assert there.free("one") == "a b"
+    before = dict(there.devices.views)
+    there.send(gpus("a", 2))
+    assert there.free("two") == "a"
+    kept = [view for number, view in there.devices.views.items() if before.get(number) is view]
+    assert [view.node for view in kept] == ["b"]
+    there.send(DeviceObjectGone(DeviceObject.SLICE, "a"))
+    assert there.free("one") == "b"
+
+
+def test_a_waiting_pod_is_concerned_only_by_what_it_waits_for() -> None:
+    model = f'device.attributes["{DRIVER}"].model == "x"'
+    there = Published("a", facts=(a_claim("new", wanting(selectors=(model,))), a_claim("other")))
+    devices, changes = there.devices, there.devices.changes
+
+    def is_concerned(*facts: DeviceFact) -> bool:
+        changes.clear()
+        there.send(*facts)
+        return concerns(devices, using("new"), changes)
+
+    assert is_concerned(gpus("a", 1, model="x"))
+    assert not is_concerned(gpus("b", 1, model="y"))
+    assert is_concerned(a_claim("new", wanting(selectors=(model,))))
+    assert not is_concerned(a_claim("other"))
+    assert is_concerned(ANY)
+    assert not is_concerned(DeviceClass("else"))
+    there.send(a_claim("holder", allocation=got("a", "d0")))
+    assert is_concerned(DeviceObjectGone(DeviceObject.CLAIM, "ns/holder")), "a device became free"

@@ -1,0 +1,259 @@
+"""Devices are chosen with a node, held until their claim shows them, and sent; freed ones requeue waiting requests."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random  # noqa: TID251 - with a fixed seed
+
+import pytest
+
+from muster_core.model.claims import ClaimChoice
+from muster_core.model.decisions import Placement
+from muster_core.model.devices import (
+    ChosenDevices,
+    DeviceAllocation,
+    DeviceClaim,
+    DeviceClass,
+    DeviceFact,
+    DeviceObject,
+    DeviceObjectGone,
+)
+from muster_core.model.effects import AllocationResponse, Effect
+from muster_core.model.errors import BrokenDecision
+from muster_core.model.events import AllocationReported, ApplicationAdded, AskAdded, ClusterObjectsReported
+from muster_core.model.ids import AllocationKey, NodeId
+from muster_core.model.specs import AskSpec, PodProperties
+from muster_core.scheduling.commit import commit
+from muster_core.state.devices import Devices
+from tests.unit.builders import PARTITION, a_configuration, a_queue, an_allocation, an_application, an_ask
+from tests.unit.core.placement.devices.device_clusters import (
+    ANY,
+    DRIVER,
+    EVERYWHERE,
+    a_claim,
+    a_device,
+    a_slice,
+    got,
+    gpus,
+    using,
+    wanting,
+)
+from tests.unit.core.scheduling.direct import a_gang, held, member
+from tests.unit.core.scheduling.scenario import Scenario, placed, waits
+
+CANNOT = "cannot allocate all claims"
+
+
+def send(scenario: Scenario, *facts: DeviceFact) -> list[Effect]:
+    return scenario.send(ClusterObjectsReported(PARTITION, facts))
+
+
+def scenario_with(*facts: DeviceFact, nodes: int = 2, gang: int = 0) -> Scenario:
+    """Nodes n0, n1, …, and an application without a gang, or a Direct gang of this size."""
+    scenario = Scenario(a_configuration(a_queue("a")))
+    for number in range(nodes):
+        scenario.add_node(f"n{number}")
+    send(scenario, ANY, *facts)
+    scenario.send(a_gang(gang) if gang else ApplicationAdded(an_application()))
+    return scenario
+
+
+def pod(key: str, *claims: str, spec: AskSpec | None = None) -> AskSpec:
+    return replace(spec or an_ask(key), facts=PodProperties(devices=using(*(claims or (key,)))))
+
+
+def chosen(effects: list[Effect]) -> dict[str, dict[str, list[str]]]:
+    """Devices of new allocations as pool/device: key → claim → devices."""
+    answers = [effect for effect in effects if isinstance(effect, AllocationResponse)]
+    return {
+        new.ask.key: {
+            one.claim.removeprefix("ns/"): [f"{r.device.pool}/{r.device.device}" for r in one.allocation.results]
+            for one in new.chosen.devices
+        }
+        for answer in answers
+        for new in answer.new
+        if new.chosen.devices
+    }
+
+
+def devices(scenario: Scenario) -> Devices:
+    return scenario.partition.nodes.pods_on_nodes.devices
+
+
+def test_an_allocation_reports_the_devices_of_claims_that_have_none_yet() -> None:
+    shared = a_claim("shared", allocation=got("n1", "d7"))
+    scenario = scenario_with(gpus("n0", 2), gpus("n1", 1), a_claim("new"), shared)
+    effects = scenario.ask(pod("a", "new", "shared"), pod("b", "shared"))
+    assert placed(effects) == {"a": "n1", "b": "n1"}
+    assert chosen(effects) == {"a": {"new": ["n1/d0"]}}
+
+
+def test_devices_are_held_until_the_claim_shows_them() -> None:
+    scenario = scenario_with(gpus("n0", 1), a_claim("a"), a_claim("b"))
+    effects = scenario.ask(pod("a"), pod("b"))
+    assert chosen(effects) == {"a": {"a": ["n0/d0"]}}
+    assert waits(effects)["b"][1].endswith(f"2 {CANNOT}.")
+    assert placed(send(scenario, a_claim("a", allocation=got("n0", "d0"), reserved=1))) == {}
+    assert (devices(scenario).assumed, len(devices(scenario).used)) == ({}, 1)
+    assert placed(scenario.release("a")) == {}, "the claim still has the device"
+    assert chosen(send(scenario, a_claim("a"))) == {"b": {"b": ["n0/d0"]}}
+
+
+def test_a_pod_that_ends_before_its_claim_shows_the_devices_frees_them() -> None:
+    scenario = scenario_with(gpus("n0", 1), a_claim("a"), a_claim("b"))
+    scenario.ask(pod("a"), pod("b"))
+    assert chosen(scenario.release("a")) == {"b": {"b": ["n0/d0"]}}
+
+
+@pytest.mark.parametrize(
+    "fact",
+    [
+        DeviceObjectGone(DeviceObject.CLAIM, "ns/a"),
+        replace(a_claim("a"), uid="another"),
+        a_claim("a", allocation=got("n1", "d9")),
+    ],
+)
+def test_held_devices_are_free_when_their_claim_is_gone_or_has_others(fact: DeviceFact) -> None:
+    scenario = scenario_with(gpus("n0", 1), a_claim("a"), a_claim("b"))
+    scenario.ask(pod("a"), pod("b"))
+    assert chosen(send(scenario, fact)) == {"b": {"b": ["n0/d0"]}}
+
+
+def test_pods_that_share_a_new_claim_all_report_its_devices() -> None:
+    scenario = scenario_with(gpus("n0", 1), a_claim("shared"), nodes=3)
+    effects = scenario.ask(pod("a", "shared"), pod("b", "shared"))
+    assert placed(effects) == {"a": "n0", "b": "n0"}
+    assert chosen(effects) == {"a": {"shared": ["n0/d0"]}, "b": {"shared": ["n0/d0"]}}
+    later = scenario.ask(pod("c", "shared"))
+    assert (placed(later), chosen(later)) == ({"c": "n0"}, {"c": {"shared": ["n0/d0"]}})
+    scenario.release("a")
+    scenario.release("b")
+    assert set(devices(scenario).assumed) == {"ns/shared"}
+    scenario.release("c")
+    assert not devices(scenario).assumed
+
+
+def test_a_decision_is_dropped_if_a_device_is_not_free_any_more() -> None:
+    scenario = scenario_with(gpus("n0", 1), a_claim("a"), a_claim("b"), a_claim("x"))
+    scenario.ask(pod("x"))
+    scenario.send(AskAdded(pod("b")))
+    taken = ChosenDevices("ns/b", "uid-b", got("n0", "d0"))
+    decision = Placement(
+        PARTITION, scenario.app().id, ((AllocationKey("b"), NodeId("n0")),), ClaimChoice(devices=(taken,))
+    )
+    with pytest.raises(BrokenDecision, match="n0/d0 is not free for claim ns/b"):
+        commit(scenario.partition, decision, scenario.now_ns)
+
+
+@pytest.mark.parametrize(
+    "fact",
+    [
+        gpus("n1", 1),
+        a_slice("late", gpus("n1", 0).reach, a_device("d0")),
+        a_claim("b", wanting(count=1)),
+        ANY,
+    ],
+)
+def test_a_waiting_pod_is_tried_when_a_device_class_or_claim_appears(fact: DeviceFact) -> None:
+    scenario = scenario_with(gpus("n0", 1), *(() if isinstance(fact, DeviceClaim) else (a_claim("b"),)))
+    if isinstance(fact, DeviceClass):
+        send(scenario, DeviceObjectGone(DeviceObject.CLASS, "any"))
+    elif not isinstance(fact, DeviceClaim):
+        send(scenario, DeviceObjectGone(DeviceObject.SLICE, "n0"))
+    assert placed(scenario.ask(pod("b"))) == {}
+    assert set(chosen(send(scenario, fact))) == {"b"}
+
+
+def test_a_change_of_other_devices_causes_no_attempt() -> None:
+    model = f'device.attributes["{DRIVER}"].model == "x"'
+    scenario = scenario_with(a_claim("b", wanting(selectors=(model,))))
+    scenario.ask(pod("b"))
+    send(scenario, gpus("n0", 1, model="y"), a_claim("other"), DeviceClass("else"))
+    known = scenario.partition.unschedulable_classes
+    assert [known.is_woken(kind) for kind in known] == [False]
+    assert set(chosen(send(scenario, gpus("n1", 1, model="x")))) == {"b"}
+
+
+def test_a_pod_that_was_bound_before_a_restart_keeps_its_devices() -> None:
+    scenario = scenario_with(gpus("n0", 1), a_claim("a", allocation=got("n0", "d0"), reserved=1), a_claim("b"))
+    facts = PodProperties(devices=using("a"))
+    scenario.send(AllocationReported(replace(an_allocation("old", "n0"), facts=facts)))
+    assert placed(scenario.ask(pod("b"))) == {}
+    assert not devices(scenario).assumed
+
+
+def a_member(number: int, *claims: str) -> AskSpec:
+    return pod("", *(claims or (f"c{number}",)), spec=member(f"m{number}"))
+
+
+def test_a_gang_gets_the_devices_of_all_members_in_one_plan_or_none() -> None:
+    claims = [a_claim(f"c{number}") for number in range(3)]
+    scenario = scenario_with(gpus("n0", 1), gpus("n1", 1), *claims, gang=3)
+    effects = scenario.ask(*(a_member(number) for number in range(3)))
+    assert (placed(effects), held(scenario), devices(scenario).used) == ({}, 0, {})
+    effects = send(scenario, gpus("n1", 2))
+    assert sorted(placed(effects)) == ["m0", "m1", "m2"]
+    got_devices = [one for claims in chosen(effects).values() for some in claims.values() for one in some]
+    assert sorted(got_devices) == ["n0/d0", "n1/d0", "n1/d1"]
+
+
+def test_a_gang_with_device_claims_waits_for_all_its_members() -> None:
+    claims = [a_claim(f"c{number}") for number in range(3)]
+    scenario = scenario_with(gpus("n0", 8), *claims, gang=3)
+    effects = scenario.ask(*(a_member(number) for number in range(2)))
+    assert (placed(effects), held(scenario), devices(scenario).used) == ({}, 0, {})
+    assert "2 of 3 exist" in " ".join(text for _, text in waits(effects).values())
+    assert sorted(placed(scenario.ask(a_member(2)))) == ["m0", "m1", "m2"]
+
+
+def test_members_of_a_gang_that_share_a_claim_run_where_its_devices_are() -> None:
+    scenario = scenario_with(gpus("n1", 1), a_claim("shared"), gang=3, nodes=3)
+    effects = scenario.ask(*(a_member(number, "shared") for number in range(3)))
+    assert placed(effects) == {"m0": "n1", "m1": "n1", "m2": "n1"}
+    assert {str(one) for one in chosen(effects).values()} == {str({"shared": ["n1/d0"]})}
+
+
+def test_a_gang_of_many_members_with_own_claims_is_planned_completely() -> None:
+    claims = [a_claim(f"c{number}") for number in range(200)]
+    scenario = scenario_with(*(gpus(f"n{number}", 8) for number in range(25)), *claims, gang=200, nodes=25)
+    effects = scenario.ask(*(pod("", f"c{n}", spec=member(f"m{n}", vcore=100)) for n in range(200)))
+    assert len(placed(effects)) == 200
+    assert len(devices(scenario).used) == 200
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_device_is_given_twice_in_random_worlds(seed: int) -> None:
+    """Pods and gangs come and go, claims show their devices late or never, and slices change."""
+    random = Random(seed)
+    scenario = Scenario(a_configuration(a_queue("a")))
+    for number in range(3):
+        scenario.add_node(f"n{number}")
+    send(scenario, ANY, *(gpus(f"n{number}", random.randint(0, 3)) for number in range(3)))
+    send(scenario, a_slice("net", EVERYWHERE, a_device("d0"), a_device("d1")))
+    scenario.send(ApplicationAdded(an_application()))
+    shown: dict[str, DeviceAllocation] = {}
+    running: dict[str, list[DeviceClaim]] = {}
+    for step in range(40):
+        match random.randrange(5):
+            case 0 | 1:
+                claims = [a_claim(f"{step}-{n}", wanting(random.randint(1, 2))) for n in range(random.randint(1, 2))]
+                effects = send(scenario, *claims)
+                running[f"p{step}"] = claims
+                effects += scenario.ask(pod(f"p{step}", *(one.name.removeprefix("ns/") for one in claims)))
+            case 2 if running:
+                key = random.choice(sorted(running))
+                effects = scenario.release(key)
+                gone = [DeviceObjectGone(DeviceObject.CLAIM, one.name) for one in running.pop(key)]
+                effects += send(scenario, *gone)
+            case 3 if devices(scenario).assumed:
+                name = random.choice(sorted(devices(scenario).assumed))
+                shown[name] = devices(scenario).assumed[name].allocation
+                claim = devices(scenario).claims[name]
+                effects = send(scenario, replace(claim, allocation=shown[name], reserved=1))
+            case _:
+                node = f"n{random.randrange(3)}"
+                effects = send(scenario, gpus(node, random.randint(0, 4)))
+        effects += scenario.wait(20)
+        for claim_devices in chosen(effects).values():
+            assert all(claim_devices.values())
+            assert all(count == 1 for count in devices(scenario).used.values())
