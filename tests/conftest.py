@@ -29,17 +29,21 @@ OF_THE_TREE = tuple(f"tests/unit/repo/test_{name}.py" for name in ("layout", "me
 #: Files whose tests take half a minute or more together, longest first. They start first, so that no process is left
 #: with one of them when the others have ended.
 LONGEST: Final = (
-    "tests/e2e/gang_placement/test_placement_modes.py",
-    "tests/e2e/user_reports/test_runs.py",
     "tests/e2e/documents/test_transcripts.py",
-    "tests/e2e/faults/test_survival.py",
-    "tests/e2e/faults/test_each_request.py",
-    "tests/e2e/applications/test_runs.py",
+    "tests/attacks/test_rest.py",
+    "tests/e2e/user_reports/test_runs.py",
+    "tests/attacks/test_floods.py",
+    "tests/e2e/gang_placement/test_placement_modes.py",
     "tests/e2e/gang_placement/test_auto.py",
-    "tests/e2e/test_command.py",
-    "tests/e2e/test_kills.py",
-    "tests/e2e/admission/test_webhooks.py",
-    "tests/e2e/gang_placement/test_all_or_nothing.py",
+    "tests/attacks/test_trust.py",
+    "tests/attacks/test_questions.py",
+    "tests/e2e/faults/test_survival.py",
+    "tests/e2e/applications/test_runs.py",
+    "tests/e2e/recovery/test_restarts.py",
+    "tests/e2e/reservations/test_lost_members.py",
+    "tests/e2e/faults/test_each_request.py",
+    "tests/e2e/gang_placement/test_missing_members.py",
+    "tests/e2e/leader_election/test_leader_election.py",
 )
 SECONDS_FOR_AN_E2E_TEST = 300
 

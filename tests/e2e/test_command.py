@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
 import pytest_asyncio
 import yaml
 
@@ -89,7 +90,7 @@ async def muster(open_scenario: OpenScenario, cluster: Cluster) -> Command:
     return command
 
 
-async def test_running_and_waiting_applications_are_shown_by_each_command(muster: Command) -> None:
+async def running_and_waiting_applications_are_shown_by_each_command(muster: Command) -> None:
     code, page, _ = await muster.run("status")
     assert code == 0
     assert "schedules" in page
@@ -109,7 +110,7 @@ async def test_running_and_waiting_applications_are_shown_by_each_command(muster
     assert version["operators"] == [version["client"]] == [version["core"]]
 
 
-async def test_a_waiting_gang_is_explained_by_its_name_and_by_its_pod(muster: Command) -> None:
+async def a_waiting_gang_is_explained_by_its_name_and_by_its_pod(muster: Command) -> None:
     namespace = muster.scenario.namespace
     found = await muster.data("explain", "waits")
     [reason] = found["reasons"]
@@ -132,7 +133,7 @@ async def test_a_waiting_gang_is_explained_by_its_name_and_by_its_pod(muster: Co
     assert len(err.splitlines()) == 1
 
 
-async def test_namespaces_are_selected_as_in_kubectl(muster: Command) -> None:
+async def namespaces_are_selected_as_in_kubectl(muster: Command) -> None:
     namespace = muster.scenario.namespace
     code, page, _ = await muster.run("apps", "-A")
     assert code == 0
@@ -150,7 +151,7 @@ async def test_namespaces_are_selected_as_in_kubectl(muster: Command) -> None:
     assert len(err.splitlines()) == 1
 
 
-async def test_the_settings_of_a_cluster_are_shown(muster: Command) -> None:
+async def the_settings_of_a_cluster_are_shown(muster: Command) -> None:
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "muster", "config", "show", "-n", NAMESPACE, "--kubeconfig", muster.kubeconfig),
         stdout=asyncio.subprocess.PIPE,
@@ -160,7 +161,7 @@ async def test_the_settings_of_a_cluster_are_shown(muster: Command) -> None:
     assert [line.split()[2] for line in out.decode().splitlines() if line.startswith("queues.yaml ")] == ["lines"]
 
 
-async def test_the_doctor_reports_pods_of_other_schedulers_and_no_problem_in_a_healthy_cluster(
+async def the_doctor_reports_pods_of_other_schedulers_and_no_problem_in_a_healthy_cluster(
     muster: Command,
 ) -> None:
     namespace = muster.scenario.namespace
@@ -183,16 +184,27 @@ async def test_the_doctor_reports_pods_of_other_schedulers_and_no_problem_in_a_h
     await muster.scenario.eventually("the pod without a queue is reported", is_reported)
 
 
-async def test_the_doctor_reports_a_registration_without_its_service(muster: Command, cluster: Cluster) -> None:
+async def pods_are_accepted_again(scenario: Scenario) -> None:
+    """Wait until the API server calls no webhook that was deleted."""
+
+    async def is_accepted() -> bool:
+        path = f"/api/v1/namespaces/{scenario.namespace}/pods"
+        return bool(await scenario.api.request("POST", path, a_pod("probe"), {"dryRun": "All"}))
+
+    await scenario.eventually("the API server accepts pods again", is_accepted)
+
+
+async def the_doctor_reports_a_registration_without_its_service(muster: Command) -> None:
     permissions = await muster.found("permissions", 0)
     registrations = [item for item in documents(ROOT / "deploy/webhooks.yaml") if item["kind"] != "Service"]
     try:
         for registration in registrations:
-            await cluster.admin.apply(registration)
+            await muster.scenario.api.apply(registration)
         findings = await muster.data("doctor", code=1)
     finally:
         for kind in ("mutatingwebhookconfigurations", "validatingwebhookconfigurations"):
-            await cluster.admin.delete(kind, "muster-admission")
+            await muster.scenario.api.delete(kind, "muster-admission")
+        await pods_are_accepted_again(muster.scenario)
     found = {item["check"]: item for item in findings}
     assert [item["check"] for item in findings if item["level"] == "problem"] == ["webhook"]
     assert "the API server rejects new pods that name Muster" in found["webhook"]["message"]
@@ -201,30 +213,31 @@ async def test_the_doctor_reports_a_registration_without_its_service(muster: Com
     assert [found["permissions"]] == permissions
 
 
-async def test_the_doctor_ignores_the_webhook_of_another_installation(muster: Command, cluster: Cluster) -> None:
+async def the_doctor_ignores_the_webhook_of_another_installation(muster: Command) -> None:
     other = muster.scenario.namespace
     manifest = webhooks.manifest(frozenset({other}), other, ACCOUNT)
     try:
         for document in yaml.safe_load_all(manifest):
-            await cluster.admin.apply(document)
+            await muster.scenario.api.apply(document)
         findings = {item["check"]: item for item in await muster.data("doctor")}
     finally:
         for kind in ("mutatingwebhookconfigurations", "validatingwebhookconfigurations"):
-            await cluster.admin.delete(kind, f"muster-admission-{other}")
+            await muster.scenario.api.delete(kind, f"muster-admission-{other}")
+        await pods_are_accepted_again(muster.scenario)
     assert (findings["webhook"]["level"], findings["webhook"]["message"]) == ("ok", "not registered")
     assert findings["user identity"]["level"] == "warning"
 
 
-async def test_the_doctor_accepts_the_policy_instead_of_the_webhook(muster: Command, cluster: Cluster) -> None:
+async def the_doctor_accepts_the_policy_instead_of_the_webhook(muster: Command) -> None:
     policy, binding = documents(ROOT / "deploy/admission-policy.yaml")
     try:
-        await cluster.admin.apply(policy)
+        await muster.scenario.api.apply(policy)
         assert [item["level"] for item in await muster.found("user identity", 0)] == ["warning"]
-        await cluster.admin.apply(binding)
+        await muster.scenario.api.apply(binding)
         assert [item["level"] for item in await muster.found("user identity", 0)] == ["ok"]
     finally:
         for kind in ("validatingadmissionpolicybindings", "validatingadmissionpolicies"):
-            await cluster.admin.delete(kind, "muster-admission")
+            await muster.scenario.api.delete(kind, "muster-admission")
 
 
 async def test_the_doctor_reports_a_missing_leader_and_missing_permissions(muster: Command, cluster: Cluster) -> None:
@@ -258,7 +271,7 @@ async def test_kubectl_completes_muster_commands(tmp_path: Path) -> None:
     assert out.decode().splitlines() == ["nodes\tList nodes with allocations.", ":0"]
 
 
-async def test_a_pod_of_a_user_with_the_labels_of_muster_is_not_taken_for_the_core(muster: Command) -> None:
+async def a_pod_of_a_user_with_the_labels_of_muster_is_not_taken_for_the_core(muster: Command) -> None:
     scenario = muster.scenario
     forged = a_pod("a", labels={"app": "muster", "component": "scheduler"})
     forged["spec"]["containers"][0]["ports"] = [{"name": "rest", "containerPort": 9080}]
@@ -281,3 +294,22 @@ async def test_a_pod_of_a_user_with_the_labels_of_muster_is_not_taken_for_the_co
     )
     _, err = await process.communicate()
     assert (process.returncode, f"no running pod of Muster in namespace {NAMESPACE}" in err.decode()) == (3, True), err
+
+
+async def test_the_commands_report_a_running_and_a_waiting_application_and_the_cluster(
+    muster: Command, subtests: pytest.Subtests
+) -> None:
+    """In this order: the last ones add pods that the doctor reports."""
+    for check in (
+        running_and_waiting_applications_are_shown_by_each_command,
+        namespaces_are_selected_as_in_kubectl,
+        the_settings_of_a_cluster_are_shown,
+        the_doctor_ignores_the_webhook_of_another_installation,
+        the_doctor_accepts_the_policy_instead_of_the_webhook,
+        the_doctor_reports_a_registration_without_its_service,
+        the_doctor_reports_pods_of_other_schedulers_and_no_problem_in_a_healthy_cluster,
+        a_waiting_gang_is_explained_by_its_name_and_by_its_pod,
+        a_pod_of_a_user_with_the_labels_of_muster_is_not_taken_for_the_core,
+    ):
+        with subtests.test(check.__name__):
+            await check(muster)
