@@ -21,6 +21,7 @@ from tests.attacks.core_process import SECRET
 from tests.attacks.measured import MIB
 from tests.attacks.test_questions import CONFIGURATIONS, MANIFESTS
 from tests.attacks.test_rest import P, Victim
+from tests.attacks.test_rest import open_core as open_core  # noqa: PLC0414  # a fixture
 from tests.attacks.test_rest import victim as victim  # noqa: PLC0414  # a fixture
 
 pytestmark = pytest.mark.timeout(1200)

