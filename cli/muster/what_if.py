@@ -16,8 +16,10 @@ import resource
 import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
 import orjson
@@ -41,6 +43,8 @@ Json = dict[str, Any]
 
 #: Added to the niceness of the core, which has precedence.
 _NICER: Final = 5
+#: If the container has too little memory, the kernel ends this process instead of the core.
+_ENDED_FIRST: Final = "1000"
 #: Names in messages.
 _MANIFESTS, _QUEUES = "manifests", "queues.yaml"
 _SUBJECT: Final = "the simulation"
@@ -49,6 +53,8 @@ _SUBJECT: Final = "the simulation"
 def main(memory_bytes: int, cpu_s: int) -> None:
     """Answers until standard input ends. The limits are those of this process; `cpu_s` is for one question."""
     os.nice(_NICER)
+    with suppress(OSError):  # not Linux
+        Path("/proc/self/oom_score_adj").write_text(_ENDED_FIRST)
     resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, memory_bytes))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     _, hard = resource.getrlimit(resource.RLIMIT_CPU)

@@ -150,6 +150,8 @@ async def test_a_question_that_nobody_waits_for_is_not_answered() -> None:
     question = asyncio.create_task(process.ask("a", no_state, {"question": "plan"}))
     await until(lambda: process.pid is not None)
     pid = process.pid or 0
+    # Without memory, the kernel ends it before the core.
+    await until(lambda: Path(f"/proc/{pid}/oom_score_adj").read_text() == "1000\n")
     question.cancel()
     await asyncio.gather(question, return_exceptions=True)
     await until(lambda: not Path(f"/proc/{pid}").exists())
