@@ -196,6 +196,8 @@ def _why_left_out(pod: Raw, settings: Settings) -> str:
         return f"has schedulerName {text(spec['schedulerName'])}"
     if spec.get("nodeName"):
         return f"has node {text(spec['nodeName'])}"
+    if spec.get("resourceClaims"):
+        return "has resource claims, and devices are not simulated"
     return _membership(pod, settings).refusal or "has scheduling gates, or has ended"
 
 

@@ -127,7 +127,8 @@ def assembled(
     metrics.unverified.set_function(lambda: len(ledger.unverified))
     memo = HandlerMemo(session, options.namespace, reconfigurer.changed)
     end_tracing = _begin_tracing(ledger, loop, metrics) if options.is_tracing else None
-    return Parts(loop, inbox, pool, core, memo, reconfigurer, names=names, signing=signing, end_tracing=end_tracing)
+    parts = Parts(loop, inbox, pool, core, memo, reconfigurer, names=names, signing=signing, end_tracing=end_tracing)
+    return replace(parts, has_devices=settings.device_claims)
 
 
 def _begin_tracing(ledger: Ledger, loop: Loop, metrics: Metrics) -> Callable[[], Awaitable[None]]:

@@ -57,6 +57,7 @@ class Parts:
     configuration: Reconfigurer
     admission: Admission | None = None
     names: NameLeases | None = None
+    has_devices: bool = False
     conflict_detector: ConflictDetector | None = None
     mark: LeaderLabel | None = None
     signing: SigningSecret | None = None
@@ -93,7 +94,7 @@ async def serve(parts: Parts, leading: LeaderElection, stop: asyncio.Event) -> N
     stopped = asyncio.create_task(stop.wait(), name="stop")
     watches = [
         asyncio.create_task(stream.run(), name=f"watch of {stream.plural}")
-        for stream in streams(parts.memo.session, parts.inbox)
+        for stream in streams(parts.memo.session, parts.inbox, has_devices=parts.has_devices)
     ]
     kopf = asyncio.create_task(kopf_operator.run(parts.memo, lambda: stop_on_signals(stop)), name="kopf")
     tasks, done = {stopped, kopf, *watches, *own}, set[asyncio.Task[Any]]()

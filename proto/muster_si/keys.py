@@ -120,8 +120,8 @@ TAG_VOLUMES: Final = "muster/volumes"
 #: storage class for the node.
 TAG_CHOSEN_VOLUMES: Final = "muster/chosen-volumes"
 #: JSON array of a pod's ResourceClaims, in the order of the pod, absent if it has none:
-#: [{`claim`: "namespace/name", `uid`}]. Only a request of a pod whose claims exist, are its own
-#: or shared, and are not being deleted has it.
+#: [{`claim`: "namespace/name", `uid`, `reserved`: true if the pod has reserved it already}]. Only
+#: a request of a pod whose claims exist, are its own or shared, and are not being deleted has it.
 TAG_DEVICE_CLAIMS: Final = "muster/device-claims"
 #: On a new allocation of the core: JSON array with the devices of each claim of the pod that
 #: is not allocated yet: [{`claim`, `uid`, `results` [{`request` ("request" or

@@ -344,6 +344,11 @@ OPERATOR: Final = (
     ),
     _at_once(settings.HOT_REFRESH, "true", "`false`: changes take effect after a restart"),
     _at_start(settings.DISABLE_GANG, "false", "`true`: task groups are ignored"),
+    _at_start(
+        settings.DEVICE_CLAIMS,
+        "false",
+        "`true`: pods with ResourceClaims get [devices](../concepts/devices.md) (experimental)",
+    ),
     _at_start(settings.PLACEHOLDER_IMAGE, "registry.k8s.io/pause:3.7", "image of placeholder pods"),
     _at_start(settings.RUN_AS_USER, "0", "`runAsUser` of placeholders; 0 = the image decides"),
     _at_start(settings.RUN_AS_GROUP, "0", "`runAsGroup` of placeholders; 0 = the image decides"),

@@ -164,6 +164,7 @@ FS_GROUP: Final = "service.placeholderFsGroup"
 INSTANCE_TYPE_LABELS: Final = ("service.instanceTypeNodeLabelKey", "service.nodeInstanceTypeNodeLabelKey")
 VOLUME_BIND_TIMEOUT: Final = "service.volumeBindTimeout"
 UNIQUE_APP_IDS: Final = "admissionController.filtering.generateUniqueAppId"
+DEVICE_CLAIMS: Final = "kubernetes.deviceClaims"
 QPS: Final = "kubernetes.qps"
 BURST: Final = "kubernetes.burst"
 
@@ -280,6 +281,7 @@ def _settings(entries: Mapping[str, str]) -> Settings:
         placeholder_run_as_group=_read(entries, RUN_AS_GROUP, 0, _count),
         placeholder_fs_group=_read(entries, FS_GROUP, 0, _count),
         disable_gang=_read(entries, DISABLE_GANG, False, _boolean),
+        device_claims=_read(entries, DEVICE_CLAIMS, False, _boolean),
         gang_placement=_read(entries, GANG_PLACEMENT, default.gang_placement, _placement),
         placeholders_follow=_read(entries, PLACEHOLDERS_FOLLOW, default.placeholders_follow, _boolean),
         member_quiet_s=_read(entries, MEMBER_QUIET_PERIOD, default.member_quiet_s, _seconds),

@@ -15,7 +15,6 @@ from muster_operator.controller import (
     absent_members,
     mismatches,
     placeholders,
-    pod_groups,
     rejections,
     reporting,
     runs,
@@ -34,7 +33,6 @@ from muster_operator.model.event_texts import Note
 from muster_operator.model.ids import AppId, PodUid
 from muster_operator.model.pods import Condition, GangDefinition, GangProblem, Placement, Pod
 from muster_operator.model.states import APPLICATION, AppEvent, AppState, TaskEvent, TaskState, after
-from muster_operator.translate.gangs.dialects import read_gang
 from muster_si import keys
 
 #: The core has accepted the application, and the application may have requests and allocations.
@@ -50,22 +48,6 @@ def step(app: Application, event: AppEvent) -> None:
     app.state = after(APPLICATION, app.state, event)
 
 
-def _gang(ledger: Ledger, out: Outcome, pod: Pod) -> GangDefinition | GangProblem | None:
-    """The gang that the originator defines, or None. A problem is reported as an event on the pod."""
-    is_given_up = pod.membership.resumed or pod.ref.uid in ledger.resumed
-    if ledger.settings.disable_gang or tasks.is_unverified(pod) or is_given_up:
-        return None
-    placement, least = ledger.settings.default_placement(pod.scheduler_name), pod_groups.least_resources(ledger, pod)
-    found = read_gang(pod.membership.gang, placement, least)
-    if isinstance(found, GangProblem):
-        if pod.node is None:
-            reporting.post(out, pod.ref, messages.gang_ignored(found.message))
-    elif found is not None and pod.node is None:
-        for warning in found.warnings:
-            reporting.post(out, pod.ref, messages.parameter_ignored(warning))
-    return found
-
-
 def create(
     ledger: Ledger, out: Outcome, pod: Pod, *, is_again: bool = False, run: runs.Run | None = None
 ) -> Application:
@@ -78,7 +60,7 @@ def create(
     common = member.app
     is_own = common in ledger.runs or bool(member.pod_group)
     key = run.key if run is not None else runs.key_of(common, pod.controller) if is_own else common
-    found = None if run is not None and run.is_over else _gang(ledger, out, pod)
+    found = None if run is not None and run.is_over else runs.defined_gang(ledger, out, pod)
     gang = found if isinstance(found, GangDefinition) else None
     succeeded: Mapping[str, int] = {}
     if gang is not None:  # most pods have none
@@ -103,7 +85,8 @@ def create(
         succeeded=succeeded,
     )
     ledger.add_application(app, is_over=run is not None and run.is_over)
-    if gang is not None and gang.uses_virtual_placeholders and not can_announce(ledger, app, gang):
+    may_have_pods = gang is not None and gang.uses_virtual_placeholders and common not in ledger.devices.apps
+    if gang is not None and may_have_pods and not can_announce(ledger, app, gang):
         _use_placeholder_pods(out, app, gang)
     return app
 
@@ -236,12 +219,24 @@ def join(ledger: Ledger, out: Outcome, pod: Pod, now: float, *, is_again: bool =
     A pod that may belong to another workload than the members of its task group waits for more pods of its controller.
     """
     app = _running(ledger, out, pod, now)
+    if app is not None and _has_first_devices(app, pod):
+        kill(ledger, out, app, now)
+        app = _running(ledger, out, pod, now)
     if app is None:
         _add(ledger, out, create(ledger, out, pod, is_again=is_again), pod, now, is_new=True)
     elif not app.source.is_written or not runs.is_newcomer(ledger, app, pod):
         _add(ledger, out, app, pod, now, is_new=False)
     elif runs.defer(ledger, app, pod, now):
         admit(ledger, out, runs.key_of(pod.membership.app, pod.controller), now)
+
+
+def _has_first_devices(app: Application, pod: Pod) -> bool:
+    """Whether the gang has not started, and has to begin again as a Direct one, because of the pod's devices.
+
+    A placeholder cannot hold a device for another pod.
+    """
+    is_direct = app.gang is None or app.gang.placement is Placement.DIRECT
+    return bool(pod.claims) and not is_direct and app.state in _NEVER_RUN - {AppState.RESUMING}
 
 
 def admit(ledger: Ledger, out: Outcome, key: AppId, now: float) -> None:

@@ -8,6 +8,7 @@ Results are requests to the core and commands for Kubernetes; nothing is sent fr
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import islice
 from typing import Final
 
 from msgspec import structs
@@ -15,6 +16,7 @@ from msgspec import structs
 from muster_operator.controller import (
     absent_members,
     applications,
+    device_claims,
     placeholders,
     pod_groups,
     rejections,
@@ -27,10 +29,21 @@ from muster_operator.controller import (
 )
 from muster_operator.controller.isolation import isolate
 from muster_operator.controller.nodes import node_gone, node_seen
-from muster_operator.controller.state import Application, ForeignAllocation, Ledger, Phase, Task
+from muster_operator.controller.state import (
+    Application,
+    Deadline,
+    ForeignAllocation,
+    Ledger,
+    Phase,
+    Task,
+    TimerKind,
+    set_timer,
+)
+from muster_operator.controller.storage_state import device_key
 from muster_operator.model import messages, problems
 from muster_operator.model.cluster_events import (
     ClusterEvent,
+    DeviceEvent,
     KeysSeen,
     NamespaceGone,
     NamespaceSeen,
@@ -44,6 +57,8 @@ from muster_operator.model.cluster_events import (
     PodGroupSeen,
     PodSeen,
     PriorityClassSeen,
+    TaintRuleGone,
+    TaintRuleSeen,
 )
 from muster_operator.model.commands import Outcome, SetCondition
 from muster_operator.model.core_messages import TerminationType
@@ -112,6 +127,7 @@ def record_event(ledger: Ledger, fact: ClusterEvent) -> None:
             ledger.pods.pop(uid, None)
             if uid in ledger.group_of:
                 pod_groups.forget(ledger, uid)
+            device_claims.forget_pod(ledger, uid)
             ledger.unverified.discard(uid)
             runs.forget_ended(ledger, uid)
             _forget_foreign(ledger, uid)
@@ -124,14 +140,14 @@ def record_event(ledger: Ledger, fact: ClusterEvent) -> None:
             _record_namespace(ledger, fact)
         case PriorityClassSeen(name, allow_preemption):
             ledger.priority_classes[name] = allow_preemption
-        case PodGroupSeen() | PodGroupGone():
-            pod_groups.record_group(ledger, fact)
         case ObjectSeen():
             volume_binding.record_object(ledger, fact.object)
         case PlacementChosen(placement):
             ledger.settings = replace(ledger.settings, gang_placement=placement)
         case KeysSeen(keys):
             ledger.keys = keys
+        case PodGroupSeen() | PodGroupGone():
+            pod_groups.record_group(ledger, fact)
         case _:
             volume_binding.record_storage(ledger, fact)
 
@@ -167,8 +183,11 @@ def _record_pod(ledger: Ledger, pod: Pod | ForeignPod) -> Pod | ForeignPod:
             pod = trust.settled(ledger, pod)
         if pod.membership.pod_group:
             pod = pod_groups.record(ledger, pod)
+        if pod.claims:
+            device_claims.record_pod(ledger, pod)
         if pod.phase in ENDED_PHASES and not pod.membership.placeholder and uid not in ledger.unverified:
             ledger.pods.pop(uid, None)
+            device_claims.forget_pod(ledger, uid)
             runs.remember_ended(ledger, pod)
         else:
             ledger.pods[uid] = pod
@@ -213,8 +232,57 @@ def _react(ledger: Ledger, out: Outcome, fact: OtherEvent, now: float) -> None:
         case KeysSeen():
             record_event(ledger, fact)
             _keys_seen(ledger, out, now)
+        case _ if isinstance(fact, DeviceEvent):
+            _devices_seen(ledger, out, fact, now)
         case _:
             volume_binding.storage_seen(ledger, out, fact, now)
+
+
+def _devices_seen(ledger: Ledger, out: Outcome, fact: DeviceEvent, now: float) -> None:
+    """Handles an object of devices: reports it to the core, continues pods that wait for a claim."""
+    if isinstance(fact, TaintRuleSeen | TaintRuleGone):
+        for found in device_claims.slices_changed_by(ledger, fact):
+            volume_binding.object_seen(ledger, out, found)
+        return
+    key = device_claims.claim_of(fact)
+    before = device_claims.identity(ledger, key)
+    if (reported := device_claims.record(ledger, fact)) is not None:
+        volume_binding.object_seen(ledger, out, reported)
+    if not key:
+        return
+    volume_binding.storage_changed(ledger, out, device_key(key), now)
+    if device_claims.identity(ledger, key) != before:
+        is_first = not ledger.devices.changed
+        ledger.devices.changed |= dict.fromkeys(sorted(ledger.devices.users.get(key, ())))
+        if is_first:
+            claims_changed(ledger, out, now)
+
+
+#: Pods with a changed claim that are handled at once, and seconds until the next ones. A user can let thousands of pods
+#: name one claim, and delete and create it all the time.
+_CHANGED_AT_ONCE: Final = 200
+_CHANGED_PAUSE_S: Final = 0.1
+
+
+def claims_changed(ledger: Ledger, out: Outcome, now: float) -> None:
+    """Handles some of the pods with a changed claim, and sets the timer for the others."""
+    changed = ledger.devices.changed
+    for uid in [*islice(changed, _CHANGED_AT_ONCE)]:
+        isolate(_claim_changed, ledger, out, uid, now)
+        del changed[uid]
+    if changed:
+        set_timer(ledger, Deadline(now + _CHANGED_PAUSE_S, TimerKind.CLAIMS, PodUid("")))
+
+
+def _claim_changed(ledger: Ledger, out: Outcome, uid: PodUid, now: float) -> None:
+    """A claim of the pod appeared, was deleted, or is another one now: requests the pod, or takes its request back."""
+    pod = ledger.pods.get(uid)
+    if pod is None or pod.node is not None:
+        return
+    before = ledger.tasks.get(uid)
+    _pod_seen(ledger, out, pod, now)
+    if (task := ledger.tasks.get(uid)) is not None and task is before:
+        tasks.resend(ledger, out, task)
 
 
 def _react_around(
@@ -297,6 +365,8 @@ def group_changed(ledger: Ledger, out: Outcome, key: str, now: float) -> None:
         if pod is None or (after := pod_groups.settled(ledger, pod)).membership == pod.membership:
             continue
         ledger.pods[uid] = after
+        if after.claims:
+            device_claims.record_pod(ledger, after)
         isolate(own_pod_seen, ledger, out, after, now)
         task = ledger.tasks.get(uid)
         app = ledger.applications.get(task.app) if task is not None else None
@@ -338,11 +408,12 @@ def is_anothers(ledger: Ledger, task: Task, pod: Pod) -> bool:
     return is_free and task.state in _WAITING and app is not None and pod.membership.app != app.common_id
 
 
-def is_refused(task: Task, pod: Pod) -> bool:
-    """Whether a waiting pod has become invalid. It is requested again when it changes."""
+def is_refused(ledger: Ledger, task: Task, pod: Pod) -> bool:
+    """Whether a waiting pod has become invalid, or lost a claim. It is requested again when that changes."""
     is_waiting = pod.node is None and not pod.terminating and task.state in _WAITING
     member = pod.membership
-    return is_waiting and bool(member.refusal or member.waits) and not member.placeholder
+    is_invalid = member.refusal or member.waits or (pod.claims and device_claims.missing(ledger, pod))
+    return is_waiting and bool(is_invalid) and not member.placeholder
 
 
 def changed(ledger: Ledger, out: Outcome, task: Task, pod: Pod, now: float) -> None:
@@ -379,7 +450,8 @@ def class_seen(ledger: Ledger, out: Outcome, name: str, now: float) -> None:
 
 def _has_changed(old: Pod, new: Pod) -> bool:
     """Whether a part of the pod changed that was sent to the core."""
-    return (old.tags, old.resources, old.allow_preemption) != (new.tags, new.resources, new.allow_preemption)
+    sent = old.tags, old.resources, old.allow_preemption, old.claims
+    return sent != (new.tags, new.resources, new.allow_preemption, new.claims)
 
 
 def _warn_ignored_labels(ledger: Ledger, out: Outcome, app: Application | None, task: Task, old: Membership) -> None:
@@ -415,10 +487,6 @@ def _has_node(ledger: Ledger, out: Outcome, app: Application | None, task: Task,
         placeholders.member_gone(ledger, app, task.uid, now)
 
 
-#: Maximum number of resource claims in a message.
-_MAX_NAMED: Final = 5
-
-
 def own_pod_seen(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> None:
     """Handles a pod of this scheduler that was created or changed. It is recorded already."""
     uid = pod.ref.uid
@@ -427,7 +495,7 @@ def own_pod_seen(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> None:
         pod = of_the_same_kind(task, pod)
     if pod.phase in ENDED_PHASES:
         _ended(ledger, out, pod, now)
-    elif task is not None and pod.node is None and (is_anothers(ledger, task, pod) or is_refused(task, pod)):
+    elif task is not None and pod.node is None and (is_anothers(ledger, task, pod) or is_refused(ledger, task, pod)):
         applications.task_ended(ledger, out, task, now)
         _appeared(ledger, out, pod, now)
     elif task is not None:
@@ -463,7 +531,7 @@ def _ended(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> None:
         tasks.order_delete(ledger, out, pod.ref, now, problems.placeholder_ended())
 
 
-def is_held_back(ledger: Ledger, out: Outcome, pod: Pod) -> bool:
+def is_held_back(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> bool:
     """Whether the pod cannot be scheduled, or not yet. Posts an event with the reason once."""
     if pod.node is not None and pod.ref.uid in ledger.unverified:
         _post_once(ledger, out, pod, messages.pod_rejected(problems.unknown_key()))
@@ -473,9 +541,14 @@ def is_held_back(ledger: Ledger, out: Outcome, pod: Pod) -> bool:
         if pod.node is not None:
             tasks.track_foreign(ledger, out, pod)
         return True
-    if pod.claims and pod.node is None:
-        _report_unsupported_claims(ledger, out, pod)
+    if pod.claims and pod.node is None and (missing := device_claims.missing(ledger, pod)):
+        if not ledger.settings.device_claims:
+            _report_unsupported_claims(ledger, out, pod, missing)
+            return True
+        device_claims.keep_back(ledger, pod, missing, now)
         return True
+    if pod.claims:
+        device_claims.release(ledger, pod)
     if pod.gates and pod.node is None:
         _post_once(ledger, out, pod, messages.waiting_for_gates(", ".join(pod.gates)))
         return True
@@ -485,9 +558,9 @@ def is_held_back(ledger: Ledger, out: Outcome, pod: Pod) -> bool:
     return False
 
 
-def _report_unsupported_claims(ledger: Ledger, out: Outcome, pod: Pod) -> None:
-    """Reports that resource claims are not supported. The pod waits, because it could not start on a node."""
-    note = messages.unsupported_claims(", ".join(pod.claims[:_MAX_NAMED]))
+def _report_unsupported_claims(ledger: Ledger, out: Outcome, pod: Pod, problem: str) -> None:
+    """Reports that resource claims are not enabled. The pod waits, because it could not start on a node."""
+    note = messages.unsupported_claims(problem)
     is_there = pod.condition == Condition(note.kind.reason, note.text)
     if pod.ref.uid not in ledger.noticed and not is_there:
         out.commands.append(SetCondition(pod.ref, note.kind.reason, note.text))
@@ -518,7 +591,7 @@ def _appeared(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> None:
     if pod.membership.placeholder:
         _placeholder_appeared(ledger, out, pod, now)
         return
-    if is_held_back(ledger, out, pod):
+    if is_held_back(ledger, out, pod, now):
         return
     if pod.node is None:
         for conflict in pod.membership.conflicts:

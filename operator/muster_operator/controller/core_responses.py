@@ -39,6 +39,7 @@ from muster_operator.model.commands import (
     MarkResumed,
     Outcome,
     RequestNodes,
+    ReserveClaim,
     Result,
     SelectNode,
     SetCondition,
@@ -92,7 +93,7 @@ def handle_command_result(ledger: Ledger, out: Outcome, result: Result, now: flo
             _create(ledger, out, result, result.command, now)
         case RequestNodes() as command:
             provisioning.answered(ledger, out, result, command)
-        case ClaimVolume() | SelectNode() as command:
+        case ClaimVolume() | SelectNode() | ReserveClaim() as command:
             volume_binding.binding_answered(ledger, out, result, command, now)
         case FailPod() | MarkResumed() | SetCondition() as command:
             rejections.write_answered(ledger, result, command, now)
@@ -140,6 +141,7 @@ def _bind(ledger: Ledger, out: Outcome, result: Result, command: BindPod, now: f
             task.binds += 1
             out.commands.append(command)
         case CommandUnanswered():
+            task.reservations = ()  # the pod may be bound, and needs its devices then; else the sweep finds them
             _bind_failed(ledger, out, task, now, problems.no_answer())
         case CommandFailed(status=status) if status == _GONE:
             return  # the watch will show that the pod is gone
@@ -356,8 +358,8 @@ def _allocated(ledger: Ledger, out: Outcome, response: Allocated, now: float) ->
 def _place(ledger: Ledger, out: Outcome, task: Task, response: Allocated, now: float) -> None:
     tasks.allocate(ledger, task, response.node)
     if response.node in ledger.nodes:
-        if response.volumes:
-            volume_binding.begin_binding(ledger, out, task, response.volumes, now)
+        if response.volumes or task.pod.claims:
+            volume_binding.begin_binding(ledger, out, task, response, now)
         else:
             tasks.order_bind(ledger, out, task)
         return

@@ -57,7 +57,8 @@ def on_timer(ledger: Ledger, out: Outcome, app_id: AppId, now: float) -> None:
     if app is None or app.gang is None or app.state is not AppState.RESERVING or app.core_is_running:
         return
     due = app.changed_at + _unchanged_s(ledger)
-    why = _missing(app, app.gang, round(_unchanged_s(ledger)))
+    needs_all = app.common_id in ledger.devices.apps
+    why = _missing(app, app.gang, round(_unchanged_s(ledger)), needs_all=needs_all)
     if why and now < due:
         _set_due(ledger, app, due)
     elif why != app.members_missing:
@@ -66,15 +67,18 @@ def on_timer(ledger: Ledger, out: Outcome, app_id: AppId, now: float) -> None:
         out.requests.append(ApplicationSubmitted(tasks.missing_members_spec(ledger, app, why)))
 
 
-def _missing(app: Application, gang: GangDefinition, unchanged_s: int) -> str:
-    """Which members are missing; empty = none."""
+def _missing(app: Application, gang: GangDefinition, unchanged_s: int, *, needs_all: bool) -> str:
+    """Which members are missing; empty = none.
+
+    ``needs_all``: the gang has devices, so that no member starts before those of all groups exist.
+    """
     present = Counter(
         task.pod.membership.task_group
         for task in app.members.values()
         if not task.pod.terminating and not tasks.is_unverified(task.pod)
     )
     for group in gang.groups:
-        if group.name in app.groups_seen and present[group.name] < group.min_member:
+        if (needs_all or group.name in app.groups_seen) and present[group.name] < group.min_member:
             succeeded = app.succeeded.get(group.name, 0)
             minimum = group.min_member + succeeded
             text = problems.pods_missing if isinstance(app.source, PodGroupSource) else problems.members_missing

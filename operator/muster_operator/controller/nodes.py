@@ -140,7 +140,7 @@ def node_gone(ledger: Ledger, out: Outcome, name: NodeName, now: float) -> None:
 def _lost_node(ledger: Ledger, out: Outcome, task: Task, now: float, *, name: NodeName) -> None:
     task.held = False
     state.recount(task)
-    if task.volume_wait is not None:
+    if task.claim_wait is not None:
         volume_binding.fail_binding(ledger, out, task, now, problems.node_deleted(name))
         return
     tasks.await_node(ledger, task.uid, name)

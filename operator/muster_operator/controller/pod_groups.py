@@ -15,6 +15,7 @@ from typing import Final, assert_never
 
 from msgspec import structs
 
+from muster_operator.controller import device_claims
 from muster_operator.controller.group_members import GroupMembers
 from muster_operator.controller.isolation import isolate
 from muster_operator.controller.state import Deadline, Ledger, Phase, Task, TimerKind, set_timer
@@ -56,7 +57,7 @@ def record(ledger: Ledger, pod: Pod) -> Pod:
         members.add(uid, pod.scheduler_name)
         if pod.node is not None:
             members.bound.add(uid)
-        elif _is_held(pod):
+        elif _is_held(ledger, pod):
             members.held.add(uid)
         group = ledger.pod_groups.get(key)
         if group is not None:
@@ -64,10 +65,10 @@ def record(ledger: Ledger, pod: Pod) -> Pod:
     return settled(ledger, pod)
 
 
-def _is_held(pod: Pod) -> bool:
+def _is_held(ledger: Ledger, pod: Pod) -> bool:
     """Whether the pod cannot be requested, so that it is not one of the members that start together."""
     own = pod.membership.written or pod.membership
-    return bool(own.refusal or own.may_claim or pod.claims or pod.gates)
+    return bool(own.refusal or own.may_claim or pod.gates or (pod.claims and device_claims.missing(ledger, pod)))
 
 
 def forget(ledger: Ledger, uid: PodUid) -> None:

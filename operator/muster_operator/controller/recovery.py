@@ -21,6 +21,7 @@ from muster_operator.controller import (
     absent_members,
     applications,
     cluster_events,
+    device_claims,
     mismatches,
     placeholders,
     pod_groups,
@@ -80,6 +81,8 @@ def begin(ledger: Ledger, now: float) -> Iterator[Outcome]:
     runs.remember(ledger)
     _clear(ledger)
     ledger.phase = Phase.RECOVERING
+    for found in device_claims.tainted_slices(ledger):
+        volume_binding.record_object(ledger, found)
     for reported in volume_binding.all_objects(ledger, SLICE):
         yield Outcome(requests=reported)
     out, done, own = Outcome(), 0, list[runs.Run]()
@@ -146,6 +149,8 @@ def _clear(ledger: Ledger) -> None:
     ledger.deletions.clear()
     ledger.deleting.clear()
     ledger.storage.waiting.clear()
+    ledger.devices.held.clear()
+    ledger.devices.changed.clear()
     # The following may contain objects that were deleted while there was no session.
     ledger.unacknowledged_nodes = dict.fromkeys(ledger.unacknowledged_nodes.keys() & ledger.nodes.keys(), 1)
     ledger.resumed &= ledger.pods.keys()
@@ -171,6 +176,8 @@ def _by_application(ledger: Ledger) -> Iterator[runs.Run | None]:
             pod = pod_groups.settled(ledger, pod)
         if pod is not recorded:
             ledger.pods[pod.ref.uid] = pod
+            if pod.claims:
+                device_claims.record_pod(ledger, pod)
         member = pod.membership
         groups[member.app][1 if member.placeholder else 0].append(pod)
         ages[member.app] = min(ages.get(member.app, pod.created_s), pod.created_s)
@@ -196,7 +203,7 @@ def _rejoin(ledger: Ledger, out: Outcome, pod: Pod, now: float, *, run: runs.Run
 
     If it is not sure that the pod belongs there, it can be held back first, like a pod that appears now.
     """
-    if pod.has_ended or cluster_events.is_held_back(ledger, out, pod) or (pod.terminating and pod.node is None):
+    if pod.has_ended or cluster_events.is_held_back(ledger, out, pod, now) or (pod.terminating and pod.node is None):
         return
     app = ledger.applications.get(run.id)
     if not is_sure and app is not None and runs.is_newcomer(ledger, app, pod):
@@ -220,12 +227,17 @@ def _rejoin_placeholder(ledger: Ledger, out: Outcome, pod: Pod, now: float, *, a
     app = ledger.applications.get(app_id)
     if pod.has_ended:
         tasks.order_delete(ledger, out, pod.ref, now, problems.placeholder_ended())
-    elif app is None or app.gang is None or not app.gang.size or pod.terminating or cluster_events.other_requests(pod):
+    elif app is None or not _has_placeholders(ledger, app) or pod.terminating or cluster_events.other_requests(pod):
         cluster_events.delete_orphan(ledger, out, pod, now)
     else:
-        if app.gang.placement is Placement.DIRECT:
+        if app.gang is not None and app.gang.placement is Placement.DIRECT:
             app.gang = replace(app.gang, placement=Placement.RESERVE)
         applications.attach(ledger, app, pod)
+
+
+def _has_placeholders(ledger: Ledger, app: Application) -> bool:
+    """Whether it is a gang without devices, which a placeholder cannot hold for another pod."""
+    return app.gang is not None and bool(app.gang.size) and app.common_id not in ledger.devices.apps
 
 
 def is_answered(ledger: Ledger) -> bool:

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from heapq import heappop
 from typing import Final
 
-from muster_operator.controller import absent_members, state, tasks
+from muster_operator.controller import absent_members, pod_groups, reporting, state, tasks
 from muster_operator.controller.state import (
     Application,
     Deadline,
@@ -32,9 +32,11 @@ from muster_operator.controller.state import (
     TimerKind,
     set_timer,
 )
+from muster_operator.model import messages
 from muster_operator.model.cluster_events import Namespace
+from muster_operator.model.commands import Outcome
 from muster_operator.model.ids import AppId, PodUid
-from muster_operator.model.pods import GangDefinition, GangSource, Pod, PodPhase
+from muster_operator.model.pods import GangDefinition, GangProblem, GangSource, Placement, Pod, PodPhase
 from muster_operator.translate.gangs.dialects import read_gang
 from muster_operator.translate.gangs.totals import placeholder_ask
 
@@ -388,6 +390,28 @@ def succeeded(ledger: Ledger, gang: GangDefinition, run_key: AppId, living: Coll
         return {}
     since_ms = min(ages) * 1000
     return Counter(one.group for one in members if one.has_succeeded and one.bound_ms >= since_ms)
+
+
+def defined_gang(ledger: Ledger, out: Outcome, pod: Pod) -> GangDefinition | GangProblem | None:
+    """The gang that the originator defines, or None. A problem is reported as an event on the pod.
+
+    A gang with devices is always Direct.
+    """
+    is_given_up = pod.membership.resumed or pod.ref.uid in ledger.resumed
+    if ledger.settings.disable_gang or tasks.is_unverified(pod) or is_given_up:
+        return None
+    placement, least = ledger.settings.default_placement(pod.scheduler_name), pod_groups.least_resources(ledger, pod)
+    found = read_gang(pod.membership.gang, placement, least)
+    if isinstance(found, GangProblem):
+        if pod.node is None:
+            reporting.post(out, pod.ref, messages.gang_ignored(found.message))
+        return found
+    if found is not None and pod.node is None:
+        for warning in found.warnings:
+            reporting.post(out, pod.ref, messages.parameter_ignored(warning))
+    if found is not None and pod.membership.app in ledger.devices.apps:
+        found = replace(found, placement=Placement.DIRECT)
+    return found
 
 
 def without(gang: GangDefinition, counts: Mapping[str, int]) -> GangDefinition:

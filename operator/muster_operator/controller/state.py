@@ -16,9 +16,9 @@ from typing import Final
 from msgspec import Struct
 
 from muster_operator.controller.group_members import GroupMembers
-from muster_operator.controller.storage_state import Storage, VolumeWait
+from muster_operator.controller.storage_state import ClaimWait, Devices, Storage
 from muster_operator.model.cluster_events import ClusterEvent, Namespace
-from muster_operator.model.commands import FailPod, MarkResumed, Result
+from muster_operator.model.commands import FailPod, MarkResumed, ReserveClaim, Result
 from muster_operator.model.core_messages import AllocationSpec, ApplicationRemoved, CoreResponse, Node, TerminationType
 from muster_operator.model.event_texts import Note
 from muster_operator.model.ids import NO_ALLOCATION_ID, AllocationId, AppId, NodeName, PodUid, application_name, run_id
@@ -118,7 +118,9 @@ class Task(Struct, gc=False):
     avoid: tuple[NodeName, ...] = ()
     binds: int = 0
     #: Set while claims of the pod are being bound; the pod is bound after them.
-    volume_wait: VolumeWait | None = None
+    claim_wait: ClaimWait | None = None
+    #: Reservations of ResourceClaims that were written; undone if the pod is not bound.
+    reservations: tuple[ReserveClaim, ...] = ()
     #: ``Application.member_counts`` of its application, and the task group that it counts for.
     counts: dict[str, int] = {}
     counted: str | None = None
@@ -402,6 +404,8 @@ class TimerKind(Enum):
     REJECTED = "a rejected application with bound pods"
     PLACE = "a slot that is reserved for the replacement of a rejected pod"
     VOLUMES = "the claims of a pod with a chosen node"
+    DEVICES = "a pod whose resource claims do not exist yet"
+    CLAIMS = "pods with a resource claim that is another one now"
     MEMBERS = "the members of an Auto gang that are still absent"
     MISSING = "the members of a waiting gang that nothing creates"
     FOLLOW = "placeholders of a Reserve gang whose members have changed"
@@ -416,8 +420,8 @@ class Deadline:
     """A timer.
 
     ``subject``: UID of a pod; application ID for CREATIONS, FOLLOW, GANG, MEMBERS, MISSING, NAMESPACE and
-    REJECTED; key of a run for NEWCOMERS; ``namespace/name`` for POD_GROUP; allocation key for PLACE; empty for RECOVERY
-    and SWEEP.
+    REJECTED; key of a run for NEWCOMERS; ``namespace/name`` for POD_GROUP; allocation key for PLACE; empty for CLAIMS,
+    RECOVERY and SWEEP.
     """
 
     due: float
@@ -456,6 +460,7 @@ class Ledger:
     #: Other objects that the core's filters need, as reported to the core.
     objects: dict[tuple[ObjectKind, str], ClusterObject] = field(default_factory=dict)
     storage: Storage = field(default_factory=Storage)
+    devices: Devices = field(default_factory=Devices)
     #: Originators whose Soft gang was given up. Needed until the annotation is written.
     resumed: set[PodUid] = field(default_factory=set)
     #: Pods with an event that is posted only once.
@@ -561,6 +566,8 @@ def _owner(ledger: Ledger, deadline: Deadline) -> object:
             return ledger.tasks.get(uid)
         case TimerKind.DELETION:
             return ledger.deletions.get(uid)
+        case TimerKind.DEVICES:
+            return ledger.devices.held.get(uid)
         case TimerKind.WRITE:
             return ledger.pending_writes.get(uid)
         case TimerKind.PLACE:
@@ -569,7 +576,7 @@ def _owner(ledger: Ledger, deadline: Deadline) -> object:
             return ledger.newcomers.get(AppId(deadline.subject))
         case TimerKind.POD_GROUP:
             return ledger.group_members.get(deadline.subject)
-        case TimerKind.SWEEP | TimerKind.RECOVERY:
+        case TimerKind.SWEEP | TimerKind.RECOVERY | TimerKind.CLAIMS:
             return deadline.kind  # it belongs to the session
         case _:
             return ledger.applications.get(AppId(deadline.subject))

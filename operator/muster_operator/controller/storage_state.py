@@ -1,4 +1,7 @@
-"""What the controller knows of storage, and how far the claims of each pod are bound. See `volume_binding`."""
+"""What the controller knows of storage and devices, and how far the claims of each pod are bound.
+
+See `volume_binding` and `device_claims`.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,14 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from enum import Enum
 
-from muster_operator.model.commands import StorageCommand
+from muster_operator.model.commands import ClaimCommand, ReserveClaim
+from muster_operator.model.devices import DeviceClaim, DeviceClass, DeviceSlice, TaintRule
 from muster_operator.model.ids import NodeName, PodUid
 from muster_operator.model.storage import Attachment, Claim, ClaimRef, NodeDrivers, Volume
 
 
 class StepState(Enum):
-    """Progress of binding one claim of a pod to its volume."""
+    """Progress of binding one claim of a pod to its volume, or of reserving its devices."""
 
     TO_WRITE = "not written yet"
     ORDERED = "the write is queued or in flight"
@@ -20,25 +24,60 @@ class StepState(Enum):
     SEEN = "seen on the watch; other controllers have to continue"
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Step:
     """One claim of a pod with a chosen node.
 
-    ``volume``: the chosen volume, empty if it is to be provisioned for the node. ``order``: the last command, sent
-    ``tries`` times. ``version``: the resource version that the write returned, 0 before.
+    ``order``: the last command, sent ``tries`` times. ``version``: the resource version that the write returned, 0
+    before.
     """
 
     claim: ClaimRef
-    volume: str
     state: StepState = StepState.TO_WRITE
-    order: StorageCommand | None = None
+    order: ClaimCommand | None = None
     tries: int = 1
     version: int = 0
 
 
+@dataclass(slots=True, kw_only=True)
+class VolumeStep(Step):
+    """A PersistentVolumeClaim. ``volume``: the chosen volume, empty if it is to be provisioned for the node."""
+
+    volume: str
+
+
+@dataclass(slots=True, kw_only=True)
+class DeviceStep(Step):
+    """A ResourceClaim. ``allocation``: what is written to its status, empty = it is allocated already.
+
+    ``known``: see ReserveClaim.
+    """
+
+    allocation: str
+    known: str = ""
+
+
+def device_key(claim: str) -> str:
+    """The key of a ResourceClaim, ``namespace/name``, among the claims that pods wait for."""
+    return f"resourceclaim {claim}"
+
+
+def step_key(command: ClaimCommand) -> str:
+    """The key of the step that ordered the command."""
+    return device_key(command.claim.key) if isinstance(command, ReserveClaim) else command.claim.key
+
+
+def names_of(key: str, step: Step) -> tuple[str, ...]:
+    """The objects whose changes continue the step."""
+    return (key, step.volume) if isinstance(step, VolumeStep) and step.volume else (key,)
+
+
 @dataclass(slots=True)
-class VolumeWait:
-    """Claims, by ``namespace/name``, that have to be bound before the pod. The wait fails at ``until``."""
+class ClaimWait:
+    """Claims that have to be bound or reserved before the pod. The wait fails at ``until``.
+
+    By ``namespace/name``; those of devices by `device_key`.
+    """
 
     steps: dict[str, Step]
     until: float
@@ -49,7 +88,7 @@ class Storage:
     """Storage objects in Kubernetes. ``drivers``: attach limits of nodes, as node attributes.
 
     ``attached_to``: attachments by node and name. ``holders``: names of the attachments of a volume, by volume name.
-    ``waiting``: pods that wait for a volume (key: its name) or a claim (key: ``namespace/name``).
+    ``waiting``: pods that wait for a volume (key: its name) or a claim (key: as in `ClaimWait`).
     """
 
     volumes: dict[str, Volume] = field(default_factory=dict)
@@ -59,3 +98,31 @@ class Storage:
     attached_to: defaultdict[NodeName, dict[str, Attachment]] = field(default_factory=lambda: defaultdict(dict))
     holders: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     waiting: dict[str, set[PodUid]] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class HeldPod:
+    """A pod whose ResourceClaims do not exist or are not its own, and why. ``due``: when that is reported."""
+
+    why: str
+    due: float
+
+
+@dataclass(slots=True)
+class Devices:
+    """ResourceClaims by ``namespace/name``, and DeviceClasses, DeviceTaintRules and slices by name.
+
+    ``users``: pods by the ResourceClaims that they name; ``used``: the same by pod. ``apps``: applications, by the ID
+    on the pods, that have pods with resource claims. ``held``: pods that cannot be requested yet. ``changed``: pods
+    with a claim that is another one now, which are still to be handled.
+    """
+
+    claims: dict[str, DeviceClaim] = field(default_factory=dict)
+    classes: dict[str, DeviceClass] = field(default_factory=dict)
+    rules: dict[str, TaintRule] = field(default_factory=dict)
+    slices: dict[str, DeviceSlice] = field(default_factory=dict)
+    users: dict[str, set[PodUid]] = field(default_factory=dict)
+    used: dict[PodUid, tuple[str, tuple[str, ...]]] = field(default_factory=dict)
+    apps: dict[str, set[PodUid]] = field(default_factory=dict)
+    held: dict[PodUid, HeldPod] = field(default_factory=dict)
+    changed: dict[PodUid, None] = field(default_factory=dict)

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from msgspec import structs
 
-from muster_operator.controller import pod_groups, reporting, state, trust
+from muster_operator.controller import device_claims, pod_groups, reporting, state, trust
 from muster_operator.controller.state import (
     Application,
     Deadline,
@@ -24,17 +24,26 @@ from muster_operator.controller.state import (
     TimerKind,
     set_timer,
 )
-from muster_operator.controller.storage_state import Step, StepState, VolumeWait
+from muster_operator.controller.storage_state import (
+    ClaimWait,
+    DeviceStep,
+    Step,
+    StepState,
+    VolumeStep,
+    device_key,
+    names_of,
+)
 from muster_operator.model import limits, messages, problems
 from muster_operator.model.commands import (
     BindPod,
+    ClaimCommand,
     ClaimVolume,
     DeletePod,
     FailPod,
     MarkDisrupted,
     Outcome,
+    ReserveClaim,
     SelectNode,
-    StorageCommand,
 )
 from muster_operator.model.core_messages import (
     AllocationReleased,
@@ -75,6 +84,8 @@ def ask_of(ledger: Ledger, task: Task) -> AskSpec:
     tags = {**pod.tags, keys.TAG_AVOID_NODES: ",".join(task.avoid)} if task.avoid else pod.tags
     app = ledger.applications.get(task.app)
     uid, member, unverified = pod.ref.uid, pod.membership, is_unverified(pod)
+    if pod.claims:
+        tags = {**tags, **device_claims.tag(ledger, pod)}
     common = pod.common
     if member.placeholder and app is not None and (partner := app.partner(task)) is not None:
         followed = tags_like(tags, partner.pod)
@@ -264,11 +275,11 @@ def missing_members_spec(ledger: Ledger, app: Application, why: str) -> Applicat
     return replace(spec, tags={**spec.tags, keys.APP_TAG_MEMBERS_MISSING: why[: limits.REASON_CHARACTERS]})
 
 
-def wait_for_volumes(ledger: Ledger, task: Task, volume_wait: VolumeWait) -> None:
+def wait_for_claims(ledger: Ledger, task: Task, claim_wait: ClaimWait) -> None:
     """Registers the pod for changes of these claims and volumes."""
-    task.volume_wait = volume_wait
-    for key, step in volume_wait.steps.items():
-        for name in filter(None, (key, step.volume)):
+    task.claim_wait = claim_wait
+    for key, step in claim_wait.steps.items():
+        for name in names_of(key, step):
             ledger.storage.waiting.setdefault(name, set()).add(task.uid)
 
 
@@ -277,14 +288,14 @@ def waiting_for(ledger: Ledger, name: str) -> list[PodUid]:
     return sorted(ledger.storage.waiting.get(name, ()))
 
 
-def stop_waiting_for_volumes(ledger: Ledger, task: Task) -> VolumeWait | None:
+def stop_waiting_for_claims(ledger: Ledger, task: Task) -> ClaimWait | None:
     """Unregisters the pod from its claims and volumes. Returns what it waited for."""
-    volume_wait, task.volume_wait = task.volume_wait, None
-    if volume_wait is not None:
-        for key, step in volume_wait.steps.items():
-            for name in filter(None, (key, step.volume)):
+    claim_wait, task.claim_wait = task.claim_wait, None
+    if claim_wait is not None:
+        for key, step in claim_wait.steps.items():
+            for name in names_of(key, step):
                 _forget(ledger, name, task.uid)
-    return volume_wait
+    return claim_wait
 
 
 def _forget(ledger: Ledger, name: str, uid: PodUid) -> None:
@@ -294,23 +305,35 @@ def _forget(ledger: Ledger, name: str, uid: PodUid) -> None:
         ledger.storage.waiting.pop(name, None)
 
 
-def order_volumes(task: Task, step: Step, *, undo: bool = False) -> StorageCommand | None:
-    """The write that selects a volume or node for the claim, or that undoes it. None if the pod has no node."""
-    if step.volume:
+def order_claim(task: Task, step: Step, *, undo: bool = False) -> ClaimCommand | None:
+    """The write that selects a volume, node or devices for the claim, or undoes it. None = the pod has no node."""
+    if isinstance(step, DeviceStep):
+        return ReserveClaim(task.pod.ref, step.claim, step.allocation, known=step.known)
+    if isinstance(step, VolumeStep) and step.volume:
         return ClaimVolume(task.pod.ref, step.claim, step.volume, undo)
     return SelectNode(task.pod.ref, step.claim, task.node, undo) if task.node is not None else None
 
 
-def abandon_volumes(ledger: Ledger, out: Outcome, task: Task) -> None:
-    """The pod is not bound to its node: undoes the writes to its claims unless another pod waits for the claim."""
-    volume_wait = stop_waiting_for_volumes(ledger, task)
-    for key, step in volume_wait.steps.items() if volume_wait is not None else ():
-        claim = ledger.storage.claims.get(key)
-        is_bound = claim is not None and claim.ref.uid == step.claim.uid and claim.is_bound
-        if step.state is StepState.TO_WRITE or is_bound or key in ledger.storage.waiting:
+def abandon_claims(ledger: Ledger, out: Outcome, task: Task, *, is_bound: bool = False) -> None:
+    """The pod is not bound to its node: undoes the writes to its claims unless another pod waits for the claim.
+
+    ``is_bound``: another client bound the pod, which keeps its devices.
+    """
+    claim_wait = stop_waiting_for_claims(ledger, task)
+    reservations, task.reservations = task.reservations, ()
+    for key, step in claim_wait.steps.items() if claim_wait is not None else ():
+        if isinstance(step, DeviceStep):
+            reservations += (step.order,) if isinstance(step.order, ReserveClaim) else ()
             continue
-        if (undoing := order_volumes(task, step, undo=True)) is not None:
+        claim = ledger.storage.claims.get(key)
+        is_complete = claim is not None and claim.ref.uid == step.claim.uid and claim.is_bound
+        if step.state is StepState.TO_WRITE or is_complete or key in ledger.storage.waiting:
+            continue
+        if (undoing := order_claim(task, step, undo=True)) is not None:
             out.commands.append(undoing)
+    for command in () if is_bound else reservations:
+        is_awaited = device_key(command.claim.key) in ledger.storage.waiting
+        out.commands.append(device_claims.undo(command, is_awaited=is_awaited))
 
 
 _FAILABLE = frozenset({TaskState.NEW, TaskState.PENDING, TaskState.SCHEDULING, TaskState.ALLOCATED, TaskState.REJECTED})
@@ -386,8 +409,9 @@ def order_bind(ledger: Ledger, out: Outcome, task: Task) -> None:
 
 def mark_bound(ledger: Ledger, out: Outcome, task: Task) -> None:
     """The operator's bind has succeeded. Posts the Scheduled event for a pod that is not a placeholder."""
-    if task.volume_wait is not None:
-        stop_waiting_for_volumes(ledger, task)
+    if task.claim_wait is not None:
+        stop_waiting_for_claims(ledger, task)
+    task.reservations = ()
     step(task, TaskEvent.BIND)
     if task.pod.membership.pod_group:
         pod_groups.bound(ledger, out, task)
@@ -402,7 +426,7 @@ def adopt_bound(ledger: Ledger, out: Outcome, task: Task, node: NodeName) -> Non
     The core may have allocated the request already, without the operator having received it. The release covers that
     allocation too.
     """
-    abandon_volumes(ledger, out, task)
+    abandon_claims(ledger, out, task, is_bound=True)
     was_asked, why = task.asked, problems.bound_by_another_client()
     release_from_core(out, task, TerminationType.STOPPED_BY_RM, why)
     if was_asked:
@@ -488,7 +512,7 @@ def roll_back(
 
     ``has_slot_again``: the slot of an Auto gang's member is available again. See docs/internals/semantics.md, 5.
     """
-    abandon_volumes(ledger, out, task)
+    abandon_claims(ledger, out, task)
     release_from_core(out, task, TerminationType.STOPPED_BY_RM, message)
     if task.node is not None:
         avoid_node(ledger, task, (task.node,), now + ledger.settings.avoid_node_s)
@@ -533,7 +557,7 @@ def kill(ledger: Ledger, out: Outcome, task: Task, now: float, reason: str, *, a
 
     ``at_once``: a placeholder is deleted without waiting until its container has ended.
     """
-    abandon_volumes(ledger, out, task)
+    abandon_claims(ledger, out, task)
     if task.state is not TaskState.KILLING:
         step(task, TaskEvent.KILL)
         state.recount(task)
@@ -545,7 +569,7 @@ def kill(ledger: Ledger, out: Outcome, task: Task, now: float, reason: str, *, a
 def fail(ledger: Ledger, out: Outcome, task: Task, reason: str, message: str) -> None:
     """Sets the phase of a pod that was never bound to Failed, as YuniKorn does."""
     if task.state in _FAILABLE:
-        abandon_volumes(ledger, out, task)
+        abandon_claims(ledger, out, task)
         release_from_core(out, task, TerminationType.STOPPED_BY_RM, message)
         step(task, TaskEvent.FAIL)
         out.commands.append(FailPod(task.pod.ref, reason, message))
@@ -556,7 +580,7 @@ def end(ledger: Ledger, out: Outcome, task: Task) -> None:
 
     See docs/internals/semantics.md, 4.
     """
-    abandon_volumes(ledger, out, task)
+    abandon_claims(ledger, out, task)
     why = keys.RELEASE_SUCCEEDED if task.pod.phase is PodPhase.SUCCEEDED else ""
     release_from_core(out, task, task.release or TerminationType.STOPPED_BY_RM, why)
     step(task, TaskEvent.KILLED if task.state is TaskState.KILLING else TaskEvent.COMPLETE)

@@ -7,6 +7,7 @@ from typing import Final
 from muster_operator.controller import (
     absent_members,
     applications,
+    device_claims,
     missing_members,
     placeholders,
     pod_groups,
@@ -16,7 +17,7 @@ from muster_operator.controller import (
     sweep,
     volume_binding,
 )
-from muster_operator.controller.cluster_events import group_changed
+from muster_operator.controller.cluster_events import claims_changed, group_changed
 from muster_operator.controller.isolation import isolate
 from muster_operator.controller.state import (
     Deadline,
@@ -62,6 +63,10 @@ def _on_timer(ledger: Ledger, out: Outcome, deadline: Deadline, now: float) -> N
             rejections.give_up(ledger, out, uid, now)
         case TimerKind.VOLUMES:
             volume_binding.too_late(ledger, out, uid, now)
+        case TimerKind.DEVICES:
+            device_claims.report_held(ledger, out, uid, now)
+        case TimerKind.CLAIMS:
+            claims_changed(ledger, out, now)
         case TimerKind.RECOVERY:
             ledger.is_suspect = True
         case TimerKind.SWEEP:

@@ -1,7 +1,7 @@
-"""Volume binding before a pod is bound, and storage events.
+"""Writes to the claims of a pod before it is bound, and storage events.
 
 The core chooses the volumes; the operator selects them on the claims, waits until Kubernetes has bound them, and then
-binds the pod.
+binds the pod. It reserves the ResourceClaims of the pod in the same way (`device_claims`).
 
 Differs: kube-scheduler leaves marks that came to nothing where they are, so that the claim stays with its node.
 """
@@ -16,7 +16,7 @@ from typing import Final
 
 import orjson
 
-from muster_operator.controller import rejections, reporting, tasks
+from muster_operator.controller import device_claims, rejections, reporting, tasks
 from muster_operator.controller.isolation import isolate
 from muster_operator.controller.state import (
     Deadline,
@@ -25,31 +25,32 @@ from muster_operator.controller.state import (
     TimerKind,
     set_timer,
 )
-from muster_operator.controller.storage_state import Step, StepState, VolumeWait
+from muster_operator.controller.storage_state import ClaimWait, DeviceStep, Step, StepState, VolumeStep, step_key
 from muster_operator.model import messages, problems
 from muster_operator.model.cluster_events import (
     AttachmentGone,
     AttachmentSeen,
     ClaimGone,
     ClaimSeen,
+    DeviceEvent,
     DriversSeen,
     StorageEvent,
     VolumeGone,
     VolumeSeen,
 )
 from muster_operator.model.commands import (
+    ClaimCommand,
     CommandFailed,
     CommandSucceeded,
     CommandUnanswered,
     Outcome,
+    ReserveClaim,
     Result,
-    StorageCommand,
 )
-from muster_operator.model.core_messages import ClusterObjectReported, CoreRequest, Node, NodeUpdated
+from muster_operator.model.core_messages import Allocated, ClusterObjectReported, CoreRequest, Node, NodeUpdated
 from muster_operator.model.ids import NodeName, PodUid
 from muster_operator.model.storage import (
     Attachment,
-    ChosenVolumes,
     Claim,
     ClaimRef,
     ClusterObject,
@@ -101,12 +102,19 @@ _BOUND: Final = None
 _NOT_YET: Final = ""
 
 
-def begin_binding(ledger: Ledger, out: Outcome, task: Task, chosen: ChosenVolumes, now: float) -> None:
-    """Starts binding the claims of a pod to the volumes that the core chose with the node."""
+def begin_binding(ledger: Ledger, out: Outcome, task: Task, chosen: Allocated, now: float) -> None:
+    """Starts binding the claims of a pod to the volumes and devices that the core chose with the node."""
     until = now + ledger.settings.volume_bind_s
     claims = ledger.storage.claims
-    steps = {key: Step(_ref(claims, key), volume) for key, volume in sorted(chosen.items())}
-    tasks.wait_for_volumes(ledger, task, VolumeWait(steps, until))
+    steps: dict[str, Step] = {
+        key: VolumeStep(claim=_ref(claims, key), volume=volume) for key, volume in sorted(chosen.volumes.items())
+    }
+    try:
+        steps |= device_claims.steps(ledger, task, chosen.devices)
+    except KeyError as missing:
+        fail_binding(ledger, out, task, now, problems.device_class_missing(str(missing.args[0])), is_device=True)
+        return
+    tasks.wait_for_claims(ledger, task, ClaimWait(steps, until))
     set_timer(ledger, Deadline(until, TimerKind.VOLUMES, task.uid))
     continue_binding(ledger, out, task, now)
 
@@ -129,17 +137,17 @@ def storage_changed(ledger: Ledger, out: Outcome, name: str, now: float) -> None
 def too_late(ledger: Ledger, out: Outcome, uid: PodUid, now: float) -> None:
     """Timer: fails the binding if the claims are not bound in time."""
     task = ledger.tasks.get(uid)
-    if task is None or task.volume_wait is None or task.volume_wait.until > now:
+    if task is None or task.claim_wait is None or task.claim_wait.until > now:
         return
-    states = ((key, _state(ledger, task, step)) for key, step in task.volume_wait.steps.items())
+    states = ((key, _state(ledger, task, step)) for key, step in task.claim_wait.steps.items())
     waiting = ", ".join(key for key, state in states if state is not _BOUND)
     fail_binding(ledger, out, task, now, problems.not_bound_in_time(ledger.settings.volume_bind_s, waiting))
 
 
-def binding_answered(ledger: Ledger, out: Outcome, result: Result, command: StorageCommand, now: float) -> None:
+def binding_answered(ledger: Ledger, out: Outcome, result: Result, command: ClaimCommand, now: float) -> None:
     """Handles the result of a write. Results of undo writes and of earlier attempts are ignored."""
     task = ledger.tasks.get(command.pod.uid)
-    step = task.volume_wait.steps.get(command.claim.key) if task is not None and task.volume_wait is not None else None
+    step = task.claim_wait.steps.get(step_key(command)) if task is not None and task.claim_wait is not None else None
     if task is None or step is None or step.order != command:
         return
     match result:
@@ -151,45 +159,51 @@ def binding_answered(ledger: Ledger, out: Outcome, result: Result, command: Stor
             step.tries += 1
             out.commands.append(command)
         case CommandUnanswered():
-            fail_binding(ledger, out, task, now, problems.no_answer())
+            fail_binding(ledger, out, task, now, problems.no_answer(), is_device=isinstance(step, DeviceStep))
         case CommandFailed(message=message):
-            fail_binding(ledger, out, task, now, message)
+            fail_binding(ledger, out, task, now, message, is_device=isinstance(step, DeviceStep))
 
 
 def write_again(ledger: Ledger, out: Outcome, task: Task, now: float) -> None:
     """Orders the writes without a result again, and continues with the present state of the claims."""
-    steps = task.volume_wait.steps.values() if task.volume_wait is not None else ()
+    steps = task.claim_wait.steps.values() if task.claim_wait is not None else ()
     out.commands += [step.order for step in steps if step.order is not None and step.state is StepState.ORDERED]
     continue_binding(ledger, out, task, now)
 
 
-def fail_binding(ledger: Ledger, out: Outcome, task: Task, now: float, why: str) -> None:
+def fail_binding(ledger: Ledger, out: Outcome, task: Task, now: float, why: str, *, is_device: bool = False) -> None:
     """The claims cannot be bound on this node: undoes the writes and requests another node."""
-    reporting.post(out, task.pod.ref, messages.volumes_failed(task.node or "", why))
+    failed = messages.devices_failed if is_device else messages.volumes_failed
+    reporting.post(out, task.pod.ref, failed(task.node or "", why))
     is_kept = rejections.keep_place(ledger, out, task, now)
     tasks.roll_back(ledger, out, task, now, why, has_slot_again=is_kept)
 
 
 def continue_binding(ledger: Ledger, out: Outcome, task: Task, now: float) -> None:
     """Continues the binding: sends writes, binds the pod if all claims are bound, or fails."""
-    volume_wait = task.volume_wait
-    if volume_wait is None:
+    claim_wait = task.claim_wait
+    if claim_wait is None:
         return
-    states = [(step, _state(ledger, task, step)) for step in volume_wait.steps.values()]
-    if (why := next((state for _, state in states if state), None)) is not None:
-        fail_binding(ledger, out, task, now, why)
-        return
+    states = [(step, _state(ledger, task, step)) for step in claim_wait.steps.values()]
     for step, state in states:
-        if state is not _BOUND and step.state is StepState.TO_WRITE and (command := tasks.order_volumes(task, step)):
+        if state:
+            fail_binding(ledger, out, task, now, state, is_device=isinstance(step, DeviceStep))
+            return
+    for step, state in states:
+        if state is not _BOUND and step.state is StepState.TO_WRITE and (command := tasks.order_claim(task, step)):
             step.state, step.order = StepState.ORDERED, command
             out.commands.append(command)
     if all(state is _BOUND for _, state in states):
-        tasks.stop_waiting_for_volumes(ledger, task)
+        tasks.stop_waiting_for_claims(ledger, task)
+        orders = [step.order for step, _ in states]
+        task.reservations = tuple(order for order in orders if isinstance(order, ReserveClaim))
         tasks.order_bind(ledger, out, task)
 
 
 def _state(ledger: Ledger, task: Task, step: Step) -> str | None:
     """Returns _BOUND, _NOT_YET, or the reason why the claim cannot be bound on the node."""
+    if isinstance(step, DeviceStep):
+        return device_claims.state_of(ledger, step)
     claim = ledger.storage.claims.get(step.claim.key)
     if claim is None or claim.ref.uid != step.claim.uid:
         return problems.claim_gone(step.claim.name)
@@ -197,7 +211,9 @@ def _state(ledger: Ledger, task: Task, step: Step) -> str | None:
         return problems.claim_being_deleted(step.claim.name)
     if claim.is_bound:
         return _state_of_bound(ledger, task, claim)
-    return _state_of_chosen(ledger, step) if step.volume else _state_of_provisioned(task, step, claim)
+    if isinstance(step, VolumeStep) and step.volume:
+        return _state_of_chosen(ledger, step)
+    return _state_of_provisioned(task, step, claim)
 
 
 def _state_of_bound(ledger: Ledger, task: Task, claim: Claim) -> str | None:
@@ -210,7 +226,7 @@ def _state_of_bound(ledger: Ledger, task: Task, claim: Claim) -> str | None:
     return _BOUND
 
 
-def _state_of_chosen(ledger: Ledger, step: Step) -> str:
+def _state_of_chosen(ledger: Ledger, step: VolumeStep) -> str:
     volume = ledger.storage.volumes.get(step.volume)
     if volume is None or volume.is_deleting:
         return problems.volume_gone(step.volume)
@@ -258,10 +274,14 @@ def all_objects(ledger: Ledger, at_once: int) -> Iterator[list[CoreRequest]]:
         yield list[CoreRequest](portion)
 
 
-def record_storage(ledger: Ledger, fact: StorageEvent) -> None:
+def record_storage(ledger: Ledger, fact: StorageEvent | DeviceEvent) -> None:
     """Updates the state. Sends nothing."""
     storage = ledger.storage
     match fact:
+        case _ if isinstance(fact, DeviceEvent):
+            if (found := device_claims.record(ledger, fact)) is not None:
+                record_object(ledger, found)
+            return
         case VolumeSeen(volume):
             storage.volumes[volume.name] = volume
         case VolumeGone(name):

@@ -11,7 +11,7 @@ import os
 import random
 import socket
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -20,13 +20,14 @@ from typing import Any, Final, Protocol
 import orjson
 import structlog
 
-from muster_operator.kube import provisioning
+from muster_operator.kube import claims, provisioning
 from muster_operator.kube.http import RETRY_AFTER_LIMIT_S, THROTTLED, UNAVAILABLE, Policies, Retry
 from muster_operator.kube.session import JSON, MERGE_PATCH, STRATEGIC_PATCH, KubeSession, Reply, Request
 from muster_operator.kube.write_queue import Throttle, WritePriority, named_command, write_priority_of
 from muster_operator.model import limits
 from muster_operator.model.commands import (
     BindPod,
+    ClaimCommand,
     ClaimVolume,
     Command,
     CommandFailed,
@@ -39,11 +40,11 @@ from muster_operator.model.commands import (
     MarkResumed,
     PostEvent,
     RequestNodes,
+    ReserveClaim,
     Result,
     SelectNode,
     SetCondition,
     SetGroupCondition,
-    StorageCommand,
     Subject,
     WithdrawNodes,
 )
@@ -60,9 +61,8 @@ from muster_operator.model.names import (
 )
 from muster_operator.model.pod_groups import CONDITION_OF, VERSIONS
 from muster_operator.model.pods import PlaceholderSpec, PodRef
-from muster_operator.model.storage import ClaimRef
-from muster_operator.translate.storage import SELECTED_NODE, version_of
-from muster_operator.translate.values import Raw, mapping, strings, text
+from muster_operator.translate.storage import version_of
+from muster_operator.translate.values import Raw
 
 log = structlog.get_logger("muster.kube")
 
@@ -286,120 +286,18 @@ def _patch(pod: PodRef, subresource: str, body: dict[str, Any], content_type: st
     return Request("PATCH", path, orjson.dumps(complete), content_type)
 
 
-#: Annotation of a volume that was not pre-bound, so that it becomes available when the binding is undone.
-BOUND_BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
-
-
-class Contested(Exception):
-    """The object has changed, so that the command cannot be carried out. The message is the reason."""
-
-
-def read_volume_object(command: StorageCommand) -> Request:
-    """Reads the volume or the claim of the command."""
-    return Request("GET", _path(command))
-
-
-def volume_patch(command: StorageCommand, raw: Raw) -> Request | None:
-    """The patch for the object in its present state. None if it is not needed.
-
-    Raises:
-        Contested: the command cannot be carried out any more.
-    """
-    fields = _volume_change(command, raw) if isinstance(command, ClaimVolume) else _claim_change(command, raw)
-    if fields is None:
-        return None
-    metadata = mapping(raw.get("metadata"))
-    known = {"uid": metadata.get("uid"), "resourceVersion": metadata.get("resourceVersion")}
-    body = {**fields, "metadata": {**known, **fields.get("metadata", {})}}
-    return Request("PATCH", f"{_path(command)}?fieldManager={FIELD_MANAGER}", orjson.dumps(body), MERGE_PATCH)
-
-
-def _path(command: StorageCommand) -> str:
-    if isinstance(command, ClaimVolume):
-        return f"/api/v1/persistentvolumes/{command.volume}"
-    return f"/api/v1/namespaces/{command.claim.namespace}/persistentvolumeclaims/{command.claim.name}"
-
-
-def _volume_change(command: ClaimVolume, raw: Raw) -> dict[str, Any] | None:
-    written, claim = mapping(raw.get("spec")).get("claimRef"), command.claim
-    now = ClaimRef(*(text(mapping(written).get(field)) for field in ("namespace", "name", "uid")))
-    is_for_it = isinstance(written, dict) and now.key == claim.key and now.uid in {"", claim.uid}
-    if command.undo:
-        is_bound = mapping(raw.get("status")).get("phase") == "Bound"
-        return _freed(raw) if is_for_it and now.uid and not is_bound else None
-    if isinstance(written, dict) and not is_for_it:
-        raise Contested(f'persistentvolume "{command.volume}" was taken by claim {now.key}')
-    if now.uid:
-        return None
-    ref = {"kind": "PersistentVolumeClaim", "apiVersion": "v1", "namespace": claim.namespace, "name": claim.name}
-    fields: dict[str, Any] = {"spec": {"claimRef": {**ref, "uid": claim.uid}}}
-    if not isinstance(written, dict):
-        fields["metadata"] = {"annotations": {BOUND_BY_CONTROLLER: "yes"}}
-    return fields
-
-
-def _freed(raw: Raw) -> dict[str, Any]:
-    """Undoes the binding. A volume that its user had pre-bound to a claim keeps that claim, without UID."""
-    if BOUND_BY_CONTROLLER in strings(mapping(raw.get("metadata")).get("annotations")):
-        return {"spec": {"claimRef": None}, "metadata": {"annotations": {BOUND_BY_CONTROLLER: None}}}
-    return {"spec": {"claimRef": {"uid": None, "resourceVersion": None}}}
-
-
-def _claim_change(command: SelectNode, raw: Raw) -> dict[str, Any] | None:
-    metadata, spec = mapping(raw.get("metadata")), mapping(raw.get("spec"))
-    selected = strings(metadata.get("annotations")).get(SELECTED_NODE, "")
-    is_same = metadata.get("uid") == command.claim.uid
-    if command.undo:
-        is_ours = is_same and selected == command.node and not text(spec.get("volumeName"))
-        return {"metadata": {"annotations": {SELECTED_NODE: None}}} if is_ours else None
-    if not is_same:
-        raise Contested(f'persistentvolumeclaim "{command.claim.name}" was deleted and created again')
-    if selected and selected != command.node:
-        raise Contested(f'persistentvolumeclaim "{command.claim.name}" is provisioned for node {selected}')
-    return None if selected else {"metadata": {"annotations": {SELECTED_NODE: command.node}}}
-
-
-Send = Callable[[StorageCommand, Request, Retry], Awaitable[Reply]]
-
-#: Maximum number of attempts on an object that other controllers also change.
-_MAX_ATTEMPTS: Final = 8
-_CONFLICT: Final = 409
-
-
-async def retry_on_conflict(command: StorageCommand, send: Send, policies: Policies) -> Reply:
-    """Reads and patches the object until there is no conflict, and returns the last reply.
-
-    If the command cannot be carried out any more, the reply is a conflict with the reason.
-    """
-    reply = Reply(0, b"")
-    for _ in range(_MAX_ATTEMPTS):
-        reply = await send(command, read_volume_object(command), policies.read)
-        if not reply.ok:
-            break
-        try:
-            request = volume_patch(command, reply.json())
-        except Contested as contested:
-            return Reply(_CONFLICT, orjson.dumps({"reason": "Contested", "message": str(contested)}))
-        if request is None:
-            break
-        reply = await send(command, request, policies.delete)
-        if reply.status != _CONFLICT:
-            break
-    return reply
-
-
 #: Reply of a request without an answer.
 NO_REPLY = Reply(0, b"")
 
 
 class ResultHandler(Protocol):
-    """Receives results of commands, and pods that were read."""
+    """Receives results of commands, and objects that were read."""
 
     def result(self, result: Result) -> None:
         """Receives the result of a command."""
 
-    def read_pod(self, raw: Raw) -> None:
-        """Receives a pod that was just read."""
+    def object_read(self, plural: str, raw: Raw) -> None:
+        """Receives an object that was just read or written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -516,11 +414,23 @@ class Kube:
                 return await self._patch(command, mark_resumed(command))
             case MarkDisrupted():
                 return await self._patch(command, mark_disrupted(command, datetime.now(tz=UTC)))
-            case ClaimVolume() | SelectNode():
-                reply = await retry_on_conflict(command, self._with_retries, self._policies)
-                return CommandSucceeded(command, version_of(reply.json())) if reply.ok else _failed(command, reply)
+            case ClaimVolume() | SelectNode() | ReserveClaim():
+                return await self._write_claim(command)
             case RequestNodes() | WithdrawNodes():
                 return await self._provision(command)
+
+    async def _write_claim(self, command: ClaimCommand) -> Result:
+        """Writes a claim. One of devices is shown before the watch shows it.
+
+        The session or the pod can end in between, and its devices must not be free then.
+        """
+        reply = await claims.write(command, self._with_retries, self._policies)
+        if not reply.ok:
+            return _failed(command, reply)
+        raw = reply.json()
+        if isinstance(command, ReserveClaim):
+            self._handler.object_read("resourceclaims", raw)
+        return CommandSucceeded(command, version_of(raw))
 
     async def _bind(self, command: BindPod) -> Result:
         """Binds the pod. If it is unknown whether the bind succeeded, reads the pod."""
@@ -549,7 +459,7 @@ class Kube:
         raw = pod.json()
         if not pod.ok or (raw.get("metadata") or {}).get("uid") != command.pod.uid:
             return CommandFailed(command, 404, "NotFound", "the pod no longer exists")
-        self._handler.read_pod(raw)
+        self._handler.object_read("pods", raw)
         node = (raw.get("spec") or {}).get("nodeName")
         if node == command.node:
             return CommandSucceeded(command)
@@ -578,7 +488,7 @@ class Kube:
             return _failed(command, reply)
         pod = await self._read(spec.namespace, spec.name)
         if pod.ok and self._placeholders.is_ours(pod.json(), spec):
-            self._handler.read_pod(pod.json())
+            self._handler.object_read("pods", pod.json())
             return CommandSucceeded(command)
         return _failed(command, reply)
 

@@ -11,7 +11,7 @@ import asyncio
 import random
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from io import BytesIO
@@ -46,8 +46,19 @@ PATHS: Final = {
     "pods": "/api/v1/pods",
 }
 
-#: Paths in older versions of an API, in the order in which they are tried if the cluster does not serve the first one.
-OLDER_PATHS: Final = {"podgroups": ("/apis/scheduling.k8s.io/v1alpha2/podgroups",)}
+#: The same for devices, with the setting for ResourceClaims.
+_OF_DEVICES: Final = ("resourceslices", "devicetaintrules", "deviceclasses", "resourceclaims")
+DEVICE_PATHS: Final = {plural: f"/apis/resource.k8s.io/v1/{plural}" for plural in _OF_DEVICES}
+
+#: Optional APIs, which can be switched off, or whose permission can be missing. Each with its paths in older versions,
+#: in the order in which they are tried if the cluster does not serve the first one.
+OPTIONAL: Final[Mapping[str, tuple[str, ...]]] = {
+    "podgroups": ("/apis/scheduling.k8s.io/v1alpha2/podgroups",),
+    "resourceslices": (),
+    "devicetaintrules": tuple(f"/apis/resource.k8s.io/{one}/devicetaintrules" for one in ("v1beta2", "v1alpha3")),
+    "deviceclasses": (),
+    "resourceclaims": (),
+}
 
 log = structlog.get_logger("muster.stream")
 freshness_log = structlog.get_logger("muster.freshness")
@@ -314,13 +325,16 @@ class WatchListener(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A watched resource and its listener. `path`: of its list; `older_paths`: in older versions of its API."""
+    """A watched resource and its listener. `path`: of its list.
+
+    `older_paths`: in older versions of an optional API; None = the API is not optional.
+    """
 
     plural: str
     path: str
     session: KubeSession
     listener: WatchListener
-    older_paths: tuple[str, ...] = ()
+    older_paths: tuple[str, ...] | None = None
 
 
 class Refused(Exception):
@@ -402,7 +416,7 @@ class WatchStream:
         if that continues.
         """
         refused: ApiRefused | None = None
-        for path in (self._topic.path, *self._topic.older_paths):
+        for path in (self._topic.path, *(self._topic.older_paths or ())):
             self._path = path
             try:
                 version = await self._list("")
@@ -422,11 +436,12 @@ class WatchStream:
     def _is_absent(self, status: int) -> bool:
         """Whether the cluster may not have the resource: the path is of an API group.
 
-        An API with several versions can be switched off later, and its permission can be missing. Of others, only one
-        that was never listed can be absent.
+        An optional API can be switched off later, and its permission can be missing; but ResourceClaims that were
+        listed keep their devices. Of others, only one that was never listed can be absent.
         """
-        if self._topic.older_paths:
-            return status in {_NOT_SERVED, _FORBIDDEN}
+        if self._topic.older_paths is not None:
+            may_be_forbidden = not (self._taken and self.plural == "resourceclaims")
+            return status == _NOT_SERVED or (status == _FORBIDDEN and may_be_forbidden)
         return status == _NOT_SERVED and not self._taken and not self._topic.path.startswith("/api/")
 
     def _report_forbidden(self, status: int) -> None:
@@ -575,7 +590,7 @@ class WatchStream:
             log.info("watch expired, listing again", resource=self.plural, reason=str(error))
             self._version = ""
             return ""
-        if self._version and status is not None and self._topic.older_paths and self._is_absent(status):
+        if self._version and status is not None and self._topic.older_paths is not None and self._is_absent(status):
             self._version = ""
             return ""
         limit = TEMPORARY_REFUSALS if status in _TEMPORARY else REFUSALS
@@ -593,11 +608,16 @@ class WatchStream:
         await asyncio.sleep(delay_s)
 
 
-def streams(session: KubeSession, listener: WatchListener) -> list[WatchStream]:
+def paths(*, has_devices: bool) -> dict[str, str]:
+    """The paths of the resources that are watched."""
+    return PATHS | (DEVICE_PATHS if has_devices else {})
+
+
+def streams(session: KubeSession, listener: WatchListener, *, has_devices: bool = False) -> list[WatchStream]:
     """One stream for each resource."""
     return [
-        WatchStream(Topic(plural, path, session, listener, OLDER_PATHS.get(plural, ())))
-        for plural, path in PATHS.items()
+        WatchStream(Topic(plural, path, session, listener, OPTIONAL.get(plural)))
+        for plural, path in paths(has_devices=has_devices).items()
     ]
 
 

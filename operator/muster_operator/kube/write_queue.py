@@ -36,6 +36,7 @@ from muster_operator.model.commands import (
     PostEvent,
     Repeat,
     RequestNodes,
+    ReserveClaim,
     SelectNode,
     SetCondition,
     SetGroupCondition,
@@ -62,7 +63,7 @@ _EVENT: Final = WritePriority.EVENT
 def write_priority_of(command: Command) -> WritePriority:
     """The priority of a command."""
     match command:
-        case BindPod() | ClaimVolume(undo=False) | SelectNode(undo=False):
+        case BindPod() | ClaimVolume(undo=False) | SelectNode(undo=False) | ReserveClaim(undo=False):
             return WritePriority.BIND
         case PostEvent():
             return WritePriority.EVENT
@@ -70,9 +71,9 @@ def write_priority_of(command: Command) -> WritePriority:
             return WritePriority.DELETE
         case CreatePlaceholder():
             return WritePriority.CREATE
-        case FailPod() | SetCondition() | MarkResumed() | MarkDisrupted() | ClaimVolume() | SelectNode():
+        case FailPod() | SetCondition() | MarkResumed() | MarkDisrupted():
             return WritePriority.PATCH
-        case RequestNodes() | WithdrawNodes() | SetGroupCondition():
+        case ClaimVolume() | SelectNode() | ReserveClaim() | RequestNodes() | WithdrawNodes() | SetGroupCondition():
             return WritePriority.PATCH
 
 
@@ -111,8 +112,8 @@ def key_of(command: Command) -> str:
             return f"{spec.namespace}/{spec.name}"
         case ClaimVolume(volume=name):
             return f"volume {name}"
-        case SelectNode(claim=claim):
-            return f"claim {claim.key}"
+        case SelectNode(claim=claim) | ReserveClaim(claim=claim):
+            return f"{'claim' if isinstance(command, SelectNode) else 'resourceclaim'} {claim.key}"
         case RequestNodes(request=request):
             return f"provisioningrequest {request.originator.namespace}/{request.name}"
         case WithdrawNodes(originator=pod, name=name):

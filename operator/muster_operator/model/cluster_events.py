@@ -9,6 +9,7 @@ from typing import Final
 from msgspec import Struct
 
 from muster_operator.model.core_messages import Node
+from muster_operator.model.devices import DeviceClaim, DeviceClass, DeviceSlice, TaintRule
 from muster_operator.model.ids import NodeName, PodUid
 from muster_operator.model.pod_groups import PodGroup
 from muster_operator.model.pods import ForeignPod, Placement, Pod
@@ -137,6 +138,54 @@ class AttachmentGone(Struct, frozen=True, gc=False):
     name: str
 
 
+class DeviceSliceSeen(Struct, frozen=True, gc=False):
+    """A ResourceSlice was created or changed."""
+
+    slice: DeviceSlice
+
+
+class DeviceSliceGone(Struct, frozen=True, gc=False):
+    """A ResourceSlice was deleted."""
+
+    name: str
+
+
+class TaintRuleSeen(Struct, frozen=True, gc=False):
+    """A DeviceTaintRule was created or changed."""
+
+    rule: TaintRule
+
+
+class TaintRuleGone(Struct, frozen=True, gc=False):
+    """A DeviceTaintRule was deleted."""
+
+    name: str
+
+
+class DeviceClassSeen(Struct, frozen=True, gc=False):
+    """A DeviceClass was created or changed."""
+
+    device_class: DeviceClass
+
+
+class DeviceClassGone(Struct, frozen=True, gc=False):
+    """A DeviceClass was deleted."""
+
+    name: str
+
+
+class DeviceClaimSeen(Struct, frozen=True, gc=False):
+    """A ResourceClaim was created or changed."""
+
+    claim: DeviceClaim
+
+
+class DeviceClaimGone(Struct, frozen=True, gc=False):
+    """A ResourceClaim, ``namespace/name``, was deleted."""
+
+    key: str
+
+
 class KeysSeen(Struct, frozen=True, gc=False):
     """The signing keys were read or have changed."""
 
@@ -150,10 +199,33 @@ class PlacementChosen(Struct, frozen=True, gc=False):
 
 
 StorageEvent = VolumeSeen | VolumeGone | ClaimSeen | ClaimGone | DriversSeen | AttachmentSeen | AttachmentGone
+DeviceEvent = (
+    DeviceSliceSeen
+    | DeviceSliceGone
+    | TaintRuleSeen
+    | TaintRuleGone
+    | DeviceClassSeen
+    | DeviceClassGone
+    | DeviceClaimSeen
+    | DeviceClaimGone
+)
 ObjectEvent = NamespaceSeen | NamespaceGone | PriorityClassSeen | ObjectSeen
 PodGroupEvent = PodGroupSeen | PodGroupGone
-OtherEvent = PodGone | NodeSeen | NodeGone | ObjectEvent | PodGroupEvent | StorageEvent | PlacementChosen | KeysSeen
+OtherEvent = (
+    PodGone
+    | NodeSeen
+    | NodeGone
+    | ObjectEvent
+    | PodGroupEvent
+    | StorageEvent
+    | DeviceEvent
+    | PlacementChosen
+    | KeysSeen
+)
 ClusterEvent = PodSeen | OtherEvent
 
 #: Events after which the object does not exist.
-DELETIONS: Final = (PodGone, NodeGone, NamespaceGone, PodGroupGone, VolumeGone, ClaimGone, AttachmentGone)
+DELETIONS: Final = (
+    *(PodGone, NodeGone, NamespaceGone, PodGroupGone),
+    *(VolumeGone, ClaimGone, AttachmentGone, DeviceClassGone, DeviceClaimGone, DeviceSliceGone, TaintRuleGone),
+)

@@ -132,6 +132,22 @@ class SelectNode(Struct, frozen=True, gc=False):
     undo: bool = False
 
 
+class ReserveClaim(Struct, frozen=True, gc=False):
+    """Reserve a ResourceClaim for the pod, and allocate it if it is not allocated yet. ``undo``: as in ClaimVolume.
+
+    ``allocation``: JSON of ``status.allocation``, empty = the claim is allocated already. A claim that has another
+    allocation in the meantime, or none, is a conflict (409). ``keeps``: an undo keeps the allocation for other pods.
+    ``known``: JSON of the claim as last seen, if it has no allocation; then it is read only after a conflict.
+    """
+
+    pod: PodRef
+    claim: ClaimRef
+    allocation: str
+    undo: bool = False
+    keeps: bool = False
+    known: str = ""
+
+
 class RequestNodes(Struct, frozen=True, gc=False):
     """Create the ProvisioningRequest of a gang and the PodTemplates of its task groups, or read it.
 
@@ -207,9 +223,9 @@ class PostEvent(Struct, frozen=True, gc=False):
 
 
 PodCommand = BindPod | DeletePod | FailPod | SetCondition | MarkResumed | MarkDisrupted
-StorageCommand = ClaimVolume | SelectNode
+ClaimCommand = ClaimVolume | SelectNode | ReserveClaim
 ProvisioningCommand = RequestNodes | WithdrawNodes
-Command = CreatePlaceholder | PodCommand | StorageCommand | ProvisioningCommand | SetGroupCondition | PostEvent
+Command = CreatePlaceholder | PodCommand | ClaimCommand | ProvisioningCommand | SetGroupCondition | PostEvent
 
 
 class CancelCreations(Struct, frozen=True, gc=False):

@@ -9,6 +9,7 @@ from typing import Final
 
 import msgspec
 
+from muster_operator.model.devices import ChosenDevices
 from muster_operator.model.ids import (
     NO_ALLOCATION_ID,
     NO_NODE,
@@ -56,6 +57,7 @@ OWN_TAGS: Final = (
     keys.TAG_TERMINATING,
     keys.TAG_DELETION_TIME,
     keys.TAG_AVOID_NODES,
+    keys.TAG_DEVICE_CLAIMS,
     keys.TAG_ALLOCATED_AT,
     keys.TAG_UNVERIFIED,
 )
@@ -244,13 +246,17 @@ class Inventory:
 
 
 class Allocated(msgspec.Struct, frozen=True, gc=False):
-    """A pod gets a node. ``volumes``: volumes for its unbound claims (tag ``muster/chosen-volumes``)."""
+    """A pod gets a node. ``volumes``: volumes for its unbound claims (tag ``muster/chosen-volumes``).
+
+    ``devices``: devices for its ResourceClaims that are not allocated (tag ``muster/chosen-devices``).
+    """
 
     app: AppId
     key: PodUid
     node: NodeName
     allocation_id: AllocationId = NO_ALLOCATION_ID
     volumes: ChosenVolumes = msgspec.field(default_factory=dict)
+    devices: tuple[ChosenDevices, ...] = ()
 
 
 class Released(msgspec.Struct, frozen=True, gc=False):

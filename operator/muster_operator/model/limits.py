@@ -98,8 +98,14 @@ MESSAGE_ITEMS: Final = 100
 #: Size at which a message is sent. One item can exceed it, but stays far below the 16 MiB of the transport.
 MESSAGE_BYTES: Final = 1024 * _KIB
 
-#: A storage object as sent to the core: the maximum that the core reads.
+#: A storage object, device class or device claim as sent to the core: the maximum that the core reads.
 FACT_BYTES: Final = 64 * _KIB
+
+#: A slice of devices as sent to the core. Kubernetes accepts 128 devices with 32 attributes each.
+DEVICE_SLICE_BYTES: Final = 1024 * _KIB
+
+#: Taints of a device, its own and those of rules: the maximum that the core reads. Kubernetes accepts 16 of its own.
+DEVICE_TAINTS: Final = 64
 
 #: Text of a release, which can contain a message of the API server.
 REASON_CHARACTERS: Final = 1_024

@@ -32,7 +32,6 @@ class ConditionReason:
 # -- reasons of pod conditions: as in YuniKorn, or Muster only --------------------------------------------------------
 UNSCHEDULABLE: Final = "Unschedulable"
 SKIPPED: Final = "SchedulingSkipped"
-UNSUPPORTED_CLAIMS: Final = "UnsupportedResourceClaims"
 APPLICATION_REJECTED: Final = "ApplicationRejected"
 APPLICATION_FAILED: Final = "ApplicationFailed"
 RESERVATION_TIMEOUT: Final = "ResourceReservationTimeout"
@@ -56,10 +55,7 @@ CONDITIONS: Final = (
         "Follow the message. More nodes do not help",
     ),
     ConditionReason(
-        _NOT_SCHEDULED,
-        UNSUPPORTED_CLAIMS,
-        "The pod has resource claims (DRA), which Muster does not support",
-        "Use kube-scheduler for the pod",
+        _NOT_SCHEDULED, "UnsupportedResourceClaims", "Resource claims (DRA) are off", "Set `kubernetes.deviceClaims`"
     ),
     ConditionReason(
         _NOT_SCHEDULED,
@@ -190,16 +186,13 @@ def waiting_for_gates(gates: str) -> str:
     return f"waiting for scheduling gates: {gates}"
 
 
-@event(UNSUPPORTED_CLAIMS)
-def unsupported_claims(claims: str) -> str:
-    """The pod has resource claims (DRA), which Muster does not support. It stays pending, because it could not start.
+@event("UnsupportedResourceClaims")
+def unsupported_claims(problem: str) -> str:
+    """The pod has resource claims (DRA), which are not enabled. It stays pending, because it could not start.
 
-    Use kube-scheduler for the pod.
+    Set `kubernetes.deviceClaims` to `true` and restart the operator, or use kube-scheduler for the pod.
     """
-    return (
-        f"resource claims are not supported yet ({claims}): remove them from the pod, or use another scheduler, "
-        "such as default-scheduler"
-    )
+    return f"{problem}; or use another scheduler, such as default-scheduler"
 
 
 @event("TaskRejected")
@@ -278,6 +271,15 @@ def volumes_failed(node: str, problem: str) -> str:
     Check `kubectl describe pvc`, the log of the provisioner, and `service.volumeBindTimeout`.
     """
     return f"binding volumes for node {node} failed: {problem}"
+
+
+@event("PodDevicesBindFailure")
+def devices_failed(node: str, problem: str) -> str:
+    """A ResourceClaim of the pod could not be allocated or reserved. The operator undoes it and tries another node.
+
+    If it repeats, check `kubectl describe resourceclaim`, and whether another scheduler allocates the same claim.
+    """
+    return f"reserving devices for node {node} failed: {problem}"
 
 
 @event(APPLICATION_REJECTED)

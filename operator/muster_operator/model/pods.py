@@ -10,6 +10,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec import field as msgspec_field
 
+from muster_operator.model.devices import PodClaim
 from muster_operator.model.ids import NO_NODE, AppId, NodeName, PodUid, Resources, TextEnum
 from muster_si import keys
 
@@ -147,7 +148,7 @@ class Pod(Struct, frozen=True, gc=False):
     ``created_s``: creation time, epoch seconds. ``scheduled_at_ms``: time of the binding (PodScheduled), epoch
     milliseconds. ``allow_preemption``: None = the priority class decides. ``preempts_others`` is false for
     ``preemptionPolicy: Never``. ``tags``: those of YuniKorn, and constraints and preferences for the core. ``claims``:
-    names of its resource claims (DRA), which are not supported. ``kubelet_refusal``: why the kubelet rejected the pod;
+    its resource claims (DRA). ``kubelet_refusal``: why the kubelet rejected the pod;
     empty if it did not. ``common``: the tags of the pod's class, as one shared object; empty if it has tags that no
     other pod has. ``seal`` and ``ordinal``: signature and ordinal of a placeholder, or the signature of a gang's
     outcome. ``binding``: signature of the binding. The signatures are not verified. ``traceparent``: trace context of
@@ -165,7 +166,7 @@ class Pod(Struct, frozen=True, gc=False):
     created_s: int = 0
     scheduled_at_ms: int | None = None
     gates: tuple[str, ...] = ()
-    claims: tuple[str, ...] = ()
+    claims: tuple[PodClaim, ...] = ()
     resources: Resources = msgspec_field(default_factory=dict)
     priority: int = 0
     priority_class: str = ""

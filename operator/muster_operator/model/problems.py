@@ -285,20 +285,20 @@ def node_deleted(node: str) -> str:
     return f"node {node} was deleted"
 
 
-def claim_gone(claim: str) -> str:
+def claim_gone(claim: str, kind: str = "persistentvolumeclaim") -> str:
     """The claim was deleted.
 
     Create the claim again.
     """
-    return f'persistentvolumeclaim "{claim}" no longer exists'
+    return f'{kind} "{claim}" no longer exists'
 
 
-def claim_being_deleted(claim: str) -> str:
+def claim_being_deleted(claim: str, kind: str = "persistentvolumeclaim") -> str:
     """The claim is being deleted.
 
     Create the claim again.
     """
-    return f'persistentvolumeclaim "{claim}" is being deleted'
+    return f'{kind} "{claim}" is being deleted'
 
 
 def volume_gone(volume: str) -> str:
@@ -332,6 +332,49 @@ def provisioning_failed(claim: str) -> str:
     Check the log of the provisioner.
     """
     return f'provisioning failed for PVC "{claim}"'
+
+
+# -- devices: as in kube-scheduler ------------------------------------------------------------------------------------
+
+
+def device_claims_disabled() -> str:
+    """Scheduling of pods with ResourceClaims is experimental, and disabled.
+
+    Set `kubernetes.deviceClaims` to `true` and restart the operator.
+    """
+    return 'resource claims (DRA) need the setting kubernetes.deviceClaims: "true", which is experimental'
+
+
+def claim_not_created(entry: str) -> str:
+    """Kubernetes has not created the ResourceClaim from its template yet.
+
+    If that lasts, check that the template exists, and the log of kube-controller-manager.
+    """
+    return f'ResourceClaim of "{entry}" not created yet'
+
+
+def resource_claim_missing(claim: str) -> str:
+    """The pod names a ResourceClaim that does not exist.
+
+    Create it.
+    """
+    return f'resourceclaim "{claim}" not found'
+
+
+def claim_of_another_pod(claim: str, pod: str) -> str:
+    """The status of the pod names a ResourceClaim that was not created for it.
+
+    Create the pod again.
+    """
+    return f'resourceclaim "{claim}" was not created for pod "{pod}" (pod is not owner)'
+
+
+def device_class_missing(name: str) -> str:
+    """The DeviceClass of a request was deleted after the core chose the devices.
+
+    Create it again.
+    """
+    return f'deviceclass "{name}" not found'
 
 
 # -- gangs ------------------------------------------------------------------------------------------------------------

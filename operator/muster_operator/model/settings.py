@@ -38,6 +38,9 @@ class Settings:
     disable_gang: bool = False
     """``service.disableGangScheduling``: ignores task groups."""
 
+    device_claims: bool = False
+    """``kubernetes.deviceClaims``: schedules pods with ResourceClaims (experimental)."""
+
     gang_placement: Placement | None = None
     """``gang.placement``: placement mode of gangs that do not specify one (docs/internals/semantics.md, 16).
 

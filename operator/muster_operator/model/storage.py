@@ -18,6 +18,9 @@ class ObjectKind(StrEnum):
     STORAGE_CLASS = "STORAGE_CLASS"
     STORAGE_DRIVER = "STORAGE_DRIVER"
     STORAGE_CAPACITY = "STORAGE_CAPACITY"
+    DEVICE_SLICE = "DEVICE_SLICE"
+    DEVICE_CLASS = "DEVICE_CLASS"
+    DEVICE_CLAIM = "DEVICE_CLAIM"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +38,7 @@ class ClusterObject:
 
 @dataclass(frozen=True, slots=True)
 class ClaimRef:
-    """Identifies a PersistentVolumeClaim. An empty ``uid`` matches any."""
+    """Identifies a PersistentVolumeClaim or ResourceClaim. An empty ``uid`` matches any."""
 
     namespace: str
     name: str

@@ -424,9 +424,9 @@ class Inbox:  # long: implements four listener protocols, most methods are one l
         if not isinstance(result.command, PostEvent):
             self.put(CommandEnded(result))
 
-    def read_pod(self, raw: Raw) -> None:
-        """Adds a pod that was read to determine the result of a command."""
-        self._take_in("pods", READ, raw)
+    def object_read(self, plural: str, raw: Raw) -> None:
+        """Adds an object that was read or written by a command."""
+        self._take_in(plural, READ, raw)
 
     def put(self, item: Input) -> None:
         """Adds an input that is not an object. Never waits."""

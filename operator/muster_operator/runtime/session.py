@@ -22,7 +22,7 @@ import structlog
 from muster_operator.controller import reconciliation, recovery, tasks
 from muster_operator.controller.reconciliation import Difference
 from muster_operator.controller.state import Ledger, Phase
-from muster_operator.kube.watch import PATHS
+from muster_operator.kube.watch import paths
 from muster_operator.model.commands import Outcome
 from muster_operator.model.core_messages import CoreRequest, CoreResponse, Inventory, InventoryPart
 from muster_operator.model.states import AppState
@@ -232,7 +232,7 @@ class Current:
     @property
     def has_listed(self) -> bool:
         """Whether all lists that a recovery needs are complete."""
-        return self._listed >= PATHS.keys()
+        return self._listed >= paths(has_devices=self._ledger.settings.device_claims).keys()
 
     def listed(self, plural: str) -> None:
         """Records a complete list of a resource."""

@@ -65,6 +65,7 @@ from muster_operator.model.core_messages import (
 )
 from muster_operator.model.ids import AllocationId, AppId, NodeName, NumberEnum, PodUid, Resources
 from muster_operator.model.storage import ChosenVolumes, ClusterObject, ObjectKind
+from muster_operator.translate.devices import chosen_devices
 from muster_si import keys, muster_pb2, si_pb2
 
 #: Exceptions of items that cannot be encoded: a wrong type, a value out of range, or text that is not valid UTF-8.
@@ -654,6 +655,7 @@ def _allocated(new: si_pb2.Allocation) -> Allocated:
         NodeName(new.nodeID),
         AllocationId(new.allocationID),
         _chosen_volumes(new.allocationTags.get(keys.TAG_CHOSEN_VOLUMES, "")),
+        chosen_devices(devices) if (devices := new.allocationTags.get(keys.TAG_CHOSEN_DEVICES)) else (),
     )
 
 

@@ -11,6 +11,12 @@ from muster_operator.model.cluster_events import (
     ClaimGone,
     ClaimSeen,
     ClusterEvent,
+    DeviceClaimGone,
+    DeviceClaimSeen,
+    DeviceClassGone,
+    DeviceClassSeen,
+    DeviceSliceGone,
+    DeviceSliceSeen,
     DriversSeen,
     NamespaceGone,
     NamespaceSeen,
@@ -21,13 +27,15 @@ from muster_operator.model.cluster_events import (
     PodGroupGone,
     PodGroupSeen,
     PodSeen,
+    TaintRuleGone,
+    TaintRuleSeen,
     VolumeGone,
     VolumeSeen,
 )
 from muster_operator.model.ids import NodeName, PodUid
 from muster_operator.model.settings import Settings
 from muster_operator.model.storage import ClusterObject, NodeDrivers, ObjectKind
-from muster_operator.translate import storage
+from muster_operator.translate import devices, storage
 from muster_operator.translate.membership import read_group
 from muster_operator.translate.nodes import read_namespace, read_node, read_priority_class
 from muster_operator.translate.pods import read_pod
@@ -61,7 +69,7 @@ def read_deletion(plural: str, key: str) -> ClusterEvent | None:
 
 
 def _storage_deletion(plural: str, key: str) -> ClusterEvent | None:
-    """The event of a deleted storage object."""
+    """The event of a deleted object of storage or devices."""
     match plural:
         case "persistentvolumes":
             return VolumeGone(key)
@@ -71,8 +79,16 @@ def _storage_deletion(plural: str, key: str) -> ClusterEvent | None:
             return DriversSeen(NodeDrivers(NodeName(key), ""))
         case "volumeattachments":
             return AttachmentGone(key)
-        case _ if plural in STORAGE_OBJECTS:
-            return ObjectSeen(ClusterObject(STORAGE_OBJECTS[plural], key, gone=True))
+        case "resourceslices":
+            return DeviceSliceGone(key)
+        case "devicetaintrules":
+            return TaintRuleGone(key)
+        case "deviceclasses":
+            return DeviceClassGone(key)
+        case "resourceclaims":
+            return DeviceClaimGone(key)
+        case _ if plural in REPORTED_OBJECTS:
+            return ObjectSeen(ClusterObject(REPORTED_OBJECTS[plural], key, gone=True))
         case _:
             return None
 
@@ -112,7 +128,7 @@ def _seen(
 
 
 #: Objects that the controller does not use itself and only reports to the core.
-STORAGE_OBJECTS: Final[Mapping[str, ObjectKind]] = {
+REPORTED_OBJECTS: Final[Mapping[str, ObjectKind]] = {
     "storageclasses": ObjectKind.STORAGE_CLASS,
     "csidrivers": ObjectKind.STORAGE_DRIVER,
     "csistoragecapacities": ObjectKind.STORAGE_CAPACITY,
@@ -131,4 +147,8 @@ _READERS: Final[Mapping[str, Callable[[Raw, Settings], ClusterEvent | None]]] = 
     "csistoragecapacities": _seen(storage.read_capacity, ObjectSeen),
     "csinodes": _seen(storage.read_node_drivers, DriversSeen),
     "volumeattachments": _seen(storage.read_attachment, AttachmentSeen),
+    "resourceslices": _seen(devices.read_slice, DeviceSliceSeen),
+    "devicetaintrules": _seen(devices.read_taint_rule, TaintRuleSeen),
+    "deviceclasses": _seen(devices.read_class, DeviceClassSeen),
+    "resourceclaims": _seen(devices.read_claim, DeviceClaimSeen),
 }

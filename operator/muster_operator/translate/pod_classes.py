@@ -17,11 +17,13 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from msgspec.json import Decoder, Encoder
 
 from muster_operator.model import limits, names
+from muster_operator.model.devices import PodClaim
 from muster_operator.model.ids import NodeName, PodUid
 from muster_operator.model.limits import Shares
 from muster_operator.model.pods import Condition, ForeignPod, Pod, PodPhase, PodRef
 from muster_operator.model.settings import Settings
 from muster_operator.model.signing import SIGNATURE_CHARACTERS
+from muster_operator.translate.devices import resolved
 from muster_operator.translate.known_names import (
     APPLICATION_IDS,
     KEY_STARTS,
@@ -196,6 +198,7 @@ class Status(Struct, omit_defaults=True, gc=False, rename="camel"):
     init_container_statuses: list[ContainerStatus] | UnsetType = UNSET
     resources: RawField = UNSET
     allocated_resources: RawField = UNSET
+    resource_claim_statuses: RawField = UNSET
 
 
 class PartialPod(Struct, gc=False, rename="camel"):
@@ -437,7 +440,7 @@ class PodClasses:
             created_s,
             since,
             pod.gates,
-            pod.claims,
+            _claims(pod, incoming.status) if pod.claims else (),
             pod.resources,
             pod.priority,
             pod.priority_class,
@@ -570,6 +573,12 @@ def _signatures(annotations: Annotations, *, is_claim: bool) -> tuple[str, str, 
         "" if ordinal is UNSET else ordinal[:ORDINAL_CHARACTERS],
         _signature(annotations.binding_signature),
     )
+
+
+def _claims(pod: Pod, status: Status) -> tuple[PodClaim, ...]:
+    """The resource claims of a pod of the class, with the names in its own status."""
+    statuses = status.resource_claim_statuses
+    return resolved(pod.claims, None if statuses is UNSET else orjson.loads(bytes(statuses)))
 
 
 def _signature(found: str | UnsetType) -> str:

@@ -8,6 +8,7 @@ from itertools import chain, islice
 from typing import Final
 
 from muster_operator.model import limits, names
+from muster_operator.model.devices import PodClaim
 from muster_operator.model.errors import BadInputError
 from muster_operator.model.ids import NodeName, PodUid, added, larger
 from muster_operator.model.messages import PREEMPTION
@@ -28,6 +29,7 @@ from muster_operator.translate.constraints import (
     preferences_tag,
     required_node,
 )
+from muster_operator.translate.devices import pod_claims, resolved
 from muster_operator.translate.membership import membership
 from muster_operator.translate.storage import volumes_tag
 from muster_operator.translate.values import (
@@ -417,10 +419,22 @@ def _facts(
         return {keys.PODS: 1}, _name_tags(ref), member
 
 
+def _claims(spec: Raw, status: Raw, member: Membership) -> tuple[tuple[PodClaim, ...], Membership]:
+    """The pod's resource claims. Too many of a pod that waits for a node become the membership's refusal."""
+    if "resourceClaims" not in spec:
+        return (), member
+    try:
+        return resolved(pod_claims(spec), status.get("resourceClaimStatuses")), member
+    except BadInputError as error:
+        is_waiting = not text(spec.get("nodeName"))
+        return (), replace(member, refusal=member.refusal or str(error)) if is_waiting else member
+
+
 def _own(raw: Raw, ref: PodRef, settings: Settings) -> Pod:
     metadata, spec, status = (mapping(raw.get(part)) for part in ("metadata", "spec", "status"))
     created_s = (epoch_ms(metadata.get("creationTimestamp")) or 0) // 1000
     resources, tags, member = _facts(raw, ref, membership(metadata, ref, settings, spec), created_s, settings)
+    claims, member = _claims(spec, status, member)
     scheduled_at_ms, condition = _scheduled(status)
     annotations, controlled_by = strings(metadata.get("annotations")), controller(metadata)
     ordinal = "" if member.claim is None else annotations.get(names.ANNOTATION_PLACEHOLDER_ORDINAL, "")
@@ -435,7 +449,7 @@ def _own(raw: Raw, ref: PodRef, settings: Settings) -> Pod:
         created_s=created_s,
         scheduled_at_ms=scheduled_at_ms,
         gates=_names(spec.get("schedulingGates")),
-        claims=_names(spec.get("resourceClaims")),
+        claims=claims,
         resources=resources,
         priority=integer(spec.get("priority")),
         priority_class=text(spec.get("priorityClassName")),

@@ -249,14 +249,16 @@ def _metadata_spec_name(raw: Raw) -> tuple[Raw, Raw, str]:
     return metadata, mapping(raw.get("spec")), text(metadata.get("name"))
 
 
-def _for_core(kind: ObjectKind, name: str, fields: dict[str, Any]) -> ClusterObject:
+def for_core(
+    kind: ObjectKind, name: str, fields: dict[str, Any], limit_bytes: int = limits.FACT_BYTES
+) -> ClusterObject:
     """The object for the core, without fields that are None or False; 0 and empty texts are kept.
 
     An object that is too large for the core is sent as deleted, so that pods that need it wait.
     """
     present = {field: value for field, value in fields.items() if value is not None and value is not False}
     written = canonical(kind.value, present)
-    if text_bytes(written) > limits.FACT_BYTES:
+    if text_bytes(written) > limit_bytes:
         return ClusterObject(kind, name, gone=True)
     return ClusterObject(kind, name, {keys.FACT_OBJECT: written})
 
@@ -336,7 +338,7 @@ def read_volume(raw: Raw) -> Volume | None:
         is_deleting=is_deleting,
         reach=_reach(terms),
         handle=text(mapping(spec.get("csi")).get("volumeHandle")),
-        reported=_for_core(ObjectKind.VOLUME, name, fields),
+        reported=for_core(ObjectKind.VOLUME, name, fields),
     )
 
 
@@ -408,7 +410,7 @@ def read_claim(raw: Raw) -> Claim | None:
         is_bound=is_bound and bool(volume),
         is_deleting=is_deleting,
         selected_node=annotations.get(SELECTED_NODE, ""),
-        reported=_for_core(ObjectKind.CLAIM, ref.key, fields),
+        reported=for_core(ObjectKind.CLAIM, ref.key, fields),
         version=version_of(raw),
     )
 
@@ -438,7 +440,7 @@ def read_storage_class(raw: Raw) -> ClusterObject | None:
         "bindingMode": _optional(raw.get("volumeBindingMode")),
         "allowedTopologies": topologies or None,
     }
-    return _for_core(ObjectKind.STORAGE_CLASS, name, fields)
+    return for_core(ObjectKind.STORAGE_CLASS, name, fields)
 
 
 def read_driver(raw: Raw) -> ClusterObject | None:
@@ -447,7 +449,7 @@ def read_driver(raw: Raw) -> ClusterObject | None:
     if not name:
         return None
     opt_ins = ("storageCapacity", "preventPodSchedulingIfMissing")
-    return _for_core(ObjectKind.STORAGE_DRIVER, name, {field: spec.get(field) is True for field in opt_ins})
+    return for_core(ObjectKind.STORAGE_DRIVER, name, {field: spec.get(field) is True for field in opt_ins})
 
 
 def read_capacity(raw: Raw) -> ClusterObject | None:
@@ -461,7 +463,7 @@ def read_capacity(raw: Raw) -> ClusterObject | None:
         "capacity": _bytes(raw.get("capacity")),
         "maximumVolumeSize": _bytes(raw.get("maximumVolumeSize")),
     }
-    return _for_core(ObjectKind.STORAGE_CAPACITY, f"{text(metadata.get('namespace'))}/{name}", fields)
+    return for_core(ObjectKind.STORAGE_CAPACITY, f"{text(metadata.get('namespace'))}/{name}", fields)
 
 
 def read_node_drivers(raw: Raw) -> NodeDrivers | None:

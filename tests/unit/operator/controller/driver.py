@@ -35,6 +35,7 @@ from muster_operator.model.core_messages import (
     Released,
     TerminationType,
 )
+from muster_operator.model.devices import ChosenDevices
 from muster_operator.model.ids import AllocationId, AppId, NodeName, PodUid
 from muster_operator.model.settings import Settings
 from muster_si import keys
@@ -115,10 +116,15 @@ class Driver:
         return self.receive(ApplicationResponse(updated=(ApplicationUpdated(app, state, message),)))
 
     def allocated(
-        self, uid: str, node: str = "n1", app: AppId = APP, volumes: Mapping[str, str] | None = None
+        self,
+        uid: str,
+        node: str = "n1",
+        app: AppId = APP,
+        volumes: Mapping[str, str] | None = None,
+        devices: tuple[ChosenDevices, ...] = (),
     ) -> Outcome:
-        """The core allocates a node, and volumes for unbound claims."""
-        found = Allocated(app, PodUid(uid), NodeName(node), AllocationId(f"{uid}-0"), volumes=volumes or {})
+        """The core allocates a node, volumes for unbound claims, and devices."""
+        found = Allocated(app, PodUid(uid), NodeName(node), AllocationId(f"{uid}-0"), volumes or {}, devices)
         return self.receive(AllocationResponse(allocated=(found,)))
 
     def released(self, uid: str, termination: TerminationType, app: AppId = APP) -> Outcome:

@@ -34,6 +34,8 @@ def remaining_state(simulation: Simulation) -> dict[str, object]:
     """The parts of the ledger that still have state of pods."""
     found = {name: getattr(simulation.ledger, name) for name in simulation.ledger.__slots__}
     found["storage"] = simulation.ledger.storage.waiting
+    devices = simulation.ledger.devices
+    found["devices"] = devices.users or devices.used or devices.apps or devices.held or devices.changed
     found["deadlines"] = [due for due in simulation.ledger.deadlines if due[2].kind is not TimerKind.SWEEP]
     return {name: value for name, value in found.items() if name not in STAYS and value}
 

@@ -27,6 +27,7 @@ from muster_operator.model.pod_groups import GroupCondition
 from muster_operator.translate.membership import read_group
 from muster_si import keys
 from tests.unit.operator.controller.driver import Driver, done, live, orders, requested_keys, whole
+from tests.unit.operator.controller.kubernetes import SETTINGS
 from tests.unit.operator.controller.objects import QUEUE, Raw, a_container, a_group, a_pod, gang_annotations
 
 TRAIN = AppId("dev/train")
@@ -264,19 +265,19 @@ def test_a_condition_of_another_generation_is_not_written_twice() -> None:
 
 
 @pytest.mark.parametrize(
-    "held",
+    "held, told",
     [
-        {"schedulingGates": [{"name": "quota"}]},
-        {"resourceClaims": [{"name": "gpu", "resourceClaimName": "gpu"}]},
+        ({"schedulingGates": [{"name": "quota"}]}, ["w0"]),
+        ({"resourceClaims": [{"name": "gpu", "resourceClaimName": "gpu"}]}, ["w0", "w1"]),
     ],
 )
-def test_a_pod_that_cannot_be_requested_is_no_member_yet(held: Raw) -> None:
-    driver = live()
+def test_a_pod_that_cannot_be_requested_is_no_member_yet(held: Raw, told: list[str]) -> None:
+    driver = live(settings=replace(SETTINGS, device_claims=True))
     driver.fact(a_pod_group())
     driver.see(member("w0"))
     assert submitted(driver.see(member("w1", **held))) == []
     out = driver.wait(driver.ledger.settings.condition_delay_s)
-    assert [one.pod.name for one in out.commands if isinstance(one, SetCondition)] == ["w0"]
+    assert [one.pod.name for one in out.commands if isinstance(one, SetCondition)] == told
     assert group_conditions(out) == [("train", "Unschedulable", TOO_FEW)]
     assert submitted(driver.see(member("w1"))) == [TRAIN]
 

@@ -71,13 +71,13 @@ def test_an_error_of_a_pod_is_reported_even_if_its_gates_were_reported_before() 
 CLAIMS = [{"name": "gpu", "resourceClaimName": "mine"}, {"name": "nic", "resourceClaimTemplateName": "any"}]
 
 
-def test_a_pod_with_resource_claims_is_reported_as_unsupported_and_never_requested() -> None:
+def test_a_pod_with_resource_claims_is_never_requested_without_the_setting() -> None:
     driver = live()
     condition, event = driver.see(a_pod("w0", app=APP, resourceClaims=CLAIMS)).commands
     assert isinstance(condition, SetCondition)
     assert isinstance(event, PostEvent)
     assert (condition.reason, event.reason) == ("UnsupportedResourceClaims", "UnsupportedResourceClaims")
-    assert event.note.startswith("resource claims are not supported yet (gpu, nic): remove them from the pod, or use")
+    assert event.note.startswith('resource claims (DRA) need the setting kubernetes.deviceClaims: "true"')
     assert condition.message == event.note
     pod = a_pod("w0", app=APP, resourceClaims=CLAIMS)
     pod["status"]["conditions"] = [

@@ -123,7 +123,7 @@ class CommandRecorder:
     def result(self, result: Result) -> None:
         self.results.append(result)
 
-    def read_pod(self, raw: Raw) -> None:
+    def object_read(self, plural: str, raw: Raw) -> None:
         self.read.append(raw)
 
 

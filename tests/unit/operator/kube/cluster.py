@@ -70,7 +70,7 @@ def a_pod(name: str, version: int = 1) -> dict[str, Any]:
 class Cluster:
     """Discovery, lists and watches of a few resources; `lines` are for the watches of pods, None = their end,
     `script` for those of others by path. `missing`: paths that the cluster does not have;
-    `missed`: requests of these; `forbidden`: paths without a permission.
+    `forbidden`: paths without a permission; `missed`: requests of both.
 
     `watches`: at which version each watch of pods began; `refusals`: answers to the next ones instead of a stream.
     `streams_lists`: whether a watch may begin with a list, `ends_lists`: and says where that ends; `version`: of lists.
@@ -110,6 +110,7 @@ class Cluster:
         if request.path in DISCOVERY and request.path not in self.missing:
             return web.json_response(DISCOVERY[request.path])
         if request.path in self.forbidden:
+            self.missed.put_nowait(request.path)
             return web.json_response({"kind": "Status", "status": "Failure", "code": 403}, status=403)
         if request.path in self.missing:
             self.missed.put_nowait(request.path)
@@ -170,11 +171,13 @@ async def serving(server: Cluster, tokens: list[str] | None = None) -> AsyncIter
 
 
 @asynccontextmanager
-async def watching(server: Cluster, tokens: list[str] | None = None) -> AsyncIterator[Inbox]:
+async def watching(
+    server: Cluster, tokens: list[str] | None = None, *, has_devices: bool = False
+) -> AsyncIterator[Inbox]:
     """The operator's streams at work against the server."""
     inbox = Inbox(Metrics())
     async with serving(server, tokens) as session:
-        tasks = [asyncio.create_task(stream.run()) for stream in streams(session, inbox)]
+        tasks = [asyncio.create_task(stream.run()) for stream in streams(session, inbox, has_devices=has_devices)]
         try:
             yield inbox
         finally:

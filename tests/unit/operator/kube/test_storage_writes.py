@@ -7,12 +7,12 @@ from typing import Any
 
 from muster_operator.kube.write_queue import WritePriority, key_of, write_priority_of
 from muster_operator.model.commands import (
+    ClaimCommand,
     ClaimVolume,
     CommandFailed,
     CommandSucceeded,
     Result,
     SelectNode,
-    StorageCommand,
 )
 from muster_operator.model.ids import NodeName, PodUid
 from muster_operator.model.pods import PodRef
@@ -47,7 +47,7 @@ def a_claim(selected: str = "", *, uid: str = "uid-data", volume: str = "") -> d
     return {"metadata": metadata, "spec": {"volumeName": volume}}
 
 
-async def run(command: StorageCommand, *found: dict[str, Any], refused: int = 0) -> tuple[Result, list[dict[str, Any]]]:
+async def run(command: ClaimCommand, *found: dict[str, Any], refused: int = 0) -> tuple[Result, list[dict[str, Any]]]:
     """How it ends on objects that look so, one after the other, where the first patches meet 409; what was patched."""
     server, recorder = ApiServer(), CommandRecorder()
     path = VOLUME_PATH if isinstance(command, ClaimVolume) else CLAIM_PATH

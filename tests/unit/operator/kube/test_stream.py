@@ -13,7 +13,7 @@ from aiohttp import web
 from structlog.testing import capture_logs
 
 from muster_operator.kube import watch
-from muster_operator.model.cluster_events import PodGone, PodGroupGone, PodGroupSeen
+from muster_operator.model.cluster_events import DeviceClaimGone, DeviceClaimSeen, PodGone, PodGroupGone, PodGroupSeen
 from muster_operator.model.ids import PodUid
 from muster_operator.model.pod_groups import PodGroup
 from muster_operator.runtime.inputs import EventReceived, Listed
@@ -23,7 +23,7 @@ from tests.unit.operator.kube.cluster import Cluster, a_pod, change, seen, until
 
 PODS = "/api/v1/pods"
 NEWEST = watch.PATHS["podgroups"]
-[OLDER] = watch.OLDER_PATHS["podgroups"]
+[OLDER] = watch.OPTIONAL["podgroups"]
 
 
 @pytest.fixture(autouse=True)
@@ -159,6 +159,23 @@ async def test_a_missing_permission_for_pod_groups_is_logged_once(monkeypatch: p
             assert await until(inbox, 2, "podgroups") == [Listed("podgroups")] * 2
     found = [line for line in lines if "permission" in line["event"]]
     assert [(line["log_level"], line["resource"], line["path"]) for line in found] == [("warning", "podgroups", NEWEST)]
+
+
+async def test_claims_whose_permission_is_lost_keep_their_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty list would give the devices of running pods to others."""
+    monkeypatch.setattr(watch, "ABSENCES", 1)
+    path = watch.DEVICE_PATHS["resourceclaims"]
+    server = Cluster()
+    server.items[path] = [{"metadata": {"name": "c", "namespace": "ns", "uid": "u", "resourceVersion": "1"}}]
+    async with watching(server, has_devices=True) as inbox:
+        await until(inbox, 2, "resourceclaims", DeviceClaimSeen)
+        server.forbidden.add(path)
+        await server.script[path].put({"type": "ERROR", "object": {"code": 410}})
+        async with asyncio.timeout(5):
+            for _ in range(3):
+                await server.missed.get()
+        server.forbidden.clear()
+        assert await until(inbox, 1, "resourceclaims", DeviceClaimGone) == [Listed("resourceclaims")]
 
 
 async def test_pod_groups_that_are_refused_for_a_moment_stay_as_they_are() -> None:

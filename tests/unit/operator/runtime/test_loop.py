@@ -337,7 +337,7 @@ async def test_a_pod_created_during_a_list_is_not_deleted() -> None:
         await operator.lists(nodes=[a_node("n1")])
         await operator.ready()
         operator.inbox.list_begun("pods")
-        operator.inbox.read_pod(a_pod("new", version=9))
+        operator.inbox.object_read("pods", a_pod("new", version=9))
         await operator.inbox.listed("pods", "8")
         await operator.wait_until_idle()
     assert "uid-new" in operator.ledger.pods
@@ -348,7 +348,7 @@ async def test_a_pod_read_before_its_deletion_is_not_added_again() -> None:
         await operator.lists(nodes=[a_node("n1")], pods=[a_pod("p", version=5)])
         await operator.ready()
         await operator.inbox.watched("pods", "DELETED", a_pod("p", version=7))
-        operator.inbox.read_pod(a_pod("p", version=6))
+        operator.inbox.object_read("pods", a_pod("p", version=6))
         await operator.wait_until_idle()
     assert operator.ledger.pods == {}
 
@@ -357,7 +357,7 @@ async def test_an_older_read_does_not_replace_the_state_from_the_watch() -> None
     async with running(Operator()) as operator:
         await operator.lists(nodes=[a_node("n1")], pods=[a_pod("p", "n1", version=9)])
         await operator.ready()
-        operator.inbox.read_pod(a_pod("p", version=8))
+        operator.inbox.object_read("pods", a_pod("p", version=8))
         await operator.wait_until_idle()
         [pod] = operator.ledger.pods.values()
         assert pod.node == "n1"

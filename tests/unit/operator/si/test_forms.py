@@ -32,7 +32,12 @@ def encoded_asks(*asks: AskSpec) -> list[si_pb2.AllocationAsk]:
 
 
 def test_an_ask_of_a_class_is_encoded_as_it_would_be_alone() -> None:
-    avoiding = {**an_ask(3).tags, keys.TAG_AVOID_NODES: "n1", keys.TAG_TERMINATING: "true"}
+    avoiding = {
+        **an_ask(3).tags,
+        keys.TAG_AVOID_NODES: "n1",
+        keys.TAG_TERMINATING: "true",
+        keys.TAG_DEVICE_CLAIMS: '[{"claim":"ns/c","uid":"u"}]',
+    }
     asks = [
         an_ask(1),
         an_ask(2),

@@ -1,0 +1,281 @@
+"""ResourceClaims of pods (Dynamic Resource Allocation): when a pod may be requested, and what is written before a bind.
+
+A pod is requested when all its claims exist, are its own, and are not being deleted. The core chooses devices for the
+claims that are not allocated. Then `volume_binding` orders a write per claim, for the steps that are built here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final, assert_never
+
+from muster_operator.controller.state import Deadline, Ledger, Task, TimerKind, set_timer
+from muster_operator.controller.storage_state import DeviceStep, HeldPod, Step, StepState, device_key
+from muster_operator.model import messages, problems
+from muster_operator.model.cluster_events import (
+    DeviceClaimGone,
+    DeviceClaimSeen,
+    DeviceClassGone,
+    DeviceClassSeen,
+    DeviceEvent,
+    DeviceSliceGone,
+    DeviceSliceSeen,
+    TaintRuleGone,
+    TaintRuleSeen,
+)
+from muster_operator.model.commands import Outcome, ReserveClaim, SetCondition
+from muster_operator.model.devices import ChosenDevices, DeviceClaim, PodClaim, TaintRule
+from muster_operator.model.ids import PodUid
+from muster_operator.model.pods import Condition, Pod, PodRef
+from muster_operator.model.states import TaskState
+from muster_operator.model.storage import ClaimRef, ClusterObject, ObjectKind
+from muster_operator.translate.devices import allocation, tainted
+from muster_operator.translate.values import canonical
+from muster_si import keys
+
+_KIND: Final = "resourceclaim"
+
+
+def record(ledger: Ledger, fact: DeviceEvent) -> ClusterObject | None:
+    """Records an object, or its deletion. Returns it as an object for the core; None = the core does not need it."""
+    devices = ledger.devices
+    match fact:
+        case DeviceSliceSeen(found):
+            devices.slices[found.name] = found
+            return tainted(found, _rules(ledger))
+        case DeviceSliceGone(name):
+            devices.slices.pop(name, None)
+            return ClusterObject(ObjectKind.DEVICE_SLICE, name, gone=True)
+        case TaintRuleSeen(rule):
+            devices.rules[rule.name] = rule
+            return None
+        case TaintRuleGone(name):
+            devices.rules.pop(name, None)
+            return None
+        case _:
+            return _record(ledger, fact)
+
+
+def _rules(ledger: Ledger) -> list[TaintRule]:
+    return [rule for _, rule in sorted(ledger.devices.rules.items())]
+
+
+def slices_changed_by(ledger: Ledger, fact: TaintRuleSeen | TaintRuleGone) -> list[ClusterObject]:
+    """Records a rule, or its deletion. Returns the slices of its pools with the present taints; none if it is equal."""
+    name = fact.rule.name if isinstance(fact, TaintRuleSeen) else fact.name
+    before = ledger.devices.rules.get(name)
+    record(ledger, fact)
+    after = ledger.devices.rules.get(name)
+    if before == after:
+        return []
+    changed = [rule for rule in (before, after) if rule is not None]
+    slices = ledger.devices.slices.values()
+    return [tainted(found, _rules(ledger)) for found in slices if any(rule.is_of(found) for rule in changed)]
+
+
+def tainted_slices(ledger: Ledger) -> Iterator[ClusterObject]:
+    """The slices that a rule taints. Before a session, events of rules are only recorded."""
+    rules = _rules(ledger)
+    for found in ledger.devices.slices.values() if rules else ():
+        if any(rule.is_of(found) for rule in rules):
+            yield tainted(found, rules)
+
+
+def _record(
+    ledger: Ledger, fact: DeviceClassSeen | DeviceClassGone | DeviceClaimSeen | DeviceClaimGone
+) -> ClusterObject:
+    devices = ledger.devices
+    match fact:
+        case DeviceClaimSeen(claim):
+            devices.claims[claim.ref.key] = claim
+            return claim.reported
+        case DeviceClaimGone(key):
+            devices.claims.pop(key, None)
+            return ClusterObject(ObjectKind.DEVICE_CLAIM, key, gone=True)
+        case DeviceClassSeen(device_class):
+            devices.classes[device_class.name] = device_class
+            return device_class.reported
+        case DeviceClassGone(name):
+            devices.classes.pop(name, None)
+            return ClusterObject(ObjectKind.DEVICE_CLASS, name, gone=True)
+        case _:
+            assert_never(fact)
+
+
+def claim_of(fact: DeviceEvent) -> str:
+    """The key of the claim that the event is about; empty = it is about another object."""
+    match fact:
+        case DeviceClaimSeen(claim):
+            return claim.ref.key
+        case DeviceClaimGone(key):
+            return key
+        case _:
+            return ""
+
+
+def identity(ledger: Ledger, key: str) -> tuple[str, str, bool] | None:
+    """What pods that wait for the claim depend on: its UID, its owner, and whether it is being deleted."""
+    claim = ledger.devices.claims.get(key)
+    return None if claim is None else (claim.ref.uid, claim.owner, claim.is_deleting)
+
+
+def record_pod(ledger: Ledger, pod: Pod) -> None:
+    """Records which claims the pod names."""
+    uid, used = pod.ref.uid, (pod.membership.app, tuple(key for _, key in _named(pod)))
+    if ledger.devices.used.get(uid) == used:
+        return
+    _unrecord(ledger, uid)
+    ledger.devices.used[uid] = used
+    for key in used[1]:
+        ledger.devices.users.setdefault(key, set()).add(uid)
+    ledger.devices.apps.setdefault(used[0], set()).add(uid)
+
+
+def forget_pod(ledger: Ledger, uid: PodUid) -> None:
+    """The pod is gone or has ended."""
+    _unrecord(ledger, uid)
+    ledger.devices.held.pop(uid, None)
+
+
+def _unrecord(ledger: Ledger, uid: PodUid) -> None:
+    app, claims = ledger.devices.used.pop(uid, ("", ()))
+    for key in claims:
+        _discard(ledger.devices.users, key, uid)
+    _discard(ledger.devices.apps, app, uid)
+
+
+def _discard(index: dict[str, set[PodUid]], key: str, uid: PodUid) -> None:
+    if key in index:
+        index[key].discard(uid)
+        if not index[key]:
+            del index[key]
+
+
+def _named(pod: Pod) -> Iterator[tuple[PodClaim, str]]:
+    """The claims of the pod that have a name, with their keys."""
+    return ((claim, f"{pod.ref.namespace}/{claim.claim}") for claim in pod.claims if claim.claim)
+
+
+def missing(ledger: Ledger, pod: Pod) -> str:
+    """Why the pod cannot be requested yet: one of its claims is not usable. Empty = all are."""
+    if not ledger.settings.device_claims:
+        return problems.device_claims_disabled()
+    for claim in pod.claims:
+        if not claim.claim:
+            if claim.claim is None:
+                continue
+            return problems.claim_not_created(claim.entry)
+        found = ledger.devices.claims.get(f"{pod.ref.namespace}/{claim.claim}")
+        if found is None:
+            return problems.resource_claim_missing(claim.claim)
+        if found.is_deleting:
+            return problems.claim_being_deleted(claim.claim, _KIND)
+        if claim.is_made and found.owner != pod.ref.uid:
+            return problems.claim_of_another_pod(claim.claim, pod.ref.name)
+    return ""
+
+
+def tag(ledger: Ledger, pod: Pod) -> dict[str, str]:
+    """The tag of the request of a pod with its claims; none if it has none."""
+    claims = {key: ledger.devices.claims.get(key) for _, key in _named(pod)}
+    found = [
+        {"claim": key, "uid": claim.ref.uid} | ({"reserved": True} if pod.ref.uid in claim.reserved else {})
+        for key, claim in claims.items()
+        if claim is not None
+    ]
+    return {keys.TAG_DEVICE_CLAIMS: canonical("resource claims", found)} if found else {}
+
+
+# -- pods that wait for their claims ----------------------------------------------------------------------------------
+
+
+def keep_back(ledger: Ledger, pod: Pod, why: str, now: float) -> None:
+    """The pod cannot be requested. The reason is reported if it lasts."""
+    held = ledger.devices.held.get(pod.ref.uid)
+    if held is None or held.why != why:
+        due = now + ledger.settings.condition_delay_s
+        ledger.devices.held[pod.ref.uid] = HeldPod(why, due)
+        set_timer(ledger, Deadline(due, TimerKind.DEVICES, pod.ref.uid))
+
+
+def release(ledger: Ledger, pod: Pod) -> None:
+    """The pod does not wait for claims any more."""
+    ledger.devices.held.pop(pod.ref.uid, None)
+
+
+def report_held(ledger: Ledger, out: Outcome, uid: PodUid, now: float) -> None:
+    """Timer and sweep: writes why the pod waits."""
+    held, pod = ledger.devices.held.get(uid), ledger.pods.get(uid)
+    if held is None or pod is None or now < held.due:
+        return
+    condition = Condition(messages.SKIPPED, held.why)
+    if pod.condition != condition:
+        out.commands.append(SetCondition(pod.ref, condition.reason, condition.message))
+
+
+# -- writes before a bind ---------------------------------------------------------------------------------------------
+
+
+def steps(ledger: Ledger, task: Task, chosen: Iterable[ChosenDevices]) -> dict[str, Step]:
+    """The writes for the claims of a pod that got a node, by `device_key`.
+
+    Raises:
+        KeyError: a class of the requests does not exist any more; its name.
+    """
+    allocations = {devices.claim: devices for devices in chosen}
+    found: dict[str, Step] = {}
+    for claim, key in _named(task.pod):
+        known = ledger.devices.claims.get(key)
+        ref = ClaimRef(task.pod.ref.namespace, claim.claim or "", "") if known is None else known.ref
+        devices = allocations.get(ref)
+        written = allocation(known, devices, ledger.devices.classes) if known is not None and devices else ""
+        found[device_key(key)] = DeviceStep(
+            claim=ref, allocation=written, known=known.known if known and written else ""
+        )
+    return found
+
+
+def state_of(ledger: Ledger, step: DeviceStep) -> str | None:
+    """None = the claim is reserved; empty = not yet; else why it cannot be reserved."""
+    claim = ledger.devices.claims.get(step.claim.key)
+    if claim is None or claim.ref.uid != step.claim.uid:
+        return problems.claim_gone(step.claim.name, _KIND)
+    if claim.is_deleting:
+        return problems.claim_being_deleted(step.claim.name, _KIND)
+    return None if step.state is StepState.WRITTEN else ""
+
+
+def undo(command: ReserveClaim, *, is_awaited: bool) -> ReserveClaim:
+    """The command that takes the reservation back; also the allocation, if it was written with it and no pod needs it.
+
+    ``is_awaited``: another pod with a node waits for the claim.
+    """
+    return ReserveClaim(
+        command.pod, command.claim, command.allocation, undo=True, keeps=is_awaited or not command.allocation
+    )
+
+
+# -- leftovers --------------------------------------------------------------------------------------------------------
+
+
+def leftovers(ledger: Ledger) -> Iterator[DeviceClaim]:
+    """Allocated claims of Muster that no pod uses: reserved for no pod, or only for pods that wait for a node.
+
+    An operator was stopped between allocation and bind, or a reservation of an allocated claim was undone.
+    """
+    for key, claim in ledger.devices.claims.items():
+        is_used = device_key(key) in ledger.storage.waiting or not all(_waits(ledger, uid) for uid in claim.reserved)
+        if claim.is_ours and claim.is_allocated and not claim.is_deleting and not is_used:
+            yield claim
+
+
+def _waits(ledger: Ledger, uid: str) -> bool:
+    task = ledger.tasks.get(PodUid(uid))
+    return task is not None and task.state is TaskState.SCHEDULING
+
+
+def deallocate(out: Outcome, claim: DeviceClaim) -> None:
+    """Takes back the allocation of a leftover, so that the core can allocate its devices anew."""
+    [*waiting] = claim.reserved[:1]
+    pod = PodRef(claim.ref.namespace, "", PodUid(waiting[0] if waiting else ""))
+    out.commands.append(ReserveClaim(pod, claim.ref, "", undo=True))
