@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import orjson
 
-WRITTEN = {"pods", "events", "persistentvolumes", "persistentvolumeclaims"}
+WRITTEN = {"pods", "events", "persistentvolumes", "persistentvolumeclaims", "resourceclaims"}
 """Resources whose writes ``AuditLog`` returns."""
 READING = {"get", "list", "watch"}
 BEGINNING = b'{"kind":"Event","apiVersion":"audit.k8s.io'

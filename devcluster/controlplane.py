@@ -39,6 +39,7 @@ CONTROLLERS = (
     "persistentvolume-protection-controller", "persistentvolumeclaim-protection-controller",
     # Removes the finalizer of PodGroups; without their API there are none.
     "podgroup-protection-controller",
+    "resourceclaim-controller",
 )  # fmt: skip
 
 

@@ -50,12 +50,13 @@ NODES = [FakeNode(f"node-{index}", cpu="1", memory="4Gi") for index in range(8)]
 CONFIG = {
     "service.placeholderImage": "registry.k8s.io/pause:3.10.2",  # the image of the example, so one image is enough
     "service.placeholderRunAsUser": "65535",  # that image's user; kubelets reject an image that would run as root
+    "kubernetes.deviceClaims": "true",  # for the example of devices
     "service.completingTimeout": "1s",  # the state is checked after this time; the default is 30 s
 }
 
 NEXT = """
 Next:
-  KEEP=1 make demo   keep the cluster, for the 24 examples in examples/README.md
+  KEEP=1 make demo   keep the cluster, for the 25 examples in examples/README.md
   docs/README.md     all documents, from the first gang to production
 """
 KEPT = """
@@ -65,7 +66,7 @@ export KUBECONFIG={kubeconfig}
 export MUSTER_SERVER={server}
 export PATH={path}:$PATH
 
-Then try "muster status", "kubectl get nodes", and the 24 examples in
+Then try "muster status", "kubectl get nodes", and the 25 examples in
 examples/README.md. The web UI is at {server}/ui/.
 To stop the cluster: .venv/bin/python -m devcluster down
 """

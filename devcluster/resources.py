@@ -30,6 +30,7 @@ class Resource:
 _CORE, _APPS, _BATCH = "/api/v1", "/apis/apps/v1", "/apis/batch/v1"
 _RBAC = "/apis/rbac.authorization.k8s.io/v1"
 _STORAGE = "/apis/storage.k8s.io/v1"
+_DEVICES = "/apis/resource.k8s.io/v1"
 
 RESOURCES = (
     Resource("Namespace", "namespaces", _CORE, namespaced=False),
@@ -52,6 +53,11 @@ RESOURCES = (
     Resource("CSIDriver", "csidrivers", _STORAGE, namespaced=False),
     Resource("CSIStorageCapacity", "csistoragecapacities", _STORAGE),
     Resource("VolumeAttachment", "volumeattachments", _STORAGE, namespaced=False),
+    Resource("ResourceSlice", "resourceslices", _DEVICES, namespaced=False),
+    Resource("DeviceClass", "deviceclasses", _DEVICES, namespaced=False),
+    Resource("DeviceTaintRule", "devicetaintrules", _DEVICES, namespaced=False),
+    Resource("ResourceClaim", "resourceclaims", _DEVICES),
+    Resource("ResourceClaimTemplate", "resourceclaimtemplates", _DEVICES),
     Resource("Job", "jobs", _BATCH),
     Resource("CronJob", "cronjobs", _BATCH),
     Resource("Deployment", "deployments", _APPS),

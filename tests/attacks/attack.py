@@ -1,7 +1,7 @@
 """Shared parts of the attacks: the attacker's account, the protected tenant, and the checks after every attack.
 
-The attacker may create, update and delete pods, PodGroups, Leases and Deployments in a namespace of its own and
-nothing else. An attack is measured by what its victim gets: how many writes the operator makes for the attacker
+The attacker may create, update and delete pods, PodGroups, ResourceClaims, Leases and Deployments in a namespace of its
+own and nothing else. An attack is measured by what its victim gets: how many writes the operator makes for the attacker
 between the submission and the start of another tenant's gang. Sizes are reduced; MUSTER_ATTACKS=full runs them at full
 size (`make attacks`).
 """
@@ -57,6 +57,11 @@ ROLE: Json = {
             "apiGroups": ["apps"],
             "resources": ["deployments", "daemonsets"],
             "verbs": ["create", "update", "patch", "delete"],
+        },
+        {
+            "apiGroups": ["resource.k8s.io"],
+            "resources": ["resourceclaims", "resourceclaimtemplates"],
+            "verbs": ["create", "update", "patch", "delete", "get", "list"],
         },
     ]
 }

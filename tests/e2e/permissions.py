@@ -20,8 +20,12 @@ from devcluster.muster import ACCOUNT, MANIFESTS, NAMESPACE
 #: User agents of the operator: its own requests, and those of kopf for the ConfigMaps.
 AGENTS: Final = ("muster-operator", "kopf/")
 
-#: Never requested: an admission plugin asks whether an owner may be blocked from being deleted.
-UNSEEN: Final = {Permission("", "pods/finalizers", "update")}
+#: Never requested: admission asks whether an owner may be blocked from being deleted, and whether the status of a
+#: ResourceClaim may allocate it.
+UNSEEN: Final = {
+    Permission("", "pods/finalizers", "update"),
+    Permission("resource.k8s.io", "resourceclaims/binding", "patch"),
+}
 
 #: Whether the run has all end-to-end tests.
 IS_COMPLETE: Final = pytest.StashKey[bool]()

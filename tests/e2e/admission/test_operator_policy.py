@@ -17,9 +17,11 @@ from devcluster.connection import load
 from devcluster.errors import ApiError
 from devcluster.muster import ACCOUNT, NAMESPACE, configured, installed
 from devcluster.waiting import until
+from tests.e2e.devices.devices import API, DRIVER, a_claim
 from tests.e2e.manifests import a_placeholder, a_pod
 
 TENANT = "policy-tenant"
+MERGE = "application/merge-patch+json"
 IMAGE = "registry.k8s.io/pause:3.10.2"
 Change = Callable[[Json], None]
 
@@ -51,6 +53,20 @@ CLAIMS: dict[str, Json | None] = {
     "policy-free": None,
     "policy-prebound": {"namespace": TENANT, "name": "later"},
     "policy-taken": {"namespace": TENANT, "name": "later", "uid": "1"},
+}
+
+
+def a_consumer(name: str) -> Json:
+    """A consumer of a kind that kube-controller-manager does not remove."""
+    return {"apiGroup": "example.com", "resource": "jobs", "name": name, "uid": name}
+
+
+ALLOCATION: Json = {"devices": {"results": [{"request": "gpu", "driver": DRIVER, "pool": "p", "device": "gpu-0"}]}}
+#: The status of each ResourceClaim.
+DEVICES: dict[str, Json] = {
+    "free": {},
+    "reserved": {"allocation": ALLOCATION, "reservedFor": [a_consumer("a")]},
+    "shared": {"allocation": ALLOCATION, "reservedFor": [a_consumer("a"), a_consumer("b")]},
 }
 
 
@@ -108,20 +124,23 @@ async def operator(home: Cluster) -> AsyncIterator[Api]:
             await admin.create(a_volume(name, claim))
             stack.push_async_callback(admin.delete, "persistentvolumes", name)
         await admin.create(CLAIM, TENANT)
+        for name, status in DEVICES.items():
+            await admin.create(a_claim(name), TENANT)
+            path = f"/apis/{API}/namespaces/{TENANT}/resourceclaims/{name}/status"
+            await admin.request("PATCH", path, {"status": status}, None, MERGE)
         account = await stack.enter_async_context(Api(await load(await home.kubeconfig_for(ACCOUNT, NAMESPACE))))
         yield account
 
 
-MERGE = "application/merge-patch+json"
 OURS = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": TENANT, "name": "data", "uid": "2"}
 BY_CONTROLLER = {"annotations": {"pv.kubernetes.io/bound-by-controller": "yes"}}
 ONLY_FREE = "may only set the claim of a free volume"
 
 
-async def rejection_of_change(account: Api, path: str, change: Json) -> str:
+async def rejection_of_change(account: Api, path: str, change: Json, api: str = "/api/v1") -> str:
     """Return the error message of the policy for a merge patch, or an empty string. Nothing is stored."""
     try:
-        await account.request("PATCH", f"/api/v1/{path}", change, {"dryRun": "All"}, MERGE)
+        await account.request("PATCH", f"{api}/{path}", change, {"dryRun": "All"}, MERGE)
     except ApiError as error:
         if "ValidatingAdmissionPolicy 'muster-operator'" not in error.message:
             raise
@@ -172,6 +191,31 @@ async def test_the_operators_account_can_only_select_the_node_of_a_claim(
 ) -> None:
     path = f"namespaces/{TENANT}/persistentvolumeclaims/data"
     answer = await rejection_of_change(operator, path, change)
+    assert text in answer
+    assert bool(answer) == bool(text)
+
+
+ONCE = "may allocate a claim that is not allocated, or remove the allocation with the last reservation"
+
+
+@pytest.mark.parametrize(
+    "claim, change, text",
+    [
+        ("free", {"metadata": {"finalizers": ["resource.kubernetes.io/delete-protection"]}}, ""),
+        ("free", {"metadata": {"finalizers": ["example.com/other"]}}, "may not change finalizers"),
+        ("free", {"metadata": {"labels": {"a": "b"}}}, "of labels and annotations"),
+        ("free/status", {"status": {"allocation": ALLOCATION, "reservedFor": [a_consumer("a")]}}, ""),
+        ("reserved/status", {"status": {"reservedFor": [a_consumer("a"), a_consumer("b")]}}, ""),
+        ("reserved/status", {"status": {"allocation": None, "reservedFor": None}}, ""),
+        ("shared/status", {"status": {"reservedFor": [a_consumer("a")]}}, ""),
+        ("shared/status", {"status": {"allocation": None, "reservedFor": None}}, ONCE),
+    ],
+)
+async def test_the_operators_account_cannot_take_devices_that_are_in_use(
+    claim: str, change: Json, text: str, operator: Api
+) -> None:
+    path = f"namespaces/{TENANT}/resourceclaims/{claim}"
+    answer = await rejection_of_change(operator, path, change, f"/apis/{API}")
     assert text in answer
     assert bool(answer) == bool(text)
 

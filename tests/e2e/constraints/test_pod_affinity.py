@@ -130,9 +130,12 @@ async def test_topology_spread_host_ports_and_node_preferences_apply(
     text = "0/4 nodes are available: 4 node(s) didn't have free ports for the requested pod ports"
     await wait_for_reason(scenario, last, "Unschedulable", text)
     await wait_for_reason(
-        scenario, "claims", "UnsupportedResourceClaims", "resource claims are not supported yet (gpu)"
+        scenario,
+        "claims",
+        "UnsupportedResourceClaims",
+        "need the setting kubernetes.deviceClaims",
     )
-    await wait_for_event(scenario, "claims", "remove them from the pod, or use another scheduler")
+    await wait_for_event(scenario, "claims", "or use another scheduler")
     for name in (last, "claims"):
         await scenario.api.delete("pods", name, scenario.namespace, grace_s=0)
 
