@@ -25,8 +25,10 @@ from tests.e2e.manifests import PLACEHOLDER, a_daemon_set, a_pod, is_bound
 from tests.e2e.rest import get_json
 
 INTERNAL = "internal.yunikorn.apache.org/"
+SOON = {"preemption.delay": "1s"}
 NO_MAXIMUM = queue_file(
-    a_queue("attacker", submitacl="*"), a_queue("tenant", guaranteed={"vcore": "2", "memory": "1Gi"}, submitacl="*")
+    a_queue("attacker", submitacl="*"),
+    a_queue("tenant", guaranteed={"vcore": "2", "memory": "1Gi"}, submitacl="*", properties=SOON),
 )
 
 

@@ -159,7 +159,7 @@ async def test_a_timeout_deletes_the_placeholder_pods_of_an_incomplete_gang(
     style: str, open_scenario: OpenScenario
 ) -> None:
     scenario = await open_scenario(TIGHT, SLOWLY_CREATED)
-    extra = f"gangWaitTimeoutInSeconds=30 gangSchedulingStyle={style}"
+    extra = f"gangWaitTimeoutInSeconds=15 gangSchedulingStyle={style}"
     await scenario.create([member(0, extra), member(1, extra)])
     await wait_for_pods(scenario, bound=0, unassigned=MEMBERS - 2)
     if style == "Soft":
