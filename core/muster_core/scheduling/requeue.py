@@ -7,7 +7,7 @@ applications active whose reason it may have removed. `ledger` and the handlers 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Container
 from itertools import islice
 from typing import Final
 
@@ -19,7 +19,7 @@ from muster_core.model.ids import ApplicationId, NodeId
 from muster_core.model.limits import LOOKS_PER_ATTEMPT
 from muster_core.model.resources import NOTHING, Limit, Resources
 from muster_core.placement import node_search
-from muster_core.placement.devices.filter import concerns
+from muster_core.placement.devices.filter import Concern
 from muster_core.state import ordering
 from muster_core.state.applications import Application, lacking
 from muster_core.state.columns import IntColumn
@@ -210,8 +210,9 @@ def absorb(partition: Partition) -> None:
         _wake_classes(partition, [node for node in gained if node in nodes])
     if inter_pod:
         known.dependent.wake(anywhere)
-    for kind in known if wake_ups.claims or wake_ups.has_devices else ():
-        if _is_concerned(nodes, kind):
+    concern = Concern(nodes.pods_on_nodes.devices, wake_ups.devices) if wake_ups.has_devices else None
+    for kind in known if wake_ups.claims or concern is not None else ():
+        if _is_concerned(kind, wake_ups.claims, concern):
             known.set_woken(kind, value=True)
     for node in gained:
         for reason, entry in reasons.about(node).items():
@@ -412,13 +413,13 @@ def evaluate(partition: Partition, app: Application, heads: Collection[BlockingR
         _evaluate(partition, kind)
 
 
-def _is_concerned(nodes: NodeTable, kind: AskClass) -> bool:
+def _is_concerned(kind: AskClass, claims: Container[str], concern: Concern | None) -> bool:
     """Whether requests of the class use claims that changed, or may use devices that did.
 
     With ANY_CLAIM, whether they use any attached volume.
     """
-    facts, claims = kind.pod_on_node.facts, nodes.wake_up_nodes.claims
-    if facts.devices and concerns(nodes.pods_on_nodes.devices, facts.devices, nodes.wake_up_nodes.devices):
+    facts = kind.pod_on_node.facts
+    if facts.devices and concern is not None and concern.has(facts.devices):
         return True
     volumes = facts.volumes
     if ANY_CLAIM in claims:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Annotated, Final, Literal
 
 import orjson
@@ -248,9 +249,18 @@ class DeviceClaimDocument(Document):
 
     def read(self, name: str) -> DeviceClaim:
         """Returns the claim."""
-        demand = DeviceDemand(tuple(one.read() for one in self.requests), tuple(one.read() for one in self.constraints))
         allocation = None if self.allocation is None else self.allocation.read()
+        demand = DeviceDemand()
+        if allocation is None:
+            requests = tuple(one.read() for one in self.requests)
+            demand = _shared(DeviceDemand(requests, tuple(one.read() for one in self.constraints)))
         return DeviceClaim(name, self.uid, demand, allocation, len(self.reserved), self.deleting, self.unsupported)
+
+
+@lru_cache(maxsize=1024)
+def _shared(demand: DeviceDemand) -> DeviceDemand:
+    """Returns the first one of equal demands. The claims of one template have equal ones."""
+    return demand
 
 
 class PodClaimDocument(Document):

@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 
 from muster_core.model.devices import (
+    CONSUMERS_PER_CLAIM,
     UNREACHABLE,
     ChosenDevices,
     Device,
@@ -109,17 +110,20 @@ class Refusal:
 class Answers:
     """Cache of placement/devices: whether some demands can be met, by view number.
 
-    `seen`: entries of the log that the codes include. `cut`: views that must be asked again.
+    `seen`: entries of the log that the codes include. `fatal`: the view of which the refusal holds for all nodes.
+    `cut`: views whose searches were not complete, and `looks`: how often the answers were read since.
     """
 
     codes: IntColumn
     refusals: list[Refusal] = field(default_factory=list)
     seen: int = 0
+    fatal: tuple[int, Refusal] | None = None
     cut: list[int] = field(default_factory=list)
+    looks: int = 0
 
     def copy(self) -> Answers:
         """Returns an independent copy."""
-        return Answers(self.codes.copy(), list(self.refusals), self.seen)
+        return Answers(self.codes.copy(), list(self.refusals), self.seen, self.fatal)
 
 
 #: A slice that a row can access, and the reach of those of its devices that it can access; None = all devices.
@@ -444,8 +448,7 @@ class PlannedDevices:
             self._ours[one.claim] = ChosenDevices(one.claim, one.uid, chosen)
             self._taken.update((result.device, None) for result in chosen.results if not result.admin)
             self.log += self._devices.views_with(chosen)
-        if one.claim in self._ours:
-            self._counts[one.claim] = self._counts.get(one.claim, 0) + count
+        self._counts[one.claim] = self._counts.get(one.claim, 0) + count
 
     def release(self, one: PodClaim, count: int = 1) -> None:
         """Counts `count` fewer planned pods that use the claim. Its devices are free with the last of them."""
@@ -454,11 +457,18 @@ class PlannedDevices:
         self._counts[one.claim] -= count
         if self._counts[one.claim] <= 0:
             del self._counts[one.claim]
-            chosen = self._ours.pop(one.claim).allocation
+            ours = self._ours.pop(one.claim, None)
+            chosen = DeviceAllocation() if ours is None else ours.allocation
             for result in chosen.results:
                 if not result.admin:
                     del self._taken[result.device]
             self.log += self._devices.views_with(chosen)
+
+    def room(self, one: PodClaim) -> int:
+        """Returns how many more pods may use the claim. Pods on nodes may have a reservation that it does not show."""
+        claim = self._devices.claims[one.claim]
+        there = max(claim.reserved, self._devices.users().get(one.claim, 0))
+        return CONSUMERS_PER_CLAIM - there - self._counts.get(one.claim, 0) + one.reserved
 
     def choice(self, claims: Iterable[PodClaim]) -> DeviceChoice:
         """Returns the planned devices of each of the claims for which this plan chose some."""

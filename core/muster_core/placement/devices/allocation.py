@@ -33,14 +33,12 @@ from muster_core.model.devices import (
 from muster_core.placement.devices import expressions
 from muster_core.state.devices import CANNOT, DeviceCandidate, DeviceView, Refusal
 
-#: Steps of one search, and devices of all claims of one pod. A step takes a few microseconds.
-STEPS: Final = 10_000
+#: Steps of one search, and devices of all claims of one pod. A step is a look at a device, one or two microseconds.
+STEPS: Final = 20_000
 _STEPS_AT_LEAST: Final = 64
 
-#: Steps after which the search looks ahead at each device, because it is not one of the usual short ones; and how many
-#: steps a look counts.
+#: Devices after which the search looks ahead at each one, because it is not one of the usual short searches.
 _FEW: Final = 64
-_STEPS_OF_LOOK: Final = 10
 MOST_DEVICES: Final = 192
 
 #: Sets of selectors whose results are kept for a view.
@@ -55,9 +53,9 @@ class StepBudget:
 
     left: int = STEPS
 
-    def take(self) -> int:
-        """Returns how many steps the next search may take."""
-        return max(min(STEPS, self.left), _STEPS_AT_LEAST)
+    def take(self, least: int) -> int:
+        """Returns how many steps the next search may take. `least`: steps of a search without backtracking."""
+        return max(min(STEPS, self.left), least + _STEPS_AT_LEAST)
 
 
 class _Refused(Exception):
@@ -208,7 +206,8 @@ def allocate(
 ) -> tuple[DeviceAllocation, ...] | Refusal:
     """Returns an allocation for each demand, or why there is none. `is_used`: devices that others have."""
     work = work or StepBudget()
-    steps = work.take()
+    requests = sum(len(one.alternatives) or 1 for demand in demands for one in demand.requests)
+    steps = work.take(len(view.candidates) * (2 + 2 * requests))
     search = _Search(view, demands, classes, is_used, steps)
     try:
         return search.run()
@@ -230,7 +229,8 @@ class _Search:  # long: one search with its state
         steps: int,
     ) -> None:
         self._view, self._demands, self._classes, self._is_used = view, demands, classes, is_used
-        self.steps = self._most = steps
+        self.steps = steps
+        self._devices = 0
         self._wanted: list[list[list[_Wanted]]] = []
         self._constraints = [[_Constraint(one) for one in demand.constraints] for demand in demands]
         #: Claims that have the candidate in the present attempt, and the results by claim.
@@ -292,7 +292,7 @@ class _Search:  # long: one search with its state
         for pool in self._view.pools:
             if pool.is_incomplete or pool.is_invalid:
                 why = "being updated" if pool.is_incomplete else "invalid"
-                text = f"asks for all devices, but resource pool {pool.id} is currently {why}"
+                text = f"asks for all devices, but a resource pool is currently {why}"
                 raise _Refused(f"request {wanted.name}: {text}")
             end = start + len(pool.candidates)
             yield from (index for index in range(start, end) if self._is_selectable(wanted, index))
@@ -337,7 +337,7 @@ class _Search:  # long: one search with its state
             needs[0] = _Need(at, [wanted], wanted.count - number, needs[0].usable.difference(range(start)))
         if any(need.count is None for need in needs):
             return True
-        self.steps -= _STEPS_OF_LOOK
+        self._work(len(self._view.candidates) * (1 + len(needs)) // 4)
         taken = frozenset(self._indices)
         left = [need if need.is_shared else replace(need, usable=need.usable - taken) for need in needs]
         if not _fit(left):
@@ -355,6 +355,7 @@ class _Search:  # long: one search with its state
         for index, candidate in enumerate(self._view.candidates):
             matching = wanted.matching[index]
             if matching is None:
+                self._work(1)
                 matching = wanted.matching[index] = self._matches(wanted, candidate)
             if isinstance(matching, str):
                 return None
@@ -391,9 +392,7 @@ class _Search:  # long: one search with its state
 
     def _next_device(self, at: tuple[int, int], wanted: _Wanted, number: int, start: int) -> _Outcome:
         """Allocates device `number` of the request, from candidate `start`, and all that follows."""
-        self.steps -= 1
-        if self.steps < 0:
-            raise _Refused(f"{CANNOT}: the search for devices was ended after too many steps", is_cut=True)
+        self._work(1)
         claim, request = at
         if number >= wanted.count:
             is_empty = wanted.request.everything and not wanted.count
@@ -404,9 +403,16 @@ class _Search:  # long: one search with its state
             raise _Refused(f"{CANNOT}: the claims of one pod get at most {MOST_DEVICES} devices")
         if wanted.request.everything:
             return self._whole(at, wanted, number)
-        if self._most - self.steps > _FEW and self._is_dead_end(at, wanted, number, start):
+        self._devices += 1
+        if self._devices > _FEW and self._is_dead_end(at, wanted, number, start):
             return _Outcome.NONE
         return self._first(at, wanted, number, start)
+
+    def _work(self, steps: int) -> None:
+        """Counts steps. Raises _Refused if there are too many."""
+        self.steps -= steps
+        if self.steps < 0:
+            raise _Refused(f"{CANNOT}: the search for devices was ended after too many steps", is_cut=True)
 
     def _first(self, at: tuple[int, int], wanted: _Wanted, number: int, start: int) -> _Outcome:
         """Tries the candidates from `start` for device `number` of the request."""
@@ -415,6 +421,7 @@ class _Search:  # long: one search with its state
             candidate = self._view.candidates[index]
             if self._is_taken(claim, wanted, candidate) or not self._is_selectable(wanted, index):
                 continue
+            self._work(1)
             kind: _Alike = candidate.device.kind, candidate.device.taints
             if kind in tried or not self._take(claim, wanted, index):
                 continue
@@ -456,7 +463,7 @@ class _Search:  # long: one search with its state
                 for earlier in constraints[:number]:
                     earlier.remove(wanted)
                 if must:
-                    text = f"cannot add device {candidate.id} because a claim constraint would not be satisfied"
+                    text = "cannot add a device because a claim constraint would not be satisfied"
                     raise _Refused(f"request {wanted.name}: {text}")
                 return False
         self._taken.setdefault(candidate.id, []).append(claim)

@@ -1,13 +1,14 @@
 """CEL selectors: whether a device meets an expression of a device class or claim. CEL is loaded with the first one.
 
 An expression is compiled once, and evaluated once per kind of device, of which only the attributes count that it can
-read. Its size is bounded, CEL bounds its iterations, and expressions whose texts could grow without bound are refused.
-The API server admits only expressions whose cost it has estimated.
+read. Its size is bounded, CEL bounds its iterations, and an expression that could take long is refused, because its
+evaluation cannot be interrupted.
 
 Quantities and semantic versions are bytes for CEL, equal for equal values. No attribute has that type.
 
-Differs: the libraries ip, cidr, url, format, image and lists are missing, so that an expression with them does not
-compile. A domain that the device does not have is empty only if the expression names it in quotes.
+Differs: the libraries ip, cidr, url, format, image, sets and lists are missing, so that an expression with them does
+not compile, and an expression that may take long is refused. A domain that the device does not have is empty only if
+the expression names it in quotes.
 """
 
 from __future__ import annotations
@@ -22,8 +23,11 @@ from muster_core.placement.devices import versions
 #: Longest expression, as in the API server.
 _CHARACTERS: Final = 10_240
 
-#: Characters that additions in nested bindings could make of an expression.
-_GROWN: Final = 10_000_000
+#: Work that an expression may cause: CEL bounds iterations, but not what lists and texts in them cost.
+_WORK: Final = 5_000_000
+
+#: Attributes and capacities of a device, and one: the least number of elements of a list that an iteration may read.
+_ELEMENTS: Final = 33
 
 #: Expressions, and results, that are kept. If there are more, all are dropped.
 _PROGRAMS: Final = 1024
@@ -32,12 +36,16 @@ _RESULTS: Final = 131_072
 _TEXT: Final = re.compile(r"""[rR]?("(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')""")
 _WORD: Final = re.compile(r"\w+", re.ASCII)
 
-#: What can read an attribute that the expression does not name: macros, computed keys, and maps as a whole.
-_COMPUTING: Final = re.compile(
-    r"\b(all|exists\w*|filter|map|transform\w*|size|sets|dyn|type|string|join|replace|substring|charAt|split|optMap\w*)\b"
-    r"|\+|[\w)\]]\s*\[(?!\??§\])|\b(attributes|capacity)\b(?!\s*(\[\??§\]|\.\??\s*\w+)\s*[.\[,])"
-)
-_BOUND: Final = re.compile(r"\bbind\s*\(\s*(\w+)\s*,")
+_LEVEL: Final = re.compile(r"\.\s*(?:all|exists\w*|filter|map|transform\w*)\s*\(|\bbind\s*\(", re.ASCII)
+_GROWING: Final = re.compile(r"\.\s*(?:replace|join)\b", re.ASCII)
+
+#: Uses of the device that name the attribute which they read, after its texts were replaced by a mark.
+_FIELD: Final = r"(?:\[\??§\]|\.\??\s*\w+\b(?!\s*\())"
+_DOMAIN_OF: Final = r"\.\s*(?:attributes|capacity)\s*(?:\[§\]|\.\s*\w+\b(?!\s*\())\s*"
+_NAMING: Final = re.compile(rf"device\s*(?:\.\s*(?:driver|allowMultipleAllocations)\b|{_DOMAIN_OF}{_FIELD})", re.ASCII)
+_BINDING: Final = re.compile(rf"\bbind\s*\(\s*(\w+)\s*,\s*device\s*{_DOMAIN_OF},", re.ASCII)
+_DEVICE: Final = re.compile(r"\bdevice\b", re.ASCII)
+_BOUND: Final = re.compile(r"\bbind\s*\(", re.ASCII)
 _DOMAIN: Final = re.compile(r"\b(?:attributes|capacity)\s*\.\s*(\w+)", re.ASCII)
 _GUARD: Final = re.compile(r"""("[^"\n]*"|'[^'\n]*')\s+in\s+device\s*\.\s*(attributes|capacity)\b""")
 
@@ -129,35 +137,41 @@ def matches(program: Program, expression: str, kind: DeviceKind) -> bool | str:
 def _compile(expression: str) -> Program | str:
     if len(expression) > _CHARACTERS:
         return f"the expression is longer than {_CHARACTERS} characters"
-    bare = _TEXT.sub("§", expression)
-    binds = len(_BOUND.findall(bare))
-    if (
-        len(expression) * (bare.count("+") + 1) ** (binds + 1) > _GROWN
-        or len(re.findall(r"\.(replace|join)\b", bare)) > 1
-    ):
-        return "the expression could build texts without bound: use fewer additions, cel.bind, replace or join"
+    bare, texts = _TEXT.sub("§", expression), [text[1:-1] for text in _TEXT.findall(expression)]
+    if _work(bare, max(map(len, texts), default=0)) > _WORK:
+        return "the expression may take too long: use fewer and shorter lists, texts, macros and cel.bind"
     try:
         found: _CompiledExpression = _environment().compile(expression)
     except RuntimeError as error:
         return _first_line(error)
     if (kind := found.return_type().name()) not in ("BOOL", "DYN"):
         return f"must evaluate to bool or the unknown type, not {kind.lower()}"
-    texts = [text[1:-1] for text in _TEXT.findall(expression)]
     named = {*texts, *_DOMAIN.findall(bare)}
     guards = {(text[1:-1], name) for text, name in _GUARD.findall(expression)}
     domains = (tuple(sorted(one for one in named if (one, name) not in guards)) for name in ("attributes", "capacity"))
-    return Program(found, None if _computes(bare) else frozenset((*texts, *_WORD.findall(bare))), *domains)
+    reads = frozenset((*texts, *_WORD.findall(bare))) if _names_all(bare) and "\\" not in expression else None
+    return Program(found, reads, *domains)
 
 
-def _computes(bare: str) -> bool:
-    """Whether the expression may read attributes that it does not name. `bare`: without texts."""
-    if _COMPUTING.search(bare):
-        return True
-    for name in _BOUND.findall(bare):
-        uses = re.findall(rf"\b{re.escape(name)}\b\s*(.)", bare)
-        if sum(use == "," for use in uses) > 1 or any(use not in ".[," for use in uses):
-            return True
-    return False
+def _work(bare: str, longest: int) -> int:
+    """Returns an upper bound of the elements and texts that an evaluation may read. `bare`: without texts.
+
+    Macros and bindings may read each list in each element of another one, and additions in bindings double texts.
+    """
+    levels = 1 + len(_LEVEL.findall(bare))
+    texts: int = longest * (bare.count("+") + 1) ** (len(_BOUND.findall(bare)) + 1)
+    elements: int = (bare.count(",") + _ELEMENTS) ** levels
+    grown: int = texts ** (len(_GROWING.findall(bare)) + 1)
+    return elements * max(1, grown // 64)
+
+
+def _names_all(bare: str) -> bool:
+    """Whether the expression names each attribute that it reads. `bare`: without texts."""
+    bound = _BINDING.findall(bare)
+    left = _NAMING.sub("", _BINDING.sub("bind(", bare))
+    for name in bound:
+        left = re.sub(rf"\b{name}\s*{_FIELD}", "", left)
+    return not _DEVICE.search(left) and not any(re.search(rf"\b{name}\b", left) for name in bound)
 
 
 _CODE: Final = re.compile(r"^[A-Z_]+: (?:ERROR: )?| \[[A-Z_]+\]$")

@@ -6,20 +6,21 @@ freed. A plan keeps its own answers for the views that it changes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 import numpy as np
 
 from muster_core.model.devices import (
-    CONSUMERS_PER_CLAIM,
     DeviceAllocation,
     DeviceDemand,
+    DeviceId,
+    DeviceKind,
+    DeviceRequest,
     NodeAccess,
     PodClaim,
 )
 from muster_core.placement.devices.allocation import (
-    STEPS,
     StepBudget,
     allocate,
     compile_error,
@@ -36,14 +37,18 @@ from muster_core.state.snapshot import RequestShape, Snapshot
 
 #: kube-scheduler's reason for a node that cannot access an allocated claim.
 NOT_AVAILABLE: Final = "resourceclaim not available on the node"
+IN_USE: Final = "resourceclaim in use"
 
 #: Demands whose answers are kept.
 _MOST_DEMANDS: Final = 256
 
 #: Steps that the searches of one filter may take together.
-_STEPS_TOGETHER: Final = 100_000
+_STEPS_TOGETHER: Final = 40_000
 
-#: Devices of a changed pool that are compared with the requests of a waiting class. Of a larger pool one may match.
+#: A search that was not complete is repeated at one of so many looks, or when a device of its view was taken or freed.
+_LOOKS_PER_RETRY: Final = 16
+
+#: Kinds of changed devices that are compared with the requests of waiting pods. Of more kinds, one may match.
 _MOST_COMPARED: Final = 256
 
 #: Answers by view: not asked yet, it can be allocated; from `_FIRST_REASON` on, the number of a reason.
@@ -100,10 +105,10 @@ def unusable(snapshot: Snapshot, shape: RequestShape) -> str:
         if claim.allocation is not None:
             if claim.unsupported:
                 return f'resourceclaim "{name}" is allocated with {claim.unsupported}, which is not supported'
-            if claim.reserved >= CONSUMERS_PER_CLAIM and not one.reserved:
-                return "resourceclaim in use"
         elif planned.allocation(one) is None and (why := _unsupported(devices, claim.demand, claim.unsupported)):
             return f'resourceclaim "{name}": {why}'
+        if planned.room(one) <= 0:
+            return IN_USE
     return ""
 
 
@@ -125,11 +130,14 @@ def _unsupported(devices: Devices, demand: DeviceDemand, feature: str) -> str:
 class DevicesFilter:
     """Filter by the device claims of a shape."""
 
-    __slots__ = ("_allowed", "_claims", "_is_forked", "_nodes", "_planned", "_refused")
+    __slots__ = ("_allowed", "_claims", "_is_forked", "_nodes", "_planned", "_refused", "_room")
 
     def __init__(self, snapshot: Snapshot, claims: Sequence[PodClaim]) -> None:
         self._nodes, self._claims, self._planned = snapshot.nodes, claims, snapshot.devices
         self._is_forked = False
+        self._allowed: BoolColumn = np.zeros(0, dtype=np.bool_)
+        self._refused: Sequence[tuple[str, BoolColumn]] = ()
+        self._room = min(snapshot.devices.room(one) for one in claims)
         self._look()
 
     def allows(self) -> BoolColumn:
@@ -146,8 +154,12 @@ class DevicesFilter:
 
     def add(self, row: int) -> IntColumn | None:
         """Allocates the claims on this row. Further pods with the same claims then need nodes that can access them."""
-        demands = _open(self._nodes, self._planned, self._claims)
-        if not demands:
+        self._room -= 1
+        if self._room <= 0:
+            self._refused = [(IN_USE, np.ones(len(self._allowed), dtype=np.bool_))]
+            self._allowed = np.zeros(len(self._allowed), dtype=np.bool_)
+            return np.arange(len(self._allowed))
+        if not _open(self._nodes, self._planned, self._claims):
             return None
         if not self._is_forked:
             self._planned, self._is_forked = self._planned.fork(), True
@@ -165,9 +177,8 @@ class DevicesFilter:
             devices = _devices(nodes)
             answers = _answers(devices, planned, demands)
             codes = answers.codes[devices.view_of]
-            fatal = next((one for one in answers.refusals if one.is_fatal), None)
-            if fatal is not None and (codes == _code(answers, fatal)).any():
-                refused.append((fatal.text, left))
+            if answers.fatal is not None:
+                refused.append((answers.fatal[1].text, left))
                 left = ~left
             for number, refusal in enumerate(answers.refusals if left.any() else ()):
                 rows = codes == _FIRST_REASON + number
@@ -238,28 +249,46 @@ def claim_independent_demands(snapshot: Snapshot, claims: Sequence[PodClaim]) ->
 def _answers(devices: Devices, planned: PlannedDevices, demands: Demands) -> Answers:
     """Returns the answers for all present views, with the plan."""
     known = _real_answers(devices, demands)
-    if not planned.log:
+    if known.fatal is not None or not planned.log:
         return known
     own = planned.overlays.get(demands)
     if own is None:
         own = known.copy()
         own.seen = 0
         planned.overlays[demands] = own
+    work = StepBudget(_STEPS_TOGETHER)
     for number in dict.fromkeys(planned.log[own.seen :]):
-        view = devices.views.get(number)
-        if view is not None:
-            own.codes[number] = _code(own, allocate(view, demands, devices.classes, planned.is_used))
+        if number in devices.views and own.fatal is None:
+            _ask(devices, own, number, demands, planned.is_used, work)
     own.seen = len(planned.log)
     return own
 
 
+def _ask(
+    devices: Devices,
+    answers: Answers,
+    number: int,
+    demands: Demands,
+    is_used: Callable[[DeviceId], bool],
+    work: StepBudget,
+) -> bool:
+    """Asks for one view. Returns whether the answer holds for all nodes."""
+    found = allocate(devices.views[number], demands, devices.classes, is_used, work)
+    answers.codes[number] = _code(answers, found)
+    if isinstance(found, Refusal) and found.is_fatal:
+        answers.fatal = number, found
+    if isinstance(found, Refusal) and found.is_cut:
+        answers.cut.append(number)
+    return answers.fatal is not None
+
+
 def _real_answers(devices: Devices, demands: Demands) -> Answers:
-    """Returns the answers for all present views as they are."""
+    """Returns the answers for all present views as they are. A refusal that holds for all nodes ends the search."""
     about = devices.log_number, demands
     known = devices.answers.get(about)
     if known is None:
         if len(devices.answers) >= _MOST_DEMANDS:
-            devices.answers.clear()
+            del devices.answers[next(iter(devices.answers))]
         known = Answers(np.zeros(0, dtype=np.int64), seen=len(devices.log))
         devices.answers[about] = known
     present = devices.present
@@ -267,45 +296,65 @@ def _real_answers(devices: Devices, demands: Demands) -> Answers:
     if len(known.codes) < most:
         known.codes = np.concatenate((known.codes, np.zeros(most - len(known.codes), dtype=np.int64)))
     changed = [number for number in dict.fromkeys(devices.log[known.seen :]) if number < len(known.codes)]
-    known.codes[[*changed, *known.cut]] = _UNKNOWN
+    known.looks += 1
+    if known.looks % _LOOKS_PER_RETRY == 0:
+        changed += known.cut
+        known.cut = []
+    known.codes[changed] = _UNKNOWN
     known.seen = len(devices.log)
+    if known.fatal is not None and known.fatal[0] in devices.views and known.codes[known.fatal[0]] != _UNKNOWN:
+        return known
+    known.fatal = None
     work = StepBudget(_STEPS_TOGETHER)
-    known.cut = []
     for number in present[known.codes[present] == _UNKNOWN].tolist():
-        is_short = work.left < STEPS
-        found = allocate(devices.views[number], demands, devices.classes, devices.used.__contains__, work)
-        known.codes[number] = _code(known, found)
-        if is_short and isinstance(found, Refusal) and found.is_cut:
-            known.cut.append(number)
+        if _ask(devices, known, number, demands, devices.used.__contains__, work):
+            break
     return known
 
 
-def concerns(devices: Devices, claims: Sequence[PodClaim], changes: DeviceChanges) -> bool:
-    """Whether a change may help a waiting pod with these claims.
+class Concern:
+    """Whether changes of devices may help waiting pods. Each demand and each kind of a device is compared once."""
 
-    The claim changed, or the class of a request, or a pool with a device that its selectors match.
-    """
-    for one in claims:
-        claim = devices.claims.get(one.claim)
-        if one.claim in changes.claims:
-            return True
-        if claim is not None and claim.allocation is None and _may_help(devices, claim.demand, changes):
-            return True
-    return False
+    __slots__ = ("_changes", "_demands", "_devices", "_kinds")
 
+    def __init__(self, devices: Devices, changes: DeviceChanges) -> None:
+        self._devices, self._changes = devices, changes
+        self._demands: dict[DeviceDemand, bool] = {}
+        self._kinds: dict[DeviceKind, None] | None = None
 
-def _may_help(devices: Devices, demand: DeviceDemand, changes: DeviceChanges) -> bool:
-    for _, request in every_request(demand):
-        if request.device_class in changes.classes:
+    def has(self, claims: Sequence[PodClaim]) -> bool:
+        """Whether a claim changed, or the class of a request, or a pool with a device that its selectors match."""
+        for one in claims:
+            claim = self._devices.claims.get(one.claim)
+            if one.claim in self._changes.claims:
+                return True
+            if claim is not None and claim.allocation is None and self._may_help(claim.demand):
+                return True
+        return False
+
+    def _may_help(self, demand: DeviceDemand) -> bool:
+        known = self._demands.get(demand)
+        if known is None:
+            known = self._demands[demand] = any(self._helps(request) for _, request in every_request(demand))
+        return known
+
+    def _helps(self, request: DeviceRequest) -> bool:
+        if request.device_class in self._changes.classes:
             return True
-        of_class = devices.classes.get(request.device_class)
+        of_class = self._devices.classes.get(request.device_class)
         if of_class is None:
-            continue
-        selectors = selectors_of(of_class, request)
-        for pool in changes.pools:
-            number = 0
-            for number, device in enumerate(devices.devices_of(pool)):
-                # An error counts as a match, because a change may have ended it.
-                if number >= _MOST_COMPARED or matches_all(selectors, device.kind, device.name):
-                    return True
-    return False
+            return False
+        selectors, kinds = selectors_of(of_class, request), self._changed_kinds()
+        # An error counts as a match, because a change may have ended it.
+        return len(kinds) > _MOST_COMPARED or any(matches_all(selectors, kind, "") for kind in kinds)
+
+    def _changed_kinds(self) -> dict[DeviceKind, None]:
+        """Returns the kinds of devices in the changed pools, a few more than are compared at most."""
+        if self._kinds is None:
+            found: dict[DeviceKind, None] = {}
+            for device in (one for pool in self._changes.pools for one in self._devices.devices_of(pool)):
+                found[device.kind] = None
+                if len(found) > _MOST_COMPARED:
+                    break
+            self._kinds = found
+        return self._kinds

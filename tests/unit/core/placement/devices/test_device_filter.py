@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from random import Random  # noqa: TID251 - with a fixed seed
 
 import pytest
 
 from muster_core.model.devices import (
     DeviceClass,
+    DeviceDemand,
     DeviceFact,
     DeviceObject,
     DeviceObjectGone,
     DeviceSlice,
     DeviceTaint,
     DeviceToleration,
+    MatchConstraint,
     PodClaim,
 )
 from muster_core.model.specs import PodOnNode, PodProperties
 from muster_core.placement import node_search
-from muster_core.placement.devices.filter import concerns
+from muster_core.placement.devices.filter import Concern
 from tests.unit.builders import a_node
+from tests.unit.core.function_calls import CallCounter
 from tests.unit.core.placement.devices.device_clusters import (
     ANY,
     DRIVER,
@@ -215,7 +219,7 @@ def test_a_waiting_pod_is_concerned_only_by_what_it_waits_for() -> None:
     def is_concerned(*facts: DeviceFact) -> bool:
         changes.clear()
         there.send(*facts)
-        return concerns(devices, using("new"), changes)
+        return Concern(devices, changes).has(using("new"))
 
     assert is_concerned(gpus("a", 1, model="x"))
     assert not is_concerned(gpus("b", 1, model="y"))
@@ -225,3 +229,40 @@ def test_a_waiting_pod_is_concerned_only_by_what_it_waits_for() -> None:
     assert not is_concerned(DeviceClass("else"))
     there.send(a_claim("holder", allocation=got("a", "d0")))
     assert is_concerned(DeviceObjectGone(DeviceObject.CLAIM, "ns/holder")), "a device became free"
+
+
+def test_a_claim_has_room_for_256_pods_together_with_those_on_nodes_and_in_the_plan() -> None:
+    there = Published("a", facts=(a_claim("c", allocation=got("a", "d0"), reserved=250),))
+    snapshot = there.snapshot()
+    assert there.place(snapshot, "c", count=4) == "a a a a"
+    assert there.place(snapshot, "c", count=9) == "a a"
+    assert there.free("c", snapshot=snapshot) == ""
+    there.devices.use(using("c"), 255)
+    assert there.place(there.snapshot(), "c", count=3) == "a"
+
+
+def test_a_faulty_selector_is_reported_once_however_many_nodes_there_are() -> None:
+    failing = a_claim("new", wanting(selectors=(f'device.attributes["{DRIVER}"].typo == 1',)))
+    names = [f"n{number}" for number in range(50)]
+    there = Published(*names, facts=(*(gpus(name, 1) for name in names), failing))
+    assert len({reason for reasons in there.reasons("new").values() for reason in reasons}) == 1
+    (answers,) = there.devices.answers.values()
+    assert len(answers.refusals) == 1
+    there.send(a_claim("new"))
+    assert len(there.free("new").split()) == 50
+
+
+def test_a_search_that_would_not_end_is_ended_and_named() -> None:
+    """Constraints in a ring, and devices that all differ, so that no shortcut applies."""
+    random = Random(3)
+    values = [[random.randrange(6) for _ in "ghjk"] for _ in range(128)]
+    devices = [a_device(f"d{n}", uuid=n, g=g, h=h, j=j, k=k) for n, (g, h, j, k) in enumerate(values)]
+    requests = tuple(wanting(4, name=f"r{n}") for n in range(4))
+    pairs = (("g", "r0", "r1"), ("h", "r1", "r2"), ("j", "r2", "r3"), ("k", "r3", "r0"))
+    constraints = tuple(MatchConstraint(f"{DRIVER}/{name}", (one, other)) for name, one, other in pairs)
+    claim = replace(a_claim("new"), demand=DeviceDemand(requests, constraints))
+    there = Published("a", facts=(a_slice("a", at("a"), *devices), claim))
+    with CallCounter() as counter:
+        reasons = there.reasons("new")
+    assert counter.calls < 1_000_000
+    assert reasons == {"a": [f"{CANNOT}: the search for devices was ended after too many steps"]}
