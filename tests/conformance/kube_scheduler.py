@@ -52,15 +52,24 @@ class KubeScheduler:
 
     def results(self, state: ClusterState) -> list[Result]:
         """Return a result for each pending pod. Raises ValueError if Kubernetes does not have a field of an object."""
+        answer = self._ask({"cluster": state.cluster(), "pods": state.pending})
+        return [_result(raw) for raw in answer["results"]]
+
+    def allocations(self, question: Raw) -> list[Raw]:
+        """Return what the allocator of devices finds for each node. Raises ValueError like `results`."""
+        found: list[Raw] = self._ask({"cluster": {}, "pods": [], "devices": question})["allocations"]
+        return found
+
+    def _ask(self, question: Raw) -> Raw:
         to, of = self._process.stdin, self._process.stdout
         if to is None or of is None:
             raise ValueError("the conformance process has no pipes")
-        to.write(json.dumps({"cluster": state.cluster(), "pods": state.pending}).encode() + b"\n")
+        to.write(json.dumps(question).encode() + b"\n")
         to.flush()
-        answer = json.loads(of.readline())
+        answer: Raw = json.loads(of.readline())
         if answer.get("error"):
             raise ValueError(f"the conformance process reports: {answer['error']}")
-        return [_result(raw) for raw in answer["results"]]
+        return answer
 
 
 def _result(raw: Raw) -> Result:

@@ -31,6 +31,7 @@ import (
 type Question struct {
 	Cluster Cluster      `json:"cluster"`
 	Pods    []corev1.Pod `json:"pods"`
+	Devices *Devices     `json:"devices,omitempty"`
 }
 
 // Cluster is everything that the filters read. Pods are those that have a node.

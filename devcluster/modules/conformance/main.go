@@ -3,6 +3,8 @@
 // Reads one JSON object a line, {"cluster": {...}, "pods": [...]}, and answers each with one line,
 // {"results": [...]}, one result per pod in the same order; the pods do not see each other. The plugins are
 // kube-scheduler's, with its default profile and feature gates. Preemption and binding are left out.
+// A line {"devices": {...}} asks kube-scheduler's allocator of devices instead, and is answered with
+// {"allocations": [...]}, one for each node.
 // A test tool: nothing of the product uses it.
 package main
 
@@ -21,8 +23,9 @@ import (
 
 // Answer is the answer to one line: results, or why there are none.
 type Answer struct {
-	Results []Result `json:"results"`
-	Error   string   `json:"error,omitempty"`
+	Results     []Result     `json:"results"`
+	Allocations []Allocation `json:"allocations,omitempty"`
+	Error       string       `json:"error,omitempty"`
 }
 
 func main() {
@@ -72,6 +75,13 @@ func answer(line []byte) Answer {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
+	if question.Devices != nil {
+		allocations, err := question.Devices.allocate(ctx)
+		if err != nil {
+			return Answer{Error: err.Error()}
+		}
+		return Answer{Allocations: allocations}
+	}
 	bench, err := newBench(ctx, &question.Cluster)
 	if err != nil {
 		return Answer{Error: err.Error()}

@@ -1,0 +1,69 @@
+"""Devices are allocated as kube-scheduler's allocator does it, compared on random slices, classes, claims and nodes.
+
+`MUSTER_CONFORMANCE_SEED` and `MUSTER_CONFORMANCE_DEVICES` change the cases and their number.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from muster_core.placement.devices import allocation
+from tests.conformance.devices import Case, differs, kind_of, kubernetes_answers, muster_answers
+from tests.conformance.kube_scheduler import KubeScheduler
+from tests.conformance.objects import Raw
+
+pytestmark = pytest.mark.timeout(600)
+
+SEED = int(os.environ.get("MUSTER_CONFORMANCE_SEED", "1")) * 1_000_000
+CASES = int(os.environ.get("MUSTER_CONFORMANCE_DEVICES", "1000"))
+
+#: Cases of which a part of Muster is switched off, and the least number of pairs of each kind among all cases.
+FEW = 300
+AT_LEAST = 5
+KINDS = ("found", "refused", "CEL runtime error", "invalid resource pools", "currently being updated", "device class")
+
+
+@pytest.fixture(scope="module")
+def kube_scheduler() -> Iterator[KubeScheduler]:
+    with KubeScheduler() as process:
+        yield process
+
+
+def pairs(kube_scheduler: KubeScheduler, cases: int) -> Iterator[tuple[int, Raw, Raw, Raw]]:
+    """Yield seed, question, Muster's answer and kube-scheduler's for each node of each case."""
+    for seed in range(SEED, SEED + cases):
+        question = Case(seed).question()
+        theirs = kubernetes_answers(kube_scheduler.allocations(question))
+        for mine, other in zip(muster_answers(question), theirs, strict=True):
+            yield seed, question, mine, other
+
+
+def test_the_same_devices_are_allocated_or_none(kube_scheduler: KubeScheduler) -> None:
+    seen: Counter[str] = Counter()
+    for seed, question, mine, theirs in pairs(kube_scheduler, CASES):
+        seen[kind_of(theirs)] += 1
+        assert not differs(mine, theirs, question), (seed, mine, theirs)
+    assert [kind for kind in KINDS if seen[kind] < AT_LEAST] == []
+
+
+@pytest.mark.parametrize(
+    "name, replaced",
+    [
+        ("_is_repelled", lambda *_: False),
+        ("RESULTS_PER_CLAIM", 4),
+        ("_Constraint.add", lambda *_: True),
+        ("_Search._is_taken", lambda *_: False),
+        ("matches_all", lambda *_: True),
+        ("_extend", lambda *_: None),
+    ],
+)
+def test_a_part_that_is_switched_off_is_noticed(
+    kube_scheduler: KubeScheduler, monkeypatch: pytest.MonkeyPatch, name: str, replaced: object
+) -> None:
+    owner, _, attribute = name.rpartition(".")
+    monkeypatch.setattr(getattr(allocation, owner) if owner else allocation, attribute, replaced)
+    assert any(differs(mine, theirs, question) for _, question, mine, theirs in pairs(kube_scheduler, FEW))
