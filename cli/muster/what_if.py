@@ -59,6 +59,7 @@ def main(memory_bytes: int, cpu_s: int) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     _, hard = resource.getrlimit(resource.RLIMIT_CPU)
     answers: Answers | None = None
+    earlier: _EarlierViews | None = None
     file = io.BufferedReader(io.FileIO(sys.stdin.fileno(), closefd=False))
     while file.peek(1):
         resource.setrlimit(resource.RLIMIT_CPU, (int(time.process_time()) + cpu_s, hard))
@@ -67,6 +68,9 @@ def main(memory_bytes: int, cpu_s: int) -> None:
             if question == NEW_STATE:
                 answers = None  # the memory of the old state is free first
                 answers = Answers(present.read(file))
+            elif question["question"] == "earlier":
+                earlier = earlier or _EarlierViews(question["journal"])
+                _write(*earlier.answer(question))
             elif answers is not None:
                 _write(*answers.answer(question))
         except MemoryError:
@@ -77,6 +81,23 @@ def main(memory_bytes: int, cpu_s: int) -> None:
 def _write(status: int, body: object) -> None:
     sys.stdout.buffer.write(b"%d %s\n" % (status, orjson.dumps(body)))
     sys.stdout.buffer.flush()
+
+
+class _EarlierViews:
+    """Views of the states of a journal, which only their questions import."""
+
+    def __init__(self, journal: str) -> None:
+        from muster_core.main import install_extensions  # noqa: PLC0415  # takes half a second
+        from muster_core.rest.earlier import EarlierStates  # noqa: PLC0415  # the same
+
+        install_extensions()
+        self._states = EarlierStates(journal)
+
+    def answer(self, question: Mapping[str, Any]) -> tuple[int, object]:
+        deadline = time.monotonic() + question["real_s"]
+        at_ns, view = question["at_ns"], question["route"]
+        path, query = question["path"], question["query"]
+        return self._states.answer(at_ns, view, path, query, lambda: time.monotonic() < deadline)
 
 
 class Answers:

@@ -90,7 +90,7 @@ async def running(options: Options) -> AsyncIterator[Scheduler]:
     scheduler = Scheduler(options.loop, journal=Journal(journal) if journal else None, instance=instance, groups=groups)
     if options.follow is not None:
         scheduler.dispatcher.followers.append(options.follow)
-    rest = await _start_rest(scheduler, options)
+    rest = await _start_rest(scheduler, options, journal)
     task = asyncio.create_task(scheduler.run(), name="muster-core-loop")
     try:
         yield scheduler
@@ -140,7 +140,7 @@ def _server(scheduler: Scheduler, options: Options) -> GrpcServer:
         raise StartError(str(error)) from error
 
 
-async def _start_rest(scheduler: Scheduler, options: Options) -> RestServer | None:
+async def _start_rest(scheduler: Scheduler, options: Options, journal: BinaryIO | None) -> RestServer | None:
     if options.rest_port is None:
         return None
     place = f"{options.rest_address}:{options.rest_port}"
@@ -151,6 +151,7 @@ async def _start_rest(scheduler: Scheduler, options: Options) -> RestServer | No
         options.rest_access,
         options.levels,
         has_ui=options.rest_ui,
+        journal=journal,
     )
     try:
         rest = RestServer(scheduler, settings)

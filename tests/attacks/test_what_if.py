@@ -93,7 +93,7 @@ async def test_questions_of_one_address_delay_no_other_one_for_long(victim: Vict
     async def ask() -> None:
         asked = [
             asyncio.create_task(victim.send("GET", f"{EXPLAINED}/changes", source="127.0.0.2"))
-            for _ in range(sized(12, 40))
+            for _ in range(sized(24, 40))
         ]
         await asyncio.sleep(0.5)
         other = asyncio.create_task(victim.send("GET", f"{EXPLAINED}/changes", source="127.0.0.3"))

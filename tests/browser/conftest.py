@@ -130,12 +130,14 @@ async def visiting(
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def live() -> AsyncIterator[LiveCore]:
-    """A small cluster, for tests that change little of it."""
+async def live(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[LiveCore]:
+    """A small cluster with a journal, for tests that change little of it."""
     chromium()
-    async with live_core.running() as made:
-        await live_core.fill(made)
-        yield made
+    path = tmp_path_factory.mktemp("journal") / "journal"
+    with path.open("wb") as journal:
+        async with live_core.running(journal=journal) as made:
+            await live_core.fill(made)
+            yield made
 
 
 @pytest.fixture

@@ -10,12 +10,13 @@ import time
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 from muster_core.main import install_extensions
 from muster_core.model.records import Change, Detail, EventRecorded, Notice
 from muster_core.rest.auth import OPEN_READS, AccessSettings
 from muster_core.rest.server import RestServer, RestSettings
+from muster_core.runtime.journal import Journal
 from muster_core.runtime.loop import LoopSettings
 from muster_core.runtime.service import Scheduler
 from muster_si import keys, muster_pb2, si_pb2
@@ -216,13 +217,15 @@ def a_node(name: str, rack: str, gpus: int) -> si_pb2.NodeInfo:
 
 
 @asynccontextmanager
-async def running(access: AccessSettings = OPEN_READS, *, port: int = 0) -> AsyncIterator[LiveCore]:
+async def running(
+    access: AccessSettings = OPEN_READS, *, port: int = 0, journal: BinaryIO | None = None
+) -> AsyncIterator[LiveCore]:
     """Run a core with REST on loopback and nothing in it."""
     install_extensions()
-    core = Scheduler(LoopSettings())
+    core = Scheduler(LoopSettings(), journal=Journal(journal) if journal else None)
     live = LiveCore(core)
     loop = asyncio.create_task(core.run())
-    server = RestServer(core, RestSettings(port=port, access=access))
+    server = RestServer(core, RestSettings(port=port, access=access, journal=journal))
     live.port = await server.start()
     try:
         yield live

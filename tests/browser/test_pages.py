@@ -121,8 +121,24 @@ def a_report() -> str:
     return page(results)
 
 
+async def _earlier(visit: Visit) -> None:
+    """Before the operator registered, and back."""
+    await visit.go("applications")
+    await visit.contains("llm-pretrain")
+    await visit.page.get_by_role("button", name="Time machine").click()
+    await visit.page.get_by_label("Since the start of the core").focus()
+    await visit.page.keyboard.press("Home")
+    await visit.page.get_by_role("button", name="Show this time").click()
+    await visit.contains("No operator has registered with this core")
+    await visit.page.get_by_title("Back to now").click()
+    await visit.contains("llm-pretrain")
+    await visit.page.evaluate("location.search = `?at=${Date.now()}`")
+    await visit.page.get_by_title("Back to now").wait_for()
+    await visit.contains("llm-pretrain")
+
+
 #: Pages after what a user does on them.
-ANSWERS: Final = {"foresight": _foresight, "dry-run": _dry_run, "plan": _plan, "report": _report}
+ANSWERS: Final = {"earlier": _earlier, "foresight": _foresight, "dry-run": _dry_run, "plan": _plan, "report": _report}
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

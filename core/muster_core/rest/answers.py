@@ -8,12 +8,13 @@ answers are bounded, and its niceness is higher, so that it does not delay the c
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Hashable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
 from typing import Final
 
@@ -51,8 +52,7 @@ class AnswerProcess:
         self._memory_bytes = memory_bytes
         self._longest_s = longest_s
         self._process: subprocess.Popen[bytes] | None = None
-        self._subject: Hashable = None
-        self._read_s = 0.0
+        self._read_s = -math.inf
         self._expiry: asyncio.TimerHandle | None = None
         self._ending: asyncio.Future[None] | None = None
 
@@ -61,14 +61,14 @@ class AnswerProcess:
         """The process, while there is one."""
         return self._process.pid if self._process else None
 
-    async def ask(self, subject: Hashable, state: StateParts, question: Mapping[str, object]) -> tuple[int, bytes]:
-        """Returns the status and the JSON of the answer. `subject`: what `state` is of. Raises NoAnswer."""
+    async def ask(self, state: StateParts | None, question: Mapping[str, object]) -> tuple[int, bytes]:
+        """Returns the status and the JSON of the answer. `state`: None = the question needs none. Raises NoAnswer."""
         is_over = False
         if self._expiry is not None:
             self._expiry.cancel()
         try:
             async with asyncio.timeout(self._longest_s):
-                answer = await self._answer(subject, state, question)
+                answer = await self._answer(state, question)
             is_over = True
         except TimeoutError as error:
             raise NoAnswer(f"the answer needs more than {self._longest_s:g} s; {_OTHER_WAY}") from error
@@ -81,17 +81,17 @@ class AnswerProcess:
                 self.stop()
         return answer
 
-    async def _answer(self, subject: Hashable, state: StateParts, question: Mapping[str, object]) -> tuple[int, bytes]:
+    async def _answer(self, state: StateParts | None, question: Mapping[str, object]) -> tuple[int, bytes]:
         if self._ending is not None:
             await self._ending
         process = self._process or self._start()
         assert process.stdin and process.stdout  # noqa: S101, PT018 # they are pipes
         now_s = time.monotonic()
-        if subject != self._subject or now_s - self._read_s > _FRESH_S:
+        if state is not None and now_s - self._read_s > _FRESH_S:
             await asyncio.to_thread(process.stdin.write, dumped(NEW_STATE))
             async for part in state():
                 await asyncio.to_thread(process.stdin.write, part)
-            self._subject, self._read_s = subject, now_s
+            self._read_s = now_s
         await asyncio.to_thread(_send, process, dumped(question))
         line = await asyncio.to_thread(process.stdout.readline, _MOST_ANSWER + 1)
         if len(line) > _MOST_ANSWER:
@@ -114,7 +114,7 @@ class AnswerProcess:
 
     def stop(self) -> None:
         """Ends the process, if there is one."""
-        process, self._process, self._subject = self._process, None, None
+        process, self._process, self._read_s = self._process, None, -math.inf
         if process is not None:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import chain
 from types import MappingProxyType
-from typing import Final, NamedTuple, TypeVar
+from typing import BinaryIO, Final, NamedTuple, TypeVar
 from urllib.parse import unquote_plus
 
 from aiohttp import hdrs, web
@@ -97,7 +97,7 @@ _MOST_BODIES: Final = 4
 _SMALL_BODY: Final = 64 * 1024
 
 #: Questions of one address that wait for their turn.
-_MOST_QUESTIONS: Final = 8
+_MOST_QUESTIONS: Final = 16
 
 T = TypeVar("T")
 
@@ -347,6 +347,8 @@ class RestContext:
     connections: ClientConnections = field(
         default_factory=lambda: ClientConnections(ConnectionLimits(_FIRST_REQUEST_S))
     )
+    #: The journal, which earlier states are read from; None = the core keeps none.
+    journal: BinaryIO | None = None
     started_ns: int = 0
 
     def __post_init__(self) -> None:

@@ -54,6 +54,11 @@ class Route:
     access: AccessLevel = AccessLevel.READ
     #: Body of the request: a model, or text.
     takes: object = None
+    #: What a view shows of a state.
+    view: View | None = None
+
+
+_AT: Final = Query("at", "an earlier time, milliseconds since the epoch; needs a journal; Muster extension", "integer")
 
 
 def _view(
@@ -61,18 +66,19 @@ def _view(
 ) -> Route:
     named = (400, 404) if "{" in path else ()
     asked = (400,) if query else ()
-    return Route(
-        "GET", path, row, about, _shown(view), shape, query=query, failures=tuple(sorted({*named, *asked, *failures}))
-    )
+    statuses = tuple(sorted({400, *named, *asked, *failures}))
+    return Route("GET", path, row, about, _shown(view, path), shape, query=(*query, _AT), failures=statuses, view=view)
 
 
-def _shown(view: View) -> Endpoint:
+def _shown(view: View, path: str) -> Endpoint:
     """Returns the endpoint that writes the pieces of a view."""
 
     def pieces(context: RequestContext) -> Pieces:
         yield from view(context)  # only when its turn has come, because a view can read many objects first
 
     async def answer(rest_context: RestContext, request: web.Request) -> web.StreamResponse:
+        if "at" in request.query:
+            return await what_if.earlier(rest_context, request, path)
         context = RequestContext(rest_context, request.match_info, request.query, rest_context.now_ns())
         return await rest_context.writer.write(request, pieces(context))
 

@@ -11,7 +11,7 @@ import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Any, Final, get_args
+from typing import Any, BinaryIO, Final, get_args
 
 import orjson
 import structlog
@@ -52,7 +52,7 @@ class RestSettings:
 
     address, port: where to listen; empty = all addresses, IPv4 and IPv6; port 0 = any free port. tls: None = plain
     HTTP. access: authorization. levels: controls the log level; None = the log is configured outside this process.
-    has_ui: whether the web UI is served.
+    has_ui: whether the web UI is served. journal: the file that the core writes; None = none.
     """
 
     address: str = "127.0.0.1"
@@ -61,6 +61,7 @@ class RestSettings:
     access: AccessSettings = OPEN_READS
     levels: LevelControl | None = None
     has_ui: bool = True
+    journal: BinaryIO | None = None
 
 
 _PART: Final = re.compile(r"{(\w+)}")
@@ -191,7 +192,7 @@ class RestServer:
     def __init__(self, scheduler: Scheduler, settings: RestSettings) -> None:
         _check_access(settings.access)
         self._settings = settings
-        self._rest_context = RestContext(scheduler, levels=settings.levels)
+        self._rest_context = RestContext(scheduler, levels=settings.levels, journal=settings.journal)
         self._reviewer = _reviewer(settings)
         self._context = _context(settings)
         self._runner = web.AppRunner(

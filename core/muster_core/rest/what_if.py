@@ -14,7 +14,7 @@ from aiohttp import web
 
 from muster_core.foresight.present import PresentState, written
 from muster_core.model.ids import partition_name
-from muster_core.rest.answers import SIMULATION_S, NoAnswer
+from muster_core.rest.answers import SIMULATION_S, NoAnswer, StateParts
 from muster_core.rest.endpoints import settings_of
 from muster_core.rest.http import Pieces, RequestContext, RestContext, RestFailure, bad_request, source_of
 from muster_core.state.scheduler_state import Partition
@@ -31,6 +31,7 @@ _PART: Final = 64 * 1024
 _WITHIN_S: Final = 60
 _MOST_WITHIN_S: Final = 86_400
 _MOST_GROUPS: Final = 100
+_MILLISECOND: Final = 1_000_000
 
 
 async def changes(rest_context: RestContext, request: web.Request) -> web.StreamResponse:
@@ -69,6 +70,21 @@ async def plan(rest_context: RestContext, request: web.Request) -> web.StreamRes
     return await _answered(rest_context, request, question)
 
 
+async def earlier(rest_context: RestContext, request: web.Request, path: str) -> web.StreamResponse:
+    """Returns a view, by its path in the table of routes, of the state at the time of the query parameter `at`."""
+    journal = rest_context.journal
+    if journal is None:
+        raise RestFailure(404, "the core keeps no journal: start it with --journal FILE to see earlier states")
+
+    async def question(context: RequestContext) -> _Question:
+        at_ns = (context.number("at", 0) + 1) * _MILLISECOND - 1
+        journal.flush()
+        asked = {"route": path, "path": dict(request.match_info), "query": dict(request.query)}
+        return {"question": "earlier", "journal": journal.name, "at_ns": at_ns, **asked}
+
+    return await _answered(rest_context, request, question, is_about_now=False)
+
+
 async def _about_application(rest_context: RestContext, request: web.Request, kind: str) -> web.StreamResponse:
     async def question(context: RequestContext) -> _Question:
         app = context.application()
@@ -90,23 +106,20 @@ async def _text(rest_context: RestContext, request: web.Request) -> str:
 
 
 async def _answered(
-    rest_context: RestContext, request: web.Request, question: Callable[[RequestContext], Awaitable[_Question]]
+    rest_context: RestContext,
+    request: web.Request,
+    question: Callable[[RequestContext], Awaitable[_Question]],
+    *,
+    is_about_now: bool = True,
 ) -> web.StreamResponse:
     """Asks when it is the turn of the client, which also receives the answer in its turn."""
 
     async def collected() -> Pieces:
         context = RequestContext(rest_context, request.match_info, request.query, rest_context.now_ns())
-        partition = context.partition()
-        if partition_name(partition.id) != keys.DEFAULT_PARTITION:
-            raise bad_request(f"only the partition {keys.DEFAULT_PARTITION} can be simulated")
+        state = _state_parts(rest_context, request, context.partition()) if is_about_now else None
         asked = {**await question(context), "real_s": SIMULATION_S}
-
-        async def state() -> AsyncIterator[bytes]:
-            async for part in rest_context.writer.parts(source_of(request), _state(rest_context, partition)):
-                yield part
-
         try:
-            status, body = await rest_context.answers.ask(partition.id, state, asked)
+            status, body = await rest_context.answers.ask(state, asked)
         except NoAnswer as error:
             raise RestFailure(503, str(error)) from error
         if status != 200:
@@ -117,6 +130,17 @@ async def _answered(
         return await rest_context.writer.write(request, collected, seats=rest_context.questions)
     except TooManyRequests as error:
         raise RestFailure(429, "this address has asked too many questions at once; try again later") from error
+
+
+def _state_parts(rest_context: RestContext, request: web.Request, partition: Partition) -> StateParts:
+    if partition_name(partition.id) != keys.DEFAULT_PARTITION:
+        raise bad_request(f"only the partition {keys.DEFAULT_PARTITION} can be simulated")
+
+    async def parts() -> AsyncIterator[bytes]:
+        async for part in rest_context.writer.parts(source_of(request), _state(rest_context, partition)):
+            yield part
+
+    return parts
 
 
 def _state(rest_context: RestContext, partition: Partition) -> Iterator[bytes]:

@@ -124,8 +124,35 @@ async def test_each_address_has_a_bounded_number_of_waiting_questions(http: aioh
         async with http.get(f"{P}/application/llm-pretrain/estimate") as answer:
             return answer.status
 
-    found = await asyncio.gather(*(status() for _ in range(12)))
+    found = await asyncio.gather(*(status() for _ in range(24)))
     assert {*found} == {200, 429}
+
+
+async def test_a_view_of_an_earlier_time_is_what_it_was(tmp_path: Path) -> None:
+    """Each view, while the journal is written. The later time first, so that it is read again from its beginning."""
+    with (tmp_path / "journal").open("wb") as journal:
+        async with live_core.running(journal=journal) as live:
+            await live_core.fill(live)
+            views = ("queues", "applications/active/summary", "nodes", "usage/users", "waiting")
+            async with aiohttp.ClientSession(f"http://127.0.0.1:{live.port}") as http:
+                seen: dict[int, list[Any]] = {}
+                for name in ("one", "two"):
+                    shown = [await asked(http, view) for view in views]
+                    at_ms = live.core.loop._now_ns() // 10**6
+                    seen[at_ms] = shown
+                    await until(lambda: live.core.loop._now_ns() // 10**6 > at_ms)  # noqa: B023 - called at once
+                    await live.application(name, "root.default", 1)
+                    await live.idle()
+                for at_ms, shown in reversed(seen.items()):
+                    assert [await asked(http, f"{view}?at={at_ms}") for view in views] == shown
+                assert await asked(http, f"applications/active/summary?at={at_ms}&limit=1") == shown[1][:1]
+                absent = await asked(http, f"application/one?at={at_ms}", status=404)
+                assert absent["message"] == "Application not found"
+                await asked(http, "queues?at=tomorrow", status=400)
+
+
+async def test_without_a_journal_there_is_no_earlier_time(http: aiohttp.ClientSession) -> None:
+    assert "--journal FILE" in (await asked(http, "queues?at=1", status=404))["message"]
 
 
 async def no_state() -> AsyncIterator[bytes]:
@@ -136,7 +163,7 @@ async def no_state() -> AsyncIterator[bytes]:
 
 async def test_a_process_that_takes_too_long_is_ended() -> None:
     process = AnswerProcess(longest_s=0.5)
-    question = asyncio.create_task(process.ask("a", no_state, {"question": "plan"}))
+    question = asyncio.create_task(process.ask(no_state, {"question": "plan"}))
     await until(lambda: process.pid is not None)
     pid = process.pid or 0
     with pytest.raises(NoAnswer, match=r"more than 0\.5 s"):
@@ -147,7 +174,7 @@ async def test_a_process_that_takes_too_long_is_ended() -> None:
 
 async def test_a_question_that_nobody_waits_for_is_not_answered() -> None:
     process = AnswerProcess()
-    question = asyncio.create_task(process.ask("a", no_state, {"question": "plan"}))
+    question = asyncio.create_task(process.ask(no_state, {"question": "plan"}))
     await until(lambda: process.pid is not None)
     pid = process.pid or 0
     # Without memory, the kernel ends it before the core.

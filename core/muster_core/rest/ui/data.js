@@ -3,6 +3,7 @@
 // A page names what it shows (`useData`). Its data are loaded again when the core reports events, with a pause that
 // grows with the time a response takes, so that a viewer uses a small part of the core. Pausing stops all requests.
 import { useEffect, useRef, useState } from './html.js';
+import { shownTime } from './words.js';
 
 const BASE = new URL('../ws/v1/', document.baseURI); // relative, so that a path prefix of a proxy stays
 const TOKEN = 'muster-token';
@@ -10,7 +11,7 @@ const LEAST_MS = 1000, MOST_MS = 10000, SHARE = 20;
 const EVENTS = 500;
 
 /** What the shell shows of the connection. Changed by `update`. */
-export const live = { paused: false, needsToken: '', problem: '', changes: 0, events: [], streaming: false };
+export const live = { at: 0, paused: false, needsToken: '', problem: '', changes: 0, events: [], streaming: false };
 const listeners = new Set();
 
 function update(changes) {
@@ -29,6 +30,17 @@ export function useLive(pick) {
   }, []);
   return value;
 }
+
+/** Shows all pages at an earlier time, in ms; 0 = now. It is in the address, so that it can be shared. */
+export function setTime(at) {
+  shownTime.at = at;
+  stream?.abort();
+  history.replaceState(null, '', `${location.pathname}${at ? `?at=${at}` : ''}${location.hash}`);
+  update({ at, events: [], changes: live.changes + 1 });
+}
+
+/** The path of a view at the time that is shown. */
+const timed = (path, at) => (at ? `${path}${path.includes('?') ? '&' : '?'}at=${at}` : path);
 
 export function pause(paused) {
   update({ paused });
@@ -107,8 +119,10 @@ function nextChange(seen, least, most, signal) {
  * The JSON of a REST path, or null while the path is empty: { data, error, at }. Old data stay while new are loaded.
  * `pageSize`: the path is a list, which is requested in parts. `slow`: a factor for pages that change rarely.
  */
-export function useData(path, { pageSize = 0, slow = 1 } = {}) {
+export function useData(untimed, { pageSize = 0, slow = 1 } = {}) {
   const [state, set] = useState({});
+  const at = useLive((now) => now.at);
+  const path = untimed && timed(untimed, at);
   useEffect(() => {
     if (!path) return undefined;
     const abort = new AbortController();
@@ -121,7 +135,8 @@ export function useData(path, { pageSize = 0, slow = 1 } = {}) {
         try {
           const data = pageSize ? await getList(path, pageSize, abort.signal, show) : await getJson(path, abort.signal);
           complete = true;
-          set((before) => (before.data === data && !before.error && !before.isPartial ? before : { path, data, at: Date.now() }));
+          set((before) => (before.data === data && !before.error && !before.isPartial ? before : { path, data, at: at || Date.now() }));
+          if (at) return; // the past does not change
           if (live.problem) update({ problem: '' });
         } catch (error) {
           if (abort.signal.aborted) return;
@@ -172,7 +187,7 @@ const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 export async function readEvents() {
   for (;;) {
     let pauseMs = 3000;
-    if (!live.paused && !document.hidden && !live.needsToken) {
+    if (!live.at && !live.paused && !document.hidden && !live.needsToken) {
       stream = new AbortController();
       try {
         const response = await request('events/stream?count=200', stream.signal);
@@ -184,7 +199,7 @@ export async function readEvents() {
       stream = null;
       if (live.streaming) update({ streaming: false });
     }
-    await sleep(live.paused || document.hidden || live.needsToken ? 250 : pauseMs);
+    await sleep(live.at || live.paused || document.hidden || live.needsToken ? 250 : pauseMs);
   }
 }
 

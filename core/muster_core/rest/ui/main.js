@@ -1,8 +1,8 @@
 // The shell: navigation, the selected page, keys, colours, the pause button, and the place for a token.
 import { html, render, useEffect, useRef, useState } from './html.js';
-import { hasToken, live, pause, readEvents, setToken, useData, useLive } from './data.js';
+import { hasToken, live, pause, readEvents, setTime, setToken, useData, useLive } from './data.js';
 import { Choice, Missing, open } from './parts.js';
-import { printable } from './words.js';
+import { clock, printable } from './words.js';
 
 const PAGES = {
   overview: 'Overview', queues: 'Queues', applications: 'Applications', nodes: 'Nodes', users: 'Users',
@@ -78,6 +78,7 @@ function onKey(event, showHelp) {
 }
 
 const ICONS = {
+  clock: 'M8 1.5a6.5 6.5 0 1 0 0 13 6.5 6.5 0 0 0 0-13zm0 1.5a5 5 0 1 1 0 10A5 5 0 0 1 8 3zM7.3 4.5h1.4v3.2l2.2 1.3-.7 1.2-2.9-1.7z',
   pause: 'M5 3h2v10H5zM9 3h2v10H9z', play: 'M5 3l8 5-8 5z',
   sun: 'M8 5a3 3 0 1 0 0 6 3 3 0 0 0 0-6zM7.4 1h1.2v2.4H7.4zM7.4 12.6h1.2V15H7.4zM1 7.4h2.4v1.2H1zM12.6 7.4H15v1.2h-2.4zM2.6 3.5l.9-.9 1.7 1.7-.9.9zM10.8 11.7l.9-.9 1.7 1.7-.9.9zM2.6 12.5l1.7-1.7.9.9-1.7 1.7zM10.8 4.3l1.7-1.7.9.9-1.7 1.7z',
   moon: 'M7 2a6 6 0 1 0 7 7.4A5 5 0 0 1 7 2z',
@@ -111,10 +112,34 @@ function TokenDialog({ reason, onClose }) {
   <//>`;
 }
 
+/** The value of a time field, in the time zone of the browser. */
+const fieldValue = (at) => new Date(at - new Date(at).getTimezoneOffset() * 60000).toISOString().slice(0, 19);
+
+function TimeDialog({ onClose }) {
+  const clusters = useData('clusters', { slow: 6 });
+  const [at, setAt] = useState(live.at || Date.now());
+  const start = Math.min(...(clusters.data || []).map((one) => one.startTime / 1e6), at);
+  const use = (time) => { setTime(time); onClose(); };
+  return html`<${Dialog} title="Time machine" onClose=${onClose}>
+    <p>All pages at an earlier time, which the core computes from its journal. It needs the option <code>--journal FILE</code> of the core.</p>
+    <label class="field"><span>Time</span><input type="datetime-local" step="1" value=${fieldValue(at)}
+      onInput=${(event) => event.target.value && setAt(new Date(event.target.value).getTime())} /></label>
+    <label class="field"><span>Since the start of the core</span><input type="range" min=${Math.floor(start)} max=${Date.now()} step="1000" value=${at}
+      onInput=${(event) => setAt(Number(event.target.value))} /></label>
+    <p class="buttons"><button type="button" class="primary" onClick=${() => use(at)}>Show this time</button>
+      <button type="button" onClick=${() => use(0)}>Now</button>
+      <button type="button" onClick=${onClose}>Close</button></p>
+  <//>`;
+}
+
 function Status() {
+  const at = useLive((state) => state.at);
   const now = useLive((state) => (state.paused ? 'paused' : state.problem ? 'offline' : state.streaming ? 'live' : 'polling'));
   const problem = useLive((state) => state.problem);
   const words = { paused: 'Paused', offline: 'Offline', live: 'Live', polling: 'Every 10 s' };
+  if (at) {
+    return html`<button type="button" class="chip past" onClick=${() => setTime(0)} title="Back to now">${clock(at * 1e6)}<span aria-hidden="true"> ×</span></button>`;
+  }
   return html`<span class=${`status ${now}`} role="status" title=${problem || undefined}><i></i>${words[now]}</span>`;
 }
 
@@ -134,6 +159,8 @@ function Shell() {
     addEventListener('keydown', keys);
     addEventListener('muster-theme', onTheme);
     matchMedia('(prefers-color-scheme: dark)').addEventListener('change', onTheme);
+    const { searchParams } = new URL(location.href);
+    if (searchParams.has('at')) setTime(Number(searchParams.get('at')) || 0);
     readEvents();
   }, []);
   useEffect(() => { if (needsToken) show('token'); else show((old) => (old === 'token' ? '' : old)); }, [needsToken]);
@@ -155,6 +182,7 @@ function Shell() {
         ${names.length > 1 && html`<${Choice} label="Partition" value=${partition} options=${names.map((name) => [name, name])}
           onChange=${(name) => open(`#/${address.page}?${new URLSearchParams({ partition: name })}`)} />`}
         <${Status} />
+        <button type="button" class="icon" onClick=${() => show('time')} title="Time machine" aria-label="Time machine"><${Icon} path=${ICONS.clock} /></button>
         <button type="button" class="icon" aria-pressed=${paused} onClick=${() => pause(!paused)} title="Pause updates (p)"
           aria-label="Pause updates"><${Icon} path=${paused ? ICONS.play : ICONS.pause} /></button>
         <button type="button" class="icon" onClick=${() => setTheme(dark ? 'light' : 'dark')} title="Light or dark"
@@ -172,6 +200,7 @@ function Shell() {
     ${dialog === 'help' && html`<${Dialog} title="Keys" onClose=${close}>
       <dl class="facts">${KEYS.map(([key, words]) => html`<dt><kbd>${key}</kbd></dt><dd>${words}</dd>`)}</dl>
       <p class="buttons"><button type="button" onClick=${close}>Close</button></p><//>`}
+    ${dialog === 'time' && html`<${TimeDialog} onClose=${close} />`}
     ${dialog === 'token' && html`<${TokenDialog} reason=${needsToken} onClose=${close} />`}`;
 }
 

@@ -98,8 +98,11 @@ export function span(seconds) {
   return text || '0s';
 }
 
+/** The time that the pages show, in ms; 0 = now. Set by data.js. */
+export const shownTime = { at: 0 };
+
 /** Time since nanoseconds of the epoch. */
-export const age = (ns, now = Date.now()) => (ns ? span(now / 1000 - ns / 1e9) : '–');
+export const age = (ns, now = shownTime.at || Date.now()) => (ns ? span(now / 1000 - ns / 1e9) : '–');
 
 /** A time of the day, with the date if it is another one. */
 export function clock(ns) {
