@@ -7,7 +7,7 @@ devices that were chosen for it. Rows of the node table that can access the same
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -39,8 +39,9 @@ Reacher = Callable[[NodeAccess], BoolColumn]
 #: Changes of use that are recorded; after more of them, all cached answers are dropped.
 _MOST_CHANGES: Final = 4096
 
-#: Views that are kept in addition to twice the present ones.
-_SPARE_VIEWS: Final = 256
+#: Views that are kept: for each present one, and in addition.
+_MOST_VIEWS_PER_PRESENT: Final = 8
+_SPARE_VIEWS: Final = 1024
 
 
 @dataclass(slots=True)
@@ -67,28 +68,49 @@ class DeviceCandidate:
     reach: NodeAccess
 
 
+#: Sets of selectors whose results are kept for a pool.
+_MOST_SELECTORS: Final = 64
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class PoolView:
-    """The devices of one pool in a view. A pool that is incomplete or invalid has none that can be allocated."""
+    """The devices of one pool that some rows can access, until the pool changes.
+
+    A pool that is incomplete or invalid has none that can be allocated. `memory`: cache of placement/devices, the
+    results of selectors by device.
+    """
 
     id: PoolId
     candidates: tuple[DeviceCandidate, ...] = ()
     is_incomplete: bool = False
     is_invalid: bool = False
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class DeviceView:
-    """The pools that some rows can access, sorted. `candidates`: of all usable pools, in the order of the search.
-
-    `node`: the only node with this view, if a slice is local to it. `memory`: cache of placement/devices.
-    """
-
-    id: int
-    pools: tuple[PoolView, ...] = ()
-    candidates: tuple[DeviceCandidate, ...] = ()
-    node: NodeId | None = None
     memory: dict[object, list[object]] = field(default_factory=dict)
+
+    def results(self, selectors: object) -> list[object]:
+        """Returns the results of selectors by position of the device, None = not known yet. The list is updated."""
+        known = self.memory.get(selectors)
+        if known is None:
+            if len(self.memory) >= _MOST_SELECTORS:
+                self.memory.clear()
+            known = self.memory[selectors] = [None] * len(self.candidates)
+        return known
+
+
+class DeviceView:
+    """Some pools, sorted: those that some rows can access, or those of them that matter for a demand."""
+
+    __slots__ = ("_candidates", "id", "pools")
+
+    def __init__(self, number: int, pools: tuple[PoolView, ...]) -> None:
+        self.id, self.pools = number, pools
+        self._candidates: tuple[DeviceCandidate, ...] | None = None
+
+    @property
+    def candidates(self) -> tuple[DeviceCandidate, ...]:
+        """The devices of all pools, in the order of the search."""
+        if self._candidates is None:
+            self._candidates = tuple(device for pool in self.pools for device in pool.candidates)
+        return self._candidates
 
 
 CANNOT: Final = "cannot allocate all claims"
@@ -108,22 +130,27 @@ class Refusal:
 
 @dataclass(slots=True, eq=False)
 class Answers:
-    """Cache of placement/devices: whether some demands can be met, by view number.
+    """Cache of placement/devices: whether some demands can be met.
 
-    `seen`: entries of the log that the codes include. `fatal`: the view of which the refusal holds for all nodes.
-    `cut`: views whose searches were not complete, and `looks`: how often the answers were read since.
+    Rows whose views have the same pools that matter for the demands, share one answer. `group_of`: by number of the
+    view, that of the view of these pools; -1 = not known yet. `codes`: answers by number of this view. `by_pool`: such
+    views by pool. `seen`: entries of the log that the codes include. `fatal`: a view of which the refusal holds for all
+    nodes. `cut`: views whose searches were not complete, and `looks`: how often the answers were read.
     """
 
+    group_of: IntColumn
     codes: IntColumn
+    by_pool: dict[PoolId, dict[int, None]] = field(default_factory=dict)
+    matters: dict[PoolView, bool] = field(default_factory=dict)
     refusals: list[Refusal] = field(default_factory=list)
     seen: int = 0
     fatal: tuple[int, Refusal] | None = None
     cut: list[int] = field(default_factory=list)
     looks: int = 0
 
-    def copy(self) -> Answers:
-        """Returns an independent copy."""
-        return Answers(self.codes.copy(), list(self.refusals), self.seen, self.fatal)
+    def planned(self) -> Answers:
+        """Returns the answers of a plan, which so far are the same."""
+        return replace(self, codes=self.codes.copy(), refusals=list(self.refusals), seen=0, cut=[])
 
 
 #: A slice that a row can access, and the reach of those of its devices that it can access; None = all devices.
@@ -146,10 +173,10 @@ class Devices:  # long: every fact and every assumption goes through here
         "_by_node",
         "_epoch",
         "_known",
+        "_pool_views",
         "_pools",
         "_shared",
         "_users",
-        "_where",
         "answers",
         "assumed",
         "changes",
@@ -179,15 +206,15 @@ class Devices:  # long: every fact and every assumption goes through here
         self._shared: dict[str, None] = {}
         self._epoch = 0
         self._built: tuple[int, int] = (-1, -1)
-        #: The view of each row; the present views by number; all kept ones by content; the views with a device.
+        #: The number of each row's view; the present ones; all views by number; and those by their pools.
         self.view_of: IntColumn = np.zeros(0, dtype=np.int64)
-        self.views: dict[int, DeviceView] = {}
         self.present: IntColumn = np.zeros(0, dtype=np.int64)
-        self._known: dict[object, DeviceView] = {}
-        self._where: dict[DeviceId, list[int]] = {}
-        #: Cache of placement/devices. Entries are valid except for the views in `log` that follow the last one seen.
+        self.views: list[DeviceView] = []
+        self._known: dict[tuple[PoolView, ...], DeviceView] = {}
+        self._pool_views: dict[object, PoolView | None] = {}
+        #: Cache of placement/devices. Entries are valid except for pools in `log` that follow the last one seen.
         self.answers: dict[object, Answers] = {}
-        self.log: list[int] = []
+        self.log: list[PoolId] = []
         self.log_number = 0
         self.changes = DeviceChanges()
 
@@ -271,16 +298,14 @@ class Devices:  # long: every fact and every assumption goes through here
             return
         patterns, codes = self._patterns(rows.size, reach)
         local = {rows.row(node): node for node in self._by_node if node in rows}
-        if len(self._known) > 2 * len(self.views) + _SPARE_VIEWS:
+        if len(self.views) > _MOST_VIEWS_PER_PRESENT * len(self.present) + _SPARE_VIEWS:
             self._drop_views()
-        shared = [self._view(pattern, None).id for pattern in patterns]
+        shared = [self._view(pattern).id for pattern in patterns]
         self.view_of = np.array(shared, dtype=np.int64)[codes]
         for row, node in local.items():
             parts = (*((name, None) for name in self._by_node[node]), *patterns[codes[row]])
-            self.view_of[row] = self._view(parts, node).id
+            self.view_of[row] = self._view(parts).id
         self.present = np.unique(self.view_of)
-        present = set(self.present.tolist())
-        self.views = {view.id: view for view in self._known.values() if view.id in present}
         self._built = nodes_epoch, self._epoch
 
     def _patterns(self, size: int, reach: Reacher) -> tuple[list[tuple[_Part, ...]], IntColumn]:
@@ -301,20 +326,26 @@ class Devices:  # long: every fact and every assumption goes through here
                     patterns = [(*pattern, part) if is_more else pattern for pattern, is_more in found]
         return patterns, codes
 
-    def _view(self, parts: tuple[_Part, ...], node: NodeId | None) -> DeviceView:
+    def view(self, pools: tuple[PoolView, ...]) -> DeviceView:
+        """Returns the view of these pools."""
+        known = self._known.get(pools)
+        if known is None:
+            known = self._known[pools] = DeviceView(len(self.views), pools)
+            self.views.append(known)
+        return known
+
+    def _view(self, parts: tuple[_Part, ...]) -> DeviceView:
         pools: dict[PoolId, list[_Part]] = {}
         for part in parts:
             pools.setdefault(self.slices[part[0]].pool, []).append(part)
-        key = node, tuple((pool, self._pools[pool].epoch, tuple(some)) for pool, some in sorted(pools.items()))
-        known = self._known.get(key)
-        if known is None:
-            found = [self._pool_view(pool, some) for pool, some in sorted(pools.items())]
-            views = tuple(one for one in found if one is not None)
-            candidates = tuple(device for one in views for device in one.candidates)
-            known = self._known[key] = DeviceView(len(self._known), views, candidates, node)
-            for one in candidates:
-                self._where.setdefault(one.id, []).append(known.id)
-        return known
+        found: list[PoolView] = []
+        for pool, some in sorted(pools.items()):
+            key = pool, self._pools[pool].epoch, tuple(some)
+            if key not in self._pool_views:
+                self._pool_views[key] = self._pool_view(pool, some)
+            if (one := self._pool_views[key]) is not None:
+                found.append(one)
+        return self.view(tuple(found))
 
     def _pool_view(self, pool: PoolId, parts: list[_Part]) -> PoolView | None:
         """Returns the devices of a pool, as in GatherPools of Kubernetes 1.37. None = the pool is being replaced."""
@@ -344,19 +375,14 @@ class Devices:  # long: every fact and every assumption goes through here
 
     def _drop_views(self) -> None:
         self._known.clear()
-        self._where.clear()
+        self._pool_views.clear()
+        self.views.clear()
         self._forget_answers()
 
     def _forget_answers(self) -> None:
         self.answers.clear()
         self.log.clear()
         self.log_number += 1
-
-    def views_with(self, allocation: DeviceAllocation) -> Iterator[int]:
-        """Yields the views that have a device of the allocation that it does not use as an administrator."""
-        for result in allocation.results:
-            if not result.admin:
-                yield from self._where.get(result.device, ())
 
     def _slice(self, name: str, new: DeviceSlice | None) -> None:
         old = self.slices.pop(name, None)
@@ -413,9 +439,14 @@ class Devices:  # long: every fact and every assumption goes through here
                 del self.used[result.device]
                 self.changes.pools[PoolId(result.device.driver, result.device.pool)] = None
             if not before or not before + count:
-                self.log += self._where.get(result.device, ())
+                self.log.append(PoolId(result.device.driver, result.device.pool))
         if len(self.log) > _MOST_CHANGES:
             self._forget_answers()
+
+
+def _pools_of(allocation: DeviceAllocation) -> dict[PoolId, None]:
+    """Returns the pools of the devices that the allocation does not use as an administrator."""
+    return {PoolId(one.device.driver, one.device.pool): None for one in allocation.results if not one.admin}
 
 
 class PlannedDevices:
@@ -429,8 +460,8 @@ class PlannedDevices:
         #: Number of planned pods that use the claim.
         self._counts: dict[str, int] = {}
         self._taken: dict[DeviceId, None] = {}
-        #: Views whose devices the plan took or returned; and a cache of placement/devices for them.
-        self.log: list[int] = []
+        #: Pools of which the plan took or returned devices; and a cache of placement/devices for them.
+        self.log: list[PoolId] = []
         self.overlays: dict[object, Answers] = {}
 
     def allocation(self, one: PodClaim) -> DeviceAllocation | None:
@@ -447,7 +478,7 @@ class PlannedDevices:
         if chosen is not None:
             self._ours[one.claim] = ChosenDevices(one.claim, one.uid, chosen)
             self._taken.update((result.device, None) for result in chosen.results if not result.admin)
-            self.log += self._devices.views_with(chosen)
+            self.log += _pools_of(chosen)
         self._counts[one.claim] = self._counts.get(one.claim, 0) + count
 
     def release(self, one: PodClaim, count: int = 1) -> None:
@@ -462,7 +493,7 @@ class PlannedDevices:
             for result in chosen.results:
                 if not result.admin:
                     del self._taken[result.device]
-            self.log += self._devices.views_with(chosen)
+            self.log += _pools_of(chosen)
 
     def room(self, one: PodClaim) -> int:
         """Returns how many more pods may use the claim. Pods on nodes may have a reservation that it does not show."""
@@ -479,5 +510,5 @@ class PlannedDevices:
         twin = PlannedDevices(self._devices)
         twin._ours, twin._counts, twin._taken = dict(self._ours), dict(self._counts), dict(self._taken)
         twin.log = list(self.log)
-        twin.overlays = {about: one.copy() for about, one in self.overlays.items()}
+        twin.overlays = {about: replace(one, codes=one.codes.copy()) for about, one in self.overlays.items()}
         return twin

@@ -31,7 +31,7 @@ from muster_core.model.devices import (
     NodeAccess,
 )
 from muster_core.placement.devices import expressions
-from muster_core.state.devices import CANNOT, DeviceCandidate, DeviceView, Refusal
+from muster_core.state.devices import CANNOT, DeviceCandidate, DeviceView, PoolView, Refusal
 
 #: Steps of one search, and devices of all claims of one pod. A step is a look at a device, one or two microseconds.
 STEPS: Final = 20_000
@@ -40,9 +40,6 @@ _STEPS_AT_LEAST: Final = 64
 #: Devices after which the search looks ahead at each one, because it is not one of the usual short searches.
 _FEW: Final = 64
 MOST_DEVICES: Final = 192
-
-#: Sets of selectors whose results are kept for a view.
-_MOST_SELECTORS: Final = 64
 
 _PREVENTING: Final = frozenset({"NoSchedule", "NoExecute"})
 
@@ -276,10 +273,7 @@ class _Search:  # long: one search with its state
         if of_class is None:
             raise _Refused(f"device class {request.device_class} does not exist", is_fatal=True)
         selectors = selectors_of(of_class, request)
-        memory = self._view.memory
-        if selectors not in memory and len(memory) >= _MOST_SELECTORS:
-            memory.clear()
-        matching = memory.setdefault(selectors, [None] * len(self._view.candidates))
+        matching = [found for pool in self._view.pools for found in pool.results(selectors)]
         wanted = _Wanted(request, parent, selectors, matching, request.count)
         if request.everything:
             wanted.every = list(self._every(wanted))
@@ -300,15 +294,24 @@ class _Search:  # long: one search with its state
 
     def _is_selectable(self, wanted: _Wanted, index: int) -> bool:
         """Whether all selectors match the candidate. Raises _Refused if one cannot be evaluated."""
-        found = wanted.matching[index]
-        if found is None:
-            found = wanted.matching[index] = self._matches(wanted, self._view.candidates[index])
+        found = self._matches(wanted, index)
         if isinstance(found, str):
             raise _Refused(found, is_fatal=True)
         return bool(found)
 
-    def _matches(self, wanted: _Wanted, candidate: DeviceCandidate) -> bool | str:
-        return matches_all(wanted.selectors, candidate.device.kind, candidate.id)
+    def _matches(self, wanted: _Wanted, index: int) -> object:
+        """Returns whether the candidate matches, or an error. The result is kept for the pool."""
+        found = wanted.matching[index]
+        if found is None:
+            self._work(1)
+            candidate, place = self._view.candidates[index], index
+            found = wanted.matching[index] = matches_all(wanted.selectors, candidate.device.kind, candidate.id)
+            for pool in self._view.pools:
+                if place < len(pool.candidates):
+                    pool.results(wanted.selectors)[place] = found
+                    break
+                place -= len(pool.candidates)
+        return found
 
     def _find_needs(self) -> list[_Need]:
         """Returns what each request needs at least; empty if a selector cannot be evaluated.
@@ -353,10 +356,7 @@ class _Search:  # long: one search with its state
         """Returns the candidates that the request may get; None = a selector cannot be evaluated."""
         found = []
         for index, candidate in enumerate(self._view.candidates):
-            matching = wanted.matching[index]
-            if matching is None:
-                self._work(1)
-                matching = wanted.matching[index] = self._matches(wanted, candidate)
+            matching = self._matches(wanted, index)
             if isinstance(matching, str):
                 return None
             if matching and self._may_get(wanted, candidate):
@@ -529,6 +529,24 @@ def matches_all(selectors: Iterable[tuple[str, str]], device: DeviceKind, name: 
         if not found:
             return False
     return True
+
+
+def matters(pool: PoolView, demands: Iterable[DeviceDemand], classes: Mapping[str, DeviceClass]) -> bool:
+    """Whether the pool may change the answer for the demands: some device matches a request, or it has no devices."""
+    if pool.is_incomplete or pool.is_invalid:
+        return True
+    for request in (request for demand in demands for _, request in every_request(demand)):
+        of_class = classes.get(request.device_class)
+        if of_class is None:
+            return True
+        selectors = selectors_of(of_class, request)
+        results = pool.results(selectors)
+        for index, candidate in enumerate(pool.candidates):
+            if results[index] is None:
+                results[index] = matches_all(selectors, candidate.device.kind, candidate.id)
+            if results[index]:
+                return True
+    return False
 
 
 def selectors_of(of_class: DeviceClass, request: DeviceRequest) -> tuple[tuple[str, str], ...]:

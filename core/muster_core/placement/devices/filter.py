@@ -1,7 +1,7 @@
 """Filter DynamicResources: nodes that can access the devices of allocated claims, and where others can be allocated.
 
-The answer for a demand is kept per view of the devices, and asked again only for views of which a device was taken or
-freed. A plan keeps its own answers for the views that it changes.
+Nodes with the same pools that matter for a demand share one answer. It is kept, and asked again only when a device of
+these pools was taken or freed. A plan keeps its own answers for the pools that it changes.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from muster_core.model.devices import (
     DeviceRequest,
     NodeAccess,
     PodClaim,
+    PoolId,
 )
 from muster_core.placement.devices.allocation import (
     StepBudget,
@@ -26,6 +27,7 @@ from muster_core.placement.devices.allocation import (
     compile_error,
     every_request,
     matches_all,
+    matters,
     selectors_of,
 )
 from muster_core.placement.plugins.node_properties import term_holds
@@ -176,7 +178,7 @@ class DevicesFilter:
         if demands:
             devices = _devices(nodes)
             answers = _answers(devices, planned, demands)
-            codes = answers.codes[devices.view_of]
+            codes = answers.codes[answers.group_of[devices.view_of]]
             if answers.fatal is not None:
                 refused.append((answers.fatal[1].text, left))
                 left = ~left
@@ -253,15 +255,18 @@ def _answers(devices: Devices, planned: PlannedDevices, demands: Demands) -> Ans
         return known
     own = planned.overlays.get(demands)
     if own is None:
-        own = known.copy()
-        own.seen = 0
-        planned.overlays[demands] = own
+        own = planned.overlays[demands] = known.planned()
     work = StepBudget(_STEPS_TOGETHER)
-    for number in dict.fromkeys(planned.log[own.seen :]):
-        if number in devices.views and own.fatal is None:
+    for number in _groups(own, planned.log[own.seen :]):
+        if own.fatal is None:
             _ask(devices, own, number, demands, planned.is_used, work)
     own.seen = len(planned.log)
     return own
+
+
+def _groups(answers: Answers, changed: Iterable[PoolId]) -> dict[int, None]:
+    """Returns the views whose answers may change with these pools."""
+    return {number: None for pool in dict.fromkeys(changed) for number in answers.by_pool.get(pool, ())}
 
 
 def _ask(
@@ -289,27 +294,47 @@ def _real_answers(devices: Devices, demands: Demands) -> Answers:
     if known is None:
         if len(devices.answers) >= _MOST_DEMANDS:
             del devices.answers[next(iter(devices.answers))]
-        known = Answers(np.zeros(0, dtype=np.int64), seen=len(devices.log))
+        known = Answers(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64), seen=len(devices.log))
         devices.answers[about] = known
-    present = devices.present
-    most = int(present[-1]) + 1 if len(present) else 0
-    if len(known.codes) < most:
-        known.codes = np.concatenate((known.codes, np.zeros(most - len(known.codes), dtype=np.int64)))
-    changed = [number for number in dict.fromkeys(devices.log[known.seen :]) if number < len(known.codes)]
+    _group(devices, known, demands)
+    changed = list(_groups(known, devices.log[known.seen :]))
     known.looks += 1
     if known.looks % _LOOKS_PER_RETRY == 0:
         changed += known.cut
         known.cut = []
     known.codes[changed] = _UNKNOWN
     known.seen = len(devices.log)
-    if known.fatal is not None and known.fatal[0] in devices.views and known.codes[known.fatal[0]] != _UNKNOWN:
+    groups = np.unique(known.group_of[devices.present])
+    if known.fatal is not None and known.fatal[0] in groups and known.codes[known.fatal[0]] != _UNKNOWN:
         return known
     known.fatal = None
     work = StepBudget(_STEPS_TOGETHER)
-    for number in present[known.codes[present] == _UNKNOWN].tolist():
+    for number in groups[known.codes[groups] == _UNKNOWN].tolist():
         if _ask(devices, known, number, demands, devices.used.__contains__, work):
             break
     return known
+
+
+def _group(devices: Devices, answers: Answers, demands: Demands) -> None:
+    """Finds for each new view the pools that matter for the demands."""
+    answers.group_of = _extended(answers.group_of, len(devices.views), -1)
+    for number in devices.present[answers.group_of[devices.present] < 0].tolist():
+        pools = devices.views[number].pools
+        for pool in pools:
+            if pool not in answers.matters:
+                answers.matters[pool] = matters(pool, demands, devices.classes)
+        group = devices.view(tuple([pool for pool in pools if answers.matters[pool]]))
+        answers.group_of[number] = group.id
+        for pool in group.pools:
+            answers.by_pool.setdefault(pool.id, {})[group.id] = None
+    answers.codes = _extended(answers.codes, len(devices.views), _UNKNOWN)
+
+
+def _extended(column: IntColumn, size: int, filler: int) -> IntColumn:
+    """Returns the column with at least this size."""
+    if len(column) >= size:
+        return column
+    return np.concatenate((column, np.full(size - len(column), filler, dtype=np.int64)))
 
 
 class Concern:

@@ -22,6 +22,7 @@ from muster_core.model.devices import (
 from muster_core.model.specs import PodOnNode, PodProperties
 from muster_core.placement import node_search
 from muster_core.placement.devices.filter import Concern
+from muster_core.state.devices import PoolView
 from tests.unit.builders import a_node
 from tests.unit.core.function_calls import CallCounter
 from tests.unit.core.placement.devices.device_clusters import (
@@ -199,14 +200,33 @@ def test_all_devices_of_a_node_must_have_the_same_attribute() -> None:
     assert there.chosen(snapshot, "two") == {"two": ["a/d0", "a/d2"]}
 
 
+def pools(there: Published) -> dict[str, PoolView]:
+    """Return the views of the pools that nodes can access, by name."""
+    views = (there.devices.views[number] for number in there.devices.present.tolist())
+    return dict(sorted((pool.id.pool, pool) for view in views for pool in view.pools))
+
+
+def test_nodes_share_the_answer_if_only_shared_devices_matter() -> None:
+    names = [f"n{number}" for number in range(20)]
+    local = (a_slice(name, at(name), a_device("d0", kind="gpu")) for name in names)
+    network = a_slice("net", EVERYWHERE, *(a_device(f"d{number}", kind="nic") for number in range(3)))
+    there = Published(*names, facts=(*local, network))
+    for kind in ("gpu", "nic"):
+        there.send(a_claim(kind, wanting(selectors=(f'device.attributes["{DRIVER}"].kind == "{kind}"',))))
+        assert len(there.free(kind).split()) == 20
+    groups = [len(set(answers.group_of[there.devices.present].tolist())) for answers in there.devices.answers.values()]
+    assert groups == [20, 1]
+    there.send(*(a_claim(f"c{number}", allocation=got("net", f"d{number}", reach=EVERYWHERE)) for number in range(3)))
+    assert (there.free("nic"), len(there.free("gpu").split())) == ("", 20)
+
+
 def test_a_slice_that_changes_changes_the_answers_of_its_nodes_only() -> None:
     there = Published("a", "b", facts=(gpus("a", 1), gpus("b", 1), a_claim("two", wanting(2)), a_claim("one")))
     assert there.free("one") == "a b"
-    before = dict(there.devices.views)
+    before = pools(there)
     there.send(gpus("a", 2))
     assert there.free("two") == "a"
-    kept = [view for number, view in there.devices.views.items() if before.get(number) is view]
-    assert [view.node for view in kept] == ["b"]
+    assert [after is before[name] for name, after in pools(there).items()] == [False, True]
     there.send(DeviceObjectGone(DeviceObject.SLICE, "a"))
     assert there.free("one") == "b"
 
