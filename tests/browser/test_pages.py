@@ -126,6 +126,9 @@ async def _earlier(visit: Visit) -> None:
     await visit.go("applications")
     await visit.contains("llm-pretrain")
     await visit.page.get_by_role("button", name="Time machine").click()
+    await visit.page.wait_for_function(
+        "() => (({ min, value }) => value > min)(document.querySelector('[type=range]'))"
+    )
     await visit.page.get_by_label("Since the start of the core").focus()
     await visit.page.keyboard.press("Home")
     await visit.page.get_by_role("button", name="Show this time").click()
