@@ -119,8 +119,8 @@ def answer(copied: ClusterCopy, submission: Submission, file: str, real_s: float
         left_out = "; ".join(_left_out(submission.left_out, _SHOWN))
         why = f": {left_out}" if left_out else ""
         raise BadUsage(f"{shown_name(file)}: has no pods that Muster would schedule{why}")
-    if claims := next((ask for ask in asks if ask.facts.volumes.claims), None):
-        raise BadUsage(f"{claims.application} has PersistentVolumeClaims, and storage is not simulated")
+    if claims := next((ask for ask in asks if ask.facts.has_claims), None):
+        raise BadUsage(f"{claims.application} has claims of volumes or devices, which are not simulated")
     present = set(copied.pods.values())
     wanted = {ask.key: name for ask in asks if (name := _name(ask)) in present}
     if wanted:

@@ -20,9 +20,6 @@ from muster.output import Format, Output, Watch, as_data, show
 
 Json = dict[str, Any]
 
-#: The estimate of an application without pending pods.
-STARTED: Final = {"earliestSeconds": 0, "usualSeconds": 0, "latestSeconds": 0, "runTimes": {}, "complete": True}
-
 EXAMPLES: Final = {
     "status": ("muster status", "muster status --watch", "muster status --server http://127.0.0.1:9080 -o json"),
     "queues": ("muster queues", "muster queues root.research -o wide", "muster queues --tree", "muster queues -o json"),
@@ -299,10 +296,9 @@ def _read_explanation(target: Target, subject: str, namespace: str, wants: _Want
 
 
 def _predictions(target: Target, app: Json, wants: _Wants, *, is_pending: bool) -> Json:
-    """What `--changes` and `--estimate` add. Without a pending pod, nothing is simulated. Raises CommandError."""
+    """What `--changes` and `--estimate` add. Without a pending pod nothing is simulated. Raises CommandError."""
     if is_pending:
         from muster.estimate import predictions  # noqa: PLC0415  # other commands do not wait for the core
 
         return predictions(target.rest, target.cluster, app, with_changes=wants.changes, with_estimate=wants.estimate)
-    changes: Json = {"changes": {"startsAnyway": True, "complete": True, "sets": []}} if wants.changes else {}
-    return changes | ({"estimate": dict(STARTED)} if wants.estimate else {})
+    return {name: None for name in ("changes", "estimate") if getattr(wants, name)}

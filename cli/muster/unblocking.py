@@ -27,7 +27,7 @@ from muster_core.state.applications import Application
 
 Json = dict[str, Any]
 
-_VOLUMES = "it has PersistentVolumeClaims, and storage is not simulated"
+_CLAIMS = "it has claims of volumes or devices, which are not simulated"
 
 
 def changes(copied: ClusterCopy, app: Json, option: str, real_s: float) -> Json:
@@ -51,8 +51,8 @@ def find_target(core: VirtualCore, app: Json, option: str) -> Application:
     if not alike:
         raise BadUsage(f"{option} cannot examine {name}: it has no pods")
     target = min(alike, key=has_started)
-    if any(ask.spec.facts.volumes.claims for ask in target.asks.values()):
-        raise BadUsage(f"{option} cannot examine {name}: {_VOLUMES}")
+    if any(ask.spec.facts.has_claims for ask in target.asks.values()):
+        raise BadUsage(f"{option} cannot examine {name}: {_CLAIMS}")
     return target
 
 

@@ -16,11 +16,9 @@ import resource
 import sys
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 import orjson
 
@@ -42,9 +40,7 @@ from muster_si import keys
 Json = dict[str, Any]
 
 #: Added to the niceness of the core, which has precedence.
-_NICER: Final = 5
-#: If the container has too little memory, the kernel ends this process instead of the core.
-_ENDED_FIRST: Final = "1000"
+_NICER: Final = 10
 #: Names in messages.
 _MANIFESTS, _QUEUES = "manifests", "queues.yaml"
 _SUBJECT: Final = "the simulation"
@@ -53,8 +49,8 @@ _SUBJECT: Final = "the simulation"
 def main(memory_bytes: int, cpu_s: int) -> None:
     """Answers until standard input ends. The limits are those of this process; `cpu_s` is for one question."""
     os.nice(_NICER)
-    with suppress(OSError):  # not Linux
-        Path("/proc/self/oom_score_adj").write_text(_ENDED_FIRST)
+    out = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what anything prints is no answer
     resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, memory_bytes))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     _, hard = resource.getrlimit(resource.RLIMIT_CPU)
@@ -70,17 +66,17 @@ def main(memory_bytes: int, cpu_s: int) -> None:
                 answers = Answers(present.read(file))
             elif question["question"] == "earlier":
                 earlier = earlier or _EarlierViews(question["journal"])
-                _write(*earlier.answer(question))
+                _write(out, *earlier.answer(question))
             elif answers is not None:
-                _write(*answers.answer(question))
+                _write(out, *answers.answer(question))
         except MemoryError:
-            _write(503, f"the state of the scheduler needs more than {memory_bytes >> 20} MiB")
+            _write(out, 503, f"the state of the scheduler needs more than {memory_bytes >> 20} MiB")
             return
 
 
-def _write(status: int, body: object) -> None:
-    sys.stdout.buffer.write(b"%d %s\n" % (status, orjson.dumps(body)))
-    sys.stdout.buffer.flush()
+def _write(out: BinaryIO, status: int, body: object) -> None:
+    out.write(b"%d %s\n" % (status, orjson.dumps(body)))
+    out.flush()
 
 
 class _EarlierViews:

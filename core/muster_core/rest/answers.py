@@ -2,7 +2,7 @@
 
 It is started at the first question and ends when nobody has asked for a while, or when an answer takes too long. It
 runs no code of this process: a fork would copy the threads of gRPC in an unknown state. Its memory, its time and its
-answers are bounded, and its niceness is higher, so that it does not delay the core.
+answers are bounded, and its niceness is higher than that of the core.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Hashable, Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Final
 
 from muster_core.foresight.present import NEW_STATE, dumped
@@ -23,8 +24,16 @@ from muster_core.foresight.present import NEW_STATE, dumped
 #: The module is named, not imported, because the core does not depend on the command line.
 _MODULE: Final = "muster.what_if"
 
-#: Memory of the process. A copy of its own that tries a change may use as much again.
+#: Memory of the process. A copy of its own that tries a change may use as much again. It gets less if the container has
+#: less left: when a container exceeds its limit, Kubernetes ends all its processes, the core too.
 MOST_BYTES: Final = 384 << 20
+
+#: Memory that the process needs at least, and what stays for the core.
+_LEAST_BYTES: Final = 96 << 20
+_RESERVE_BYTES: Final = 160 << 20
+
+#: The files of the container's control group (version 2).
+CONTROL_GROUP: Final = Path("/sys/fs/cgroup")
 
 #: Seconds until an answer, with the start of the process and the transfer of the state, and for the simulation alone.
 LONGEST_S: Final = 45.0
@@ -48,10 +57,11 @@ class NoAnswer(Exception):
 class AnswerProcess:
     """Answers one question at a time: the caller sees to that."""
 
-    def __init__(self, memory_bytes: int = MOST_BYTES, longest_s: float = LONGEST_S) -> None:
-        self._memory_bytes = memory_bytes
+    def __init__(self, longest_s: float = LONGEST_S, control_group: Path = CONTROL_GROUP) -> None:
+        self._control_group = control_group
         self._longest_s = longest_s
         self._process: subprocess.Popen[bytes] | None = None
+        self._subject: Hashable = None
         self._read_s = -math.inf
         self._expiry: asyncio.TimerHandle | None = None
         self._ending: asyncio.Future[None] | None = None
@@ -61,14 +71,20 @@ class AnswerProcess:
         """The process, while there is one."""
         return self._process.pid if self._process else None
 
-    async def ask(self, state: StateParts | None, question: Mapping[str, object]) -> tuple[int, bytes]:
-        """Returns the status and the JSON of the answer. `state`: None = the question needs none. Raises NoAnswer."""
+    async def ask(
+        self, state: StateParts | None, question: Mapping[str, object], subject: Hashable = None
+    ) -> tuple[int, bytes]:
+        """Returns the status and the JSON of the answer. `state`: None = the question needs none; `subject`: of what.
+
+        Raises:
+            NoAnswer: a limit was reached, or the process has ended.
+        """
         is_over = False
         if self._expiry is not None:
             self._expiry.cancel()
         try:
             async with asyncio.timeout(self._longest_s):
-                answer = await self._answer(state, question)
+                answer = await self._answer(state, question, subject)
             is_over = True
         except TimeoutError as error:
             raise NoAnswer(f"the answer needs more than {self._longest_s:g} s; {_OTHER_WAY}") from error
@@ -81,17 +97,21 @@ class AnswerProcess:
                 self.stop()
         return answer
 
-    async def _answer(self, state: StateParts | None, question: Mapping[str, object]) -> tuple[int, bytes]:
+    async def _answer(
+        self, state: StateParts | None, question: Mapping[str, object], subject: Hashable
+    ) -> tuple[int, bytes]:
+        if self._process is not None and self._process.poll() is not None:
+            self.stop()
         if self._ending is not None:
-            await self._ending
+            await asyncio.shield(self._ending)  # a client that leaves must not cancel it for the others
         process = self._process or self._start()
         assert process.stdin and process.stdout  # noqa: S101, PT018 # they are pipes
         now_s = time.monotonic()
-        if state is not None and now_s - self._read_s > _FRESH_S:
+        if state is not None and (subject != self._subject or now_s - self._read_s > _FRESH_S):
             await asyncio.to_thread(process.stdin.write, dumped(NEW_STATE))
             async for part in state():
                 await asyncio.to_thread(process.stdin.write, part)
-            self._read_s = now_s
+            self._subject, self._read_s = subject, now_s
         await asyncio.to_thread(_send, process, dumped(question))
         line = await asyncio.to_thread(process.stdout.readline, _MOST_ANSWER + 1)
         if len(line) > _MOST_ANSWER:
@@ -103,8 +123,11 @@ class AnswerProcess:
 
     def _start(self) -> subprocess.Popen[bytes]:
         """Starts the process in a few milliseconds: it is not a copy of this one (vfork)."""
+        share = (memory_left(self._control_group) - _RESERVE_BYTES) / 2
+        if share < _LEAST_BYTES:
+            raise NoAnswer(f"the container of the scheduler has too little memory left; {_OTHER_WAY}")
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", _MODULE, str(self._memory_bytes), str(int(self._longest_s) + 1)],
+            [sys.executable, "-P", "-m", _MODULE, str(int(min(share, MOST_BYTES))), str(int(self._longest_s) + 1)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
@@ -121,6 +144,16 @@ class AnswerProcess:
             self._ending = asyncio.get_running_loop().run_in_executor(None, _clean_up, process)
 
 
+def memory_left(control_group: Path = CONTROL_GROUP) -> float:
+    """The bytes that the container may still use, as Kubernetes counts them; infinite without a limit."""
+    try:
+        most, used, stat = ((control_group / f"memory.{name}").read_text() for name in ("max", "current", "stat"))
+    except OSError:  # not a container
+        return math.inf
+    cached = dict(line.split() for line in stat.splitlines()).get("inactive_file", "0")
+    return math.inf if most.strip() == "max" else int(most) - int(used) + int(cached)
+
+
 #: What a user can do about an answer that exceeds a limit.
 _OTHER_WAY: Final = "the commands muster plan, apply --dry-run and explain compute on your machine, without this limit"
 
@@ -133,6 +166,9 @@ def _send(process: subprocess.Popen[bytes], data: bytes) -> None:
 
 def _clean_up(process: subprocess.Popen[bytes]) -> None:
     process.wait()
+    with suppress(ChildProcessError):  # its copies are children of this process if that is the first of a container
+        while True:
+            os.waitpid(-process.pid, 0)
     for pipe in (process.stdin, process.stdout):
         with suppress(OSError):  # bytes that it has not read
             if pipe is not None:

@@ -58,26 +58,26 @@ class Route:
     view: View | None = None
 
 
+#: Statuses when a question, such as one about an earlier time, has no answer.
+_UNANSWERED: Final = (400, 404, 429, 503)
 _AT: Final = Query("at", "an earlier time, milliseconds since the epoch; needs a journal; Muster extension", "integer")
 
 
 def _view(
     path: str, row: int, about: str, shape: object, view: View, *query: Query, failures: tuple[int, ...] = ()
 ) -> Route:
-    named = (400, 404) if "{" in path else ()
-    asked = (400,) if query else ()
-    statuses = tuple(sorted({400, *named, *asked, *failures}))
+    statuses = tuple(sorted({*_UNANSWERED, *failures}))
     return Route("GET", path, row, about, _shown(view, path), shape, query=(*query, _AT), failures=statuses, view=view)
 
 
-def _shown(view: View, path: str) -> Endpoint:
-    """Returns the endpoint that writes the pieces of a view."""
+def _shown(view: View, path: str = "") -> Endpoint:
+    """Returns the endpoint that writes the pieces of a view. `path`: for a view that earlier states have, too."""
 
     def pieces(context: RequestContext) -> Pieces:
         yield from view(context)  # only when its turn has come, because a view can read many objects first
 
     async def answer(rest_context: RestContext, request: web.Request) -> web.StreamResponse:
-        if "at" in request.query:
+        if path and "at" in request.query:
             return await what_if.earlier(rest_context, request, path)
         context = RequestContext(rest_context, request.match_info, request.query, rest_context.now_ns())
         return await rest_context.writer.write(request, pieces(context))
@@ -110,12 +110,13 @@ _NAMESPACE: Final = Query("namespace", "namespace of the application, if several
 _SECONDS: Final = Query("seconds", "duration of the measurement", "integer")
 
 _READING: Final = (
-    _view(
+    Route(
+        "GET",
         f"{_WS}/clusters",
         1,
         "Partitions with their scheduler and resource manager.",
+        _shown(endpoints.all_clusters),
         list[schemas.ClusterInfo],
-        endpoints.all_clusters,
     ),
     _view(f"{_WS}/partitions", 5, "Totals of all partitions.", list[schemas.PartitionInfo], endpoints.all_partitions),
     _view(f"{_P}/placementrules", 6, "Active placement rules.", list[schemas.RuleInfo], endpoints.placement_rules),
@@ -350,7 +351,6 @@ _WITHIN: Final = Query("within", "seconds of virtual time after the configuratio
 _NEW_NAMESPACE: Final = Query("namespace", "namespace of objects without one")
 _USER: Final = Query("user", "user of the pods; otherwise from their annotation")
 _GROUP: Final = Query("group", "group of the user; may be repeated")
-_UNANSWERED: Final = (400, 404, 429, 503)
 
 #: What would happen. The answers are those of the command line in JSON.
 _WHAT_IF: Final = (

@@ -118,7 +118,7 @@ def _application(app: Application, partition: Partition) -> schemas.ApplicationI
         gangPlacement=spec.gang_placement.value if spec.is_gang else None,
         gangProblem=spec.tags.get(keys.APP_TAG_GANG_PROBLEM),
         gangWarnings=spec.tags.get(keys.APP_TAG_GANG_WARNINGS),
-        requestedQueue=None if is_requested(spec.queue, app.queue.path) else spec.queue,
+        requestedQueue=None if app.queue.is_recovery or is_requested(spec.queue, app.queue.path) else spec.queue,
         membersMissing=(gang.members_missing or None) if app.is_reserving else None,
         failureMessage=app.failure_message or None,
         unsatisfiable=app.is_reserving and bool(gang.impossible or gang.exceeds_nodes) if spec.is_gang else None,

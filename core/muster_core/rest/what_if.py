@@ -116,10 +116,11 @@ async def _answered(
 
     async def collected() -> Pieces:
         context = RequestContext(rest_context, request.match_info, request.query, rest_context.now_ns())
-        state = _state_parts(rest_context, request, context.partition()) if is_about_now else None
+        partition = context.partition() if is_about_now else None
+        state = _state_parts(rest_context, request, partition) if partition is not None else None
         asked = {**await question(context), "real_s": SIMULATION_S}
         try:
-            status, body = await rest_context.answers.ask(state, asked)
+            status, body = await rest_context.answers.ask(state, asked, partition.id if partition is not None else None)
         except NoAnswer as error:
             raise RestFailure(503, str(error)) from error
         if status != 200:

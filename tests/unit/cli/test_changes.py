@@ -87,7 +87,7 @@ def test_claims_and_unknown_applications_are_rejected_with_the_reason(served: Se
     first = cluster.objects["/api/v1/namespaces/ns/pods/waits-0"]
     first["spec"]["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
     result = served.run("explain", "waits", "-n", "ns", "--changes")
-    assert (result.exit_code, "storage is not simulated" in result.stderr) == (2, True)
+    assert (result.exit_code, "volumes or devices, which are not simulated" in result.stderr) == (2, True)
     for path in [path for path in cluster.objects if "waits" in path]:
         del cluster.objects[path]
     result = served.run("explain", "waits", "-n", "ns", "--changes")

@@ -212,7 +212,7 @@ def test_manifests_that_cannot_be_used_are_one_line(
 def test_claims_are_not_simulated(served: Served, cluster: ApiServer, tmp_path: Path) -> None:
     volume = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
     result = served.run("apply", "--dry-run=server", "-f", job(tmp_path, volumes=[volume]))
-    assert (result.exit_code, "storage is not simulated" in result.stderr) == (2, True)
+    assert (result.exit_code, "volumes or devices, which are not simulated" in result.stderr) == (2, True)
 
 
 def test_bytes_and_time_are_bounded(

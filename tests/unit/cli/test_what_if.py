@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import psutil
 import pytest
 
 from muster_core.rest.answers import AnswerProcess, NoAnswer
@@ -172,13 +173,53 @@ async def test_a_process_that_takes_too_long_is_ended() -> None:
     await until(lambda: not Path(f"/proc/{pid}").exists())
 
 
+@pytest.mark.parametrize(
+    "limit, used, cached, most",
+    [
+        ("max", 900, 0, 384),
+        ("1024", 100, 0, 382),
+        ("1024", 400, 0, 232),
+        ("1024", 700, 300, 232),
+        ("512", 200, 0, None),
+    ],
+)
+async def test_the_process_gets_half_of_what_the_core_leaves_of_the_memory(
+    limit: str, used: int, cached: int, most: int | None, tmp_path: Path
+) -> None:
+    """In MiB. A container that exceeds its limit ends with all its processes."""
+    (tmp_path / "memory.max").write_text(f"{limit if limit == 'max' else int(limit) << 20}\n")
+    (tmp_path / "memory.current").write_text(f"{used << 20}\n")
+    (tmp_path / "memory.stat").write_text(f"anon 1\ninactive_file {cached << 20}\n")
+    process = AnswerProcess(control_group=tmp_path)
+    question = asyncio.create_task(process.ask(no_state, {"question": "plan"}))
+    if most is None:
+        with pytest.raises(NoAnswer, match="too little memory left"):
+            await question
+        return
+    await until(lambda: process.pid is not None)
+    arguments = psutil.Process(process.pid).cmdline()
+    question.cancel()
+    await asyncio.gather(question, return_exceptions=True)
+    assert int(arguments[arguments.index("muster.what_if") + 1]) == most << 20
+
+
 async def test_a_question_that_nobody_waits_for_is_not_answered() -> None:
     process = AnswerProcess()
     question = asyncio.create_task(process.ask(no_state, {"question": "plan"}))
     await until(lambda: process.pid is not None)
     pid = process.pid or 0
-    # Without memory, the kernel ends it before the core.
-    await until(lambda: Path(f"/proc/{pid}/oom_score_adj").read_text() == "1000\n")
     question.cancel()
     await asyncio.gather(question, return_exceptions=True)
     await until(lambda: not Path(f"/proc/{pid}").exists())
+
+
+async def test_a_client_that_leaves_while_a_process_ends_ends_no_other_question() -> None:
+    process = AnswerProcess()
+    for is_started in (True, False, True):
+        question = asyncio.create_task(process.ask(no_state, {"question": "plan"}))
+        if is_started:
+            await until(lambda: process.pid is not None)
+        else:
+            await asyncio.sleep(0)  # it waits for the end of the process of the question before
+        question.cancel()
+        await asyncio.gather(question, return_exceptions=True)

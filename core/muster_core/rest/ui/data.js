@@ -39,8 +39,8 @@ export function setTime(at) {
   update({ at, events: [], changes: live.changes + 1 });
 }
 
-/** The path of a view at the time that is shown. */
-const timed = (path, at) => (at ? `${path}${path.includes('?') ? '&' : '?'}at=${at}` : path);
+/** The path of a view at the time that is shown. The start and the version of the core are those of the present. */
+const timed = (path, at) => (at && path !== 'clusters' ? `${path}${path.includes('?') ? '&' : '?'}at=${at}` : path);
 
 export function pause(paused) {
   update({ paused });
@@ -143,7 +143,7 @@ export function useData(untimed, { pageSize = 0, slow = 1 } = {}) {
           set((before) => ({ ...before, path, error }));
           if (!error.status) update({ problem: 'The core does not respond.' });
         }
-        const took = (performance.now() - began) * SHARE * slow;
+        const took = at ? 0 : (performance.now() - began) * SHARE * slow; // a long replay continues when it is asked again
         await nextChange(seen, Math.max(LEAST_MS * slow, took), Math.max(MOST_MS * slow, took), abort.signal);
       }
     })();
