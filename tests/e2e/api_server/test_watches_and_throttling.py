@@ -3,7 +3,7 @@
 from aiohttp import web
 
 from devcluster.nodes import FakeNode
-from muster_operator.kube.watch import PATHS
+from muster_operator.kube.watch import paths
 from tests.e2e.conftest import OpenScenario
 from tests.e2e.gate import Gate
 from tests.e2e.manifests import Group, a_gang, a_pod
@@ -51,9 +51,10 @@ class WithoutStreamedLists:
 
 
 async def test_without_streamed_lists_every_resource_is_listed_in_pages(open_scenario: OpenScenario) -> None:
-    scenario = await open_scenario([FakeNode("node-0")], gated=True, started=False)
+    scenario = await open_scenario([FakeNode("node-0")], {"kubernetes.deviceClaims": "true"}, gated=True, started=False)
     scenario.gate.faults = WithoutStreamedLists()
     await scenario.muster.start()
     await scenario.create([a_pod("single")])
     await scenario.all_bound(1)
-    assert {path for path in PATHS.values() if not scenario.gate.requests["GET", path, False]} == set()
+    listed = paths(has_devices=True).values()
+    assert {path for path in listed if not scenario.gate.requests["GET", path, False]} == set()
