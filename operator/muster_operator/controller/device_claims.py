@@ -275,7 +275,7 @@ def _waits(ledger: Ledger, uid: str) -> bool:
 
 
 def deallocate(out: Outcome, claim: DeviceClaim) -> None:
-    """Takes back the allocation of a leftover, so that the core can allocate its devices anew."""
+    """Takes back the allocation of a leftover, so that the core can allocate its devices again."""
     [*waiting] = claim.reserved[:1]
     pod = PodRef(claim.ref.namespace, "", PodUid(waiting[0] if waiting else ""))
     out.commands.append(ReserveClaim(pod, claim.ref, "", undo=True))

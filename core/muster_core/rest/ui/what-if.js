@@ -62,7 +62,8 @@ const COLOURS = { starts: 'good', waits: '', moves: '', rejected: 'bad', fails: 
 const Chip = ({ of }) => html`<span class=${`chip ${COLOURS[of]}`}>${of}</span>`;
 
 const MOST = 200;
-const more = (all) => all.length > MOST && html`<p class="note">and ${count(all.length - MOST, 'more line')}: muster plan -o wide prints all</p>`;
+const DRY_RUN = 'muster apply --dry-run=server -o json';
+const more = (all, command) => all.length > MOST && html`<p class="note">and ${count(all.length - MOST, 'more line')}: ${command} prints all</p>`;
 
 const Warnings = ({ of }) => of.map((text) => html`<p class="why-box reason-quota" key=${text}>Warning: ${printable(text)}</p>`);
 
@@ -80,10 +81,10 @@ function Submitted({ found }) {
     ${found.preempted.length > 0 && html`<h3>Preempted meanwhile, for these or for other applications</h3>
       <table class="plain"><thead><tr><th scope="col">Pod</th><th scope="col">Application</th><th scope="col">Node</th></tr></thead>
         <tbody>${found.preempted.slice(0, MOST).map((one) => html`<tr key=${one.pod}><td>${printable(one.pod)}</td><td>${printable(one.application)}</td><td>${printable(one.node)}</td></tr>`)}</tbody></table>
-      ${more(found.preempted)}`}
+      ${more(found.preempted, DRY_RUN)}`}
     ${found.leftOut.length > 0 && html`<h3>Left out: ${count(found.podsLeftOut, 'pod')}</h3>
       <ul class="plain-list">${found.leftOut.slice(0, MOST).map((one) => html`<li key=${one.pod}>pod ${printable(one.pod)} ${printable(one.reason)}</li>`)}</ul>
-      ${more(found.leftOut)}`}
+      ${more(found.leftOut, DRY_RUN)}`}
     <${Warnings} of=${found.warnings} />`;
 }
 
@@ -94,7 +95,7 @@ function Planned({ found }) {
       <tbody>${found.differences.slice(0, MOST).map((one, at) => html`<tr key=${at}><td><${Chip} of=${one.change} /></td>
         <td>${one.application ? html`<${Name} text=${appName({ ...one, applicationID: one.application })} href=${appLink({ ...one, applicationID: one.application })} />` : html`<${Name} text=${`queue ${one.queue}`} href=${queueLink(one.queue)} />`}</td>
         <td class="wide"><${Name} text=${one.queue} href=${queueLink(one.queue)} /></td><td>${printable(one.message)}</td></tr>`)}</tbody></table></div>
-      ${more(found.differences)}`}
+      ${more(found.differences, 'muster plan -o wide')}`}
     <${Warnings} of=${found.warnings} />`;
 }
 
