@@ -116,15 +116,15 @@ class Opened:
 
 
 class Victim(Measured):
-    """The process with the core. ``idle_files``: its open files without connections."""
+    """The process with the core. ``idle_sockets``: its sockets without connections."""
 
-    idle_files: int = 0
+    idle_sockets: int = 0
 
     async def is_left(self) -> None:
         """Wait until the connections of an attack are closed."""
 
         async def are_closed() -> bool:
-            return self.open_files() <= self.idle_files
+            return self.open_sockets() <= self.idle_sockets
 
         await until("the connections of the attack are closed", are_closed, 60)
 
@@ -196,7 +196,7 @@ async def core(*arguments: str) -> AsyncIterator[Victim]:
         for path in (*DATA, *STATIC):
             await found.send("GET", path)
         await found.ask("gang")
-        found.idle_bytes, found.idle_files = found.memory("VmRSS"), found.open_files()
+        found.idle_bytes, found.idle_sockets = found.memory("VmRSS"), found.open_sockets()
         yield found
 
 
@@ -280,7 +280,7 @@ async def test_slow_readers_block_no_other_reader(victim: Victim) -> None:
                 stack.push_async_callback(await victim.stalled(f"{P}/applications/active"))
             for path in ("/readyz", "/ws/v1/metrics", *DATA):
                 assert (await victim.send("GET", path))[0] == 200
-            assert victim.open_files() - victim.idle_files < MOST_BEGUN + 10
+            assert victim.open_sockets() - victim.idle_sockets < MOST_BEGUN + 10
         await victim.is_left()
 
     await victim.withstands(f"{count} slow readers", slow)
@@ -416,7 +416,7 @@ async def test_connections_that_send_little_keep_nobody_out(
                     if not writer.is_closing():
                         writer.write(bytes((byte,)))
                 await victim.serves()
-            assert victim.open_files() - victim.idle_files < total + 10  # some are being closed
+            assert victim.open_sockets() - victim.idle_sockets < total + 10  # some are being closed
             await victim.serves(*DATA)
             assert (await victim.send("GET", "/readyz", source="127.0.0.2"))[0] == 200
 

@@ -24,7 +24,7 @@ from tests.attacks.test_rest import P, Victim
 from tests.attacks.test_rest import open_core as open_core  # noqa: PLC0414  # a fixture
 from tests.attacks.test_rest import victim as victim  # noqa: PLC0414  # a fixture
 
-pytestmark = pytest.mark.timeout(1200)
+pytestmark = pytest.mark.timeout(sized(300, 1200))
 
 EXPLAINED = f"{P}/application/{SECRET}-0"
 #: Where a text is sent, and texts.
@@ -66,12 +66,6 @@ async def one_bounded_process(victim: Victim) -> AsyncIterator[None]:
     await task
 
 
-async def connected(victim: Victim, files: int) -> None:
-    """Wait until the core has accepted the connections of an attack."""
-    while victim.open_files() < files:  # noqa: ASYNC110  # nothing signals it
-        await asyncio.sleep(0)
-
-
 async def post(victim: Victim, path: str, body: bytes, source: str = "127.0.0.1", length: int = 0) -> tuple[int, bytes]:
     return await victim.send("POST", path, f"Content-Length: {length or len(body)}\r\n", body, source)
 
@@ -97,12 +91,11 @@ async def test_questions_of_one_address_delay_no_other_one_for_long(victim: Vict
     """Searches that use all their time. Another address waits for the present one, and reads meanwhile."""
 
     async def ask() -> None:
-        idle = victim.open_files()
         asked = [
             asyncio.create_task(victim.send("GET", f"{EXPLAINED}/changes", source="127.0.0.2"))
             for _ in range(sized(24, 40))
         ]
-        await connected(victim, idle + len(asked))
+        await victim.serves()  # the core accepts connections in their order
         other = asyncio.create_task(victim.send("GET", f"{EXPLAINED}/changes", source="127.0.0.3"))
         await victim.serves(f"{P}/waiting", f"{P}/nodes/summary")
         async with asyncio.timeout(3 * LONGEST_S):
@@ -124,12 +117,11 @@ async def test_bodies_that_never_arrive_do_not_end_the_turns(victim: Victim) -> 
     """Slow bodies from many addresses, of which each has its turn for a second."""
 
     async def slow() -> None:
-        idle = victim.open_files()
         waiting = [
             asyncio.create_task(post(victim, f"{P}/plan", b"a", f"127.0.0.{10 + number}", 4 * MIB))
             for number in range(sized(5, 30))
         ]
-        await connected(victim, idle + len(waiting))
+        await victim.serves()  # the core accepts connections in their order
         status, body = await post(victim, f"{P}/plan", b"partitions: [", "127.0.0.3")
         assert status == 400, body[:300]
         for task in waiting:
