@@ -73,7 +73,14 @@ async def suspend(scenario: Scenario, name: str, *, is_suspended: bool) -> None:
 
 
 async def end(scenario: Scenario, pod: Json, phase: str) -> None:
+    """End a bound pod after its start: otherwise its node would write Running over the phase."""
     name = pod["metadata"]["name"]
+
+    async def runs() -> bool:
+        found = await scenario.api.get("pods", name, scenario.namespace)
+        return bool(found["status"].get("phase") == "Running")
+
+    await scenario.eventually(f"{name} runs", runs)
     await scenario.api.patch("pods", name, {"status": {"phase": phase}}, scenario.namespace, subresource="status")
 
 
