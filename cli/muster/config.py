@@ -47,7 +47,7 @@ EXAMPLES: Final = {
 }
 
 STDIN: Final = "-"
-DEFAULT: Final = "default"
+DEFAULTS: Final = "Defaults"
 NO_SETTINGS: Final[Mapping[str, str]] = MappingProxyType({})
 _MAPS: Final = ("data", "binaryData")
 
@@ -357,20 +357,25 @@ def _print_values(config_maps: Sequence[Raw], entries: Mapping[str, str], output
         return
     is_wide = output is Output.WIDE
     page = table(
-        *("SETTING", "VALUE", "FROM", "TAKES EFFECT", *(("DEFAULT", "MEANING") if is_wide else ())),
-        optional=("TAKES EFFECT", "FROM"),
+        *("SETTING", "VALUE", "TAKES EFFECT", *(("DEFAULT", "MEANING") if is_wide else ())),
+        optional=("TAKES EFFECT",),
         sentences=("VALUE", "TAKES EFFECT", "MEANING"),
     )
+    rows: dict[str, list[tuple[str, ...]]] = {}
     for key, value in values.items():
         shown = f"{len(value.splitlines())} lines" if key.endswith(QUEUES) else value
         setting = SETTINGS.get(key)
         takes, default, meaning = (setting.takes, setting.default, setting.meaning) if setting else ("", "", "")
-        more = (default, meaning) if is_wide else ()
-        page.add_row(key, shown, _origin(config_maps, entries, key), takes, *more)
+        row = (key, shown, takes, *((default, meaning) if is_wide else ()))
+        rows.setdefault(_origin(config_maps, entries, key), []).append(row)
+    for origin, settings in sorted(rows.items(), key=lambda one: one[0] == DEFAULTS):
+        page.add_row(origin, style="bold")
+        for row in settings:
+            page.add_row(*row)
     print_page(console(is_unbounded=is_wide), page)
 
 
 def _origin(config_maps: Sequence[Raw], entries: Mapping[str, str], key: str) -> str:
     is_set = SETTINGS[key].is_set(entries) if key in SETTINGS else bool(entries[key].strip())
     where = source(config_maps, key) if is_set else None
-    return where.name if where else DEFAULT
+    return f"ConfigMap {where.name}" if where else DEFAULTS

@@ -16,6 +16,7 @@ import orjson
 import typer
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.containers import Lines
 from rich.live import Live
 from rich.text import Text
 
@@ -277,6 +278,14 @@ def table(*columns: str, optional: Collection[str] = (), sentences: Collection[s
     return FittingTable(columns, optional, sentences)
 
 
+class _Prose(Text):
+    """Running text: its lines end as those of tables do."""
+
+    def wrap(self, console: Console, width: int, **options: Any) -> Lines:
+        """The lines of the text."""
+        return Lines(_line(line) for line in wrapped(self.plain, width))
+
+
 class _Console(Console):
     """Prints text without control characters; rich renders each text with `render_str`."""
 
@@ -285,7 +294,7 @@ class _Console(Console):
 
     def render_str(self, text: str, **options: Any) -> Text:
         """The text as rich prints it."""
-        return super().render_str(printable(text), **options)
+        return _Prose(super().render_str(printable(text), **options).plain)
 
 
 def console(width: int = WIDE, *, is_unbounded: bool = False, err: bool = False) -> Console:

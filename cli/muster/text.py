@@ -45,14 +45,15 @@ def print_line(text: object, *, err: bool = False) -> None:
 def wrapped(text: str, width: int, indent: str = "") -> Iterator[str]:
     """The lines of a text. No word is broken, and a number stays with the word before it (`pods 3`) where it can.
 
-    `indent`: begins each line but the first.
+    `indent`: begins each line but the first. Spaces at the beginning of a line of the text are kept.
     """
     for paragraph in text.split("\n"):
         if cell_len(paragraph) <= width:
             yield paragraph
             continue
-        line, start = "", ""
-        for chunk in _BREAKS.split(paragraph):
+        words = paragraph.lstrip(" ")
+        line, start = "", " " * (len(paragraph) - len(words))
+        for chunk in _BREAKS.split(words):
             for part in (chunk,) if cell_len(chunk) <= width else chunk.split(" "):
                 if line and cell_len(f"{start}{line} {part}") > width:
                     yield start + line

@@ -43,7 +43,7 @@ def test_the_defaults_are_valid_config_map_data() -> None:
     assert json.loads(show("--defaults", "-o", "json").stdout) == expected
 
 
-def test_values_show_their_config_map_and_the_later_one_wins(tmp_path: Path) -> None:
+def test_values_are_below_their_config_map_and_the_later_one_wins(tmp_path: Path) -> None:
     first = a_file(
         tmp_path,
         "muster-defaults",
@@ -52,10 +52,17 @@ def test_values_show_their_config_map_and_the_later_one_wins(tmp_path: Path) -> 
     second = a_file(tmp_path, "muster-configs", "gang.waitTimeout: 2h")
     result = show("-f", first, "-f", second)
     assert result.exit_code == 0
-    assert row(result, "gang.waitTimeout") == ["2h", "muster-configs", "immediately"]
-    assert row(result, "log.level")[:2] == ["WARN", "muster-defaults"]
-    assert row(result, "service.clusterId")[:2] == ["mycluster", "default"]
-    assert row(result, "queues.yaml") == ["1", "lines", "muster-defaults"]
+    assert row(result, "gang.waitTimeout") == ["2h", "immediately"]
+    assert row(result, "queues.yaml") == ["1", "lines"]
+    below = {
+        "ConfigMap muster-configs": ["gang.waitTimeout"],
+        "ConfigMap muster-defaults": ["log.level", "queues.yaml"],
+    }
+    lines = result.stdout.splitlines()
+    for heading, keys in below.items():
+        at = lines.index(heading) + 1
+        assert sorted(line.split()[0] for line in lines[at : at + len(keys)]) == keys
+    assert lines.index("Defaults") < next(at for at, line in enumerate(lines) if line.startswith("service.clusterId "))
 
 
 def test_unknown_settings_are_reported_as_warnings(tmp_path: Path) -> None:

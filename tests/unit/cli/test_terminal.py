@@ -9,10 +9,11 @@ import termios
 from dataclasses import replace
 
 import pytest
+from rich.console import Group
 from typer.testing import CliRunner
 
 from muster.main import app
-from muster.output import console, table
+from muster.output import console, print_page, table
 from muster.text import wrapped
 from muster_core.model.events import ApplicationAdded
 from muster_core.model.resources import Limit
@@ -25,7 +26,7 @@ APPLICATION = "spark-0123456789abcdef0123456789abcdef"
 
 _TIME = re.compile(r"2\d{3}-.*Z")
 #: Columns that `-o wide` shows.
-WIDE = {"FROM", "TAKES", "EFFECT", "FROM,", "(-o", "wide)"}
+WIDE = {"TAKES", "EFFECT", "(-o", "wide)"}
 
 
 def terminal(served: Served, *arguments: str, columns: int = 80) -> str:
@@ -100,12 +101,17 @@ def test_a_cell_without_room_is_below_its_row() -> None:
         ("queue root.an-unbroken-name ends", ["queue", "root.an-unbroken-name", "ends"]),
         ("a 1 2 3 4 5 6 7 8 9", ["a 1 2 3 4 5 6", "7 8 9"]),
         ("  kept", ["  kept"]),
+        ("  kept in a longer line", ["  kept in a", "longer line"]),
         ("one\ntwo", ["one", "two"]),
         ("", [""]),
     ],
 )
 def test_lines_end_between_words_and_not_before_a_number(text: str, lines: list[str]) -> None:
     assert list(wrapped(text, 13)) == lines
+    page = console(13)
+    with page.capture() as captured:
+        print_page(page, Group(text))
+    assert [line.rstrip() for line in captured.get().splitlines()] == (lines if text else [""])
 
 
 def test_an_error_on_a_terminal_ends_its_lines_between_words() -> None:

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 from tests.unit.repo.tree import PRODUCT, modules, name, parsed
 
-#: Methods that a library calls: io.RawIOBase and http.client, click, httptools, OpenTelemetry.
+#: Methods that a library calls: io.RawIOBase and http.client, click, httptools, OpenTelemetry, rich.
 OF_LIBRARIES = {
     *("makefile", "readable", "readinto", "format_options", "collect_usage_pieces"),
-    *("on_body", "on_header", "on_message_complete", "generate_span_id", "generate_trace_id"),
+    *("on_body", "on_header", "on_message_complete", "generate_span_id", "generate_trace_id", "wrap"),
 }
 #: A decorator of a library registers the function.
 OWN_DECORATORS = {"property", "classmethod", "staticmethod", "cached_property", "dataclass", "value", "final"}
