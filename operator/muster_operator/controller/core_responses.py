@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from muster_operator.controller import (
     absent_members,
     applications,
+    mismatches,
     nodes,
     placeholders,
     provisioning,
@@ -432,8 +433,8 @@ def _updated(ledger: Ledger, out: Outcome, update: ApplicationUpdated, now: floa
     if app is None or app.state in {AppState.NEW, AppState.SUBMITTED}:
         return
     app.core_has_begun = True
-    if update.state == keys.APP_ACCEPTED and update.message and app.originator.node is None:
-        reporting.post(out, app.originator.ref, messages.ignored(update.message))
+    if update.state == keys.APP_ACCEPTED and update.message:
+        mismatches.report_placement(ledger, out, app, update.message)
     match update.state:
         case keys.APP_RUNNING | keys.APP_ACCEPTED:
             _continue_application(ledger, out, app, now, is_running=update.state == keys.APP_RUNNING)

@@ -12,7 +12,7 @@ from typing import Final
 
 from muster_operator.controller import reporting
 from muster_operator.controller.state import Application, Ledger, Task
-from muster_operator.model import messages, names, problems
+from muster_operator.model import limits, messages, names, problems
 from muster_operator.model.commands import Outcome
 from muster_operator.model.pods import GangDefinition, Pod, UserInfo
 from muster_operator.translate.known_names import free_group, unknown_group
@@ -38,6 +38,21 @@ def report_mismatches(ledger: Ledger, out: Outcome, app: Application, task: Task
         _warn_group(out, app, app.gang, pod)
     elif not app.source.is_written and not ledger.settings.disable_gang and not app.is_missing_gang_reported:
         app.is_missing_gang_reported = _warn_missing_definition(out, app, pod)
+
+
+def report_placement(ledger: Ledger, out: Outcome, app: Application, text: str) -> None:
+    """Warns about a queue that a placement rule selected instead of the named one.
+
+    `text` names both queues. Equal warnings of a namespace are posted once, on the first pod of the first application.
+    """
+    if app.originator.node is not None:
+        return
+    reported = ledger.ignored_queues
+    if (app.namespace, text) not in reported:
+        reporting.post(out, app.originator.ref, messages.ignored(text))
+        reported[app.namespace, text] = None
+        if len(reported) > limits.IGNORED_QUEUES:
+            del reported[next(iter(reported))]
 
 
 def _is_new(app: Application, note: str) -> bool:

@@ -18,6 +18,11 @@ LOGGED_DELETIONS: Final = 20
 #: Objects whose earlier failures are remembered after a recovery. The oldest ones are dropped first.
 FAILED_OBJECTS: Final = 1_000
 
+# -- warnings -----------------------------------------------------------------
+#: Queues that placement rules selected instead of the named one, and that were reported in a namespace. The oldest ones
+#: are dropped first, and reported again with the next application.
+IGNORED_QUEUES: Final = 1_000
+
 # -- one pod ------------------------------------------------------------------
 #: A constraint of a pod as written in the object. The core rejects longer ones.
 CONSTRAINT_BYTES: Final = 64 * _KIB

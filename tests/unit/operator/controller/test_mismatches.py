@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from muster_operator.model import limits
 from muster_operator.model.commands import Outcome, PostEvent
+from muster_operator.model.core_messages import ApplicationAccepted, ApplicationResponse
+from muster_operator.model.ids import AppId
+from muster_si import keys
 from tests.unit.operator.controller.driver import APP, SHARED, SHARING, Driver, live
 from tests.unit.operator.controller.kubernetes import namespace_seen
 from tests.unit.operator.controller.objects import QUEUE, Raw, a_namespace, a_pod
@@ -45,6 +49,21 @@ def test_a_different_queue_is_reported_on_the_first_pod_that_names_it() -> None:
     )
     assert reported_mismatches(driver.see(a_member("w2", queue="root.b"))) == []
     assert len(reported_mismatches(driver.see(a_member("w3", queue="root.c")))) == 1
+
+
+def test_a_queue_that_placement_rules_ignore_is_reported_once_per_namespace_and_selected_queue() -> None:
+    driver = live()
+    reported = []
+    for number, queue in enumerate(("root.b", "root.b", "root.c", "root.b", "root.c")):
+        app = AppId(f"dev/app{number}")
+        driver.see(a_pod(f"p{number}", app=f"app{number}"))
+        driver.receive(ApplicationResponse(accepted=(ApplicationAccepted(app),)))
+        reported += reported_mismatches(driver.updated(keys.APP_ACCEPTED, f"queue root.a is ignored: {queue}", app))
+    texts = ("queue root.a is ignored: root.b", "queue root.a is ignored: root.c")
+    assert reported == [("p0", texts[0]), ("p2", texts[1])]
+    for number in range(limits.IGNORED_QUEUES):
+        driver.updated(keys.APP_ACCEPTED, str(number), AppId("dev/app0"))
+    assert [text for _, text in driver.ledger.ignored_queues] == [str(n) for n in range(limits.IGNORED_QUEUES)]
 
 
 def test_a_different_user_is_reported_and_the_application_keeps_the_first_user() -> None:
