@@ -38,8 +38,8 @@ OPERATOR_POLICY = MANIFESTS.with_name("operator-policy.yaml")
 DEFAULT_IMAGE = "registry.k8s.io/pause:3.7"
 """The image of placeholders without a setting."""
 
-READY_S = 60.0
-DELETED_S = 60.0
+READY_S = 90.0
+DELETED_S = 90.0
 """Until a terminating namespace is removed; its controller deletes the content first."""
 DUMP_PATH = "/debug/fullstatedump?invariants=1"
 

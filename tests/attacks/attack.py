@@ -130,7 +130,7 @@ class Attack:
     finalized: list[str] = field(default_factory=list)
     """Pods of the attacker with a finalizer, which the cleanup removes."""
 
-    async def victim_gets_its_gang(self, writes: int, name: str = "victim", deadline_s: float = 60.0) -> None:
+    async def victim_gets_its_gang(self, writes: int, name: str = "victim", deadline_s: float = 90.0) -> None:
         """Wait until another tenant's gang of ten runs, with at most ``writes`` writes for the attacker before.
 
         Writes are counted until every placeholder of the gang was deleted once. After that the gang waits for the

@@ -126,7 +126,7 @@ class Victim(Measured):
         async def are_closed() -> bool:
             return self.open_sockets() <= self.idle_sockets
 
-        await until("the connections of the attack are closed", are_closed, 60)
+        await until("the connections of the attack are closed", are_closed, 90)
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[Opened]:

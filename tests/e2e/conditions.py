@@ -17,11 +17,6 @@ def condition(pod: Json, kind: str) -> Json:
     return found[0] if found else {}
 
 
-#: Longer than the operator's `condition_refresh_s`. The first message of a gang counts the placeholders that are bound
-#: at that moment.
-REFRESHED_S = 75.0
-
-
 async def wait_for_reason(scenario: Scenario, pod: str, reason: str, *texts: str) -> None:
     """Wait for PodScheduled=False with this reason and a message that contains all texts."""
 
@@ -33,7 +28,7 @@ async def wait_for_reason(scenario: Scenario, pod: str, reason: str, *texts: str
             and all(text in found.get("message", "") for text in texts)
         )
 
-    await scenario.eventually(f"{pod} has PodScheduled=False, {reason}, {texts}", is_so, REFRESHED_S)
+    await scenario.eventually(f"{pod} has PodScheduled=False, {reason}, {texts}", is_so)
 
 
 async def wait_for_event(scenario: Scenario, pod: str, *texts: str, kind: str = "Warning") -> None:
@@ -47,7 +42,7 @@ async def wait_for_event(scenario: Scenario, pod: str, *texts: str, kind: str = 
             for event in await scenario.events()
         )
 
-    await scenario.eventually(f"an event ({kind}) on {pod} contains {texts}", is_reported, REFRESHED_S)
+    await scenario.eventually(f"an event ({kind}) on {pod} contains {texts}", is_reported)
 
 
 async def reported_on_config_map(scenario: Scenario, *texts: str) -> str:

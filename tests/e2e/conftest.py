@@ -232,7 +232,7 @@ async def _no_pod(cluster: Cluster, namespace: str) -> None:
         await cluster.admin.delete_all("pods", namespace)
         return not await cluster.admin.find("pods", namespace)
 
-    await until("the scenario's pods are deleted", is_empty, 60, every_s=0.2)
+    await until("the scenario's pods are deleted", is_empty, 90, every_s=0.2)
 
 
 async def _has_account(cluster: Cluster, namespace: str) -> None:

@@ -65,7 +65,7 @@ class Rule:
         self.seen.append(f"{method} {path}")
         return True
 
-    async def reached(self, count: int = 1, deadline_s: float = 60.0) -> None:
+    async def reached(self, count: int = 1, deadline_s: float = 90.0) -> None:
         """Wait until the rule applied ``count`` times. Raises ConditionNotMet."""
 
         async def enough() -> bool:

@@ -22,7 +22,8 @@ from tests.e2e.manifests import a_pod, is_bound, is_placeholder
 
 T = TypeVar("T")
 
-DEADLINE_S = 60.0
+DEADLINE_S = 90.0
+"""Longer than each pause of the product that ends by itself: the longest ones, such as that of a sweep, are 60 s."""
 OCCUPIES = ("test", "occupies")
 """The label of the pod that `Scenario.occupy` creates."""
 
@@ -88,6 +89,10 @@ class Scenario:
         user = f"system:serviceaccount:{self.muster.setup.namespace}:{ACCOUNT}"
         writes = self.cluster.audit.since(self._mark)
         return [write for write in writes if not of_operator or write.user == user]
+
+    def created_placeholders(self) -> int:
+        """How many placeholder pods the operator created. `final_checks` bounds how often a request is repeated."""
+        return sum(write.what == "create pods" and write.succeeded for write in self.writes(of_operator=True))
 
     async def eventually(self, what: str, check: Callable[[], Awaitable[T]], deadline_s: float = 0) -> T:
         """Wait for a true result and return it, by default until ``deadline_s``. A failure shows the complete state."""

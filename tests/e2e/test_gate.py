@@ -107,7 +107,7 @@ async def test_frozen_watches_send_nothing_and_later_deliver_all_events(
         async def is_so() -> bool:
             return seen == list(expected)
 
-        await until(f"the watch delivered {expected}", is_so, 60)
+        await until(f"the watch delivered {expected}", is_so, 90)
 
     watching = [asyncio.create_task(follow(through, behind)), asyncio.create_task(follow(local.admin, direct))]
     await local.admin.create(a_configmap("before"))

@@ -22,10 +22,6 @@ async def application(scenario: Scenario, name: str) -> Json | None:
     return found[0] if found else None
 
 
-def created_placeholders(scenario: Scenario) -> int:
-    return sum(write.what == "create pods" and write.succeeded for write in scenario.writes(of_operator=True))
-
-
 def a_deployment(name: str, replicas: int, groups: list[Group]) -> Json:
     """A Deployment whose pods are one gang."""
     pod = a_gang(name, groups, placement="Reserve")[0]
@@ -48,7 +44,7 @@ async def test_a_pod_recreated_by_its_deployment_is_scheduled_as_usual(open_scen
         return len(now) == 3 and now != first
 
     await scenario.eventually("the new pod is bound", is_replaced)
-    assert created_placeholders(scenario) == 3
+    assert scenario.created_placeholders() == 3
 
 
 async def test_a_pod_with_scheduling_gates_reports_them_and_waits_for_their_removal(
@@ -91,7 +87,7 @@ async def test_an_id_can_be_reused_after_its_application_has_completed(open_scen
             return await phases(scenario) == {"Succeeded": done} and await application(scenario, "nightly") is None
 
         await scenario.eventually(f"run {run} has completed", is_removed)
-        assert created_placeholders(scenario) == 2 * run
+        assert scenario.created_placeholders() == 2 * run
 
 
 async def test_a_gang_without_a_queue_gets_one_named_after_its_namespace(open_scenario: OpenScenario) -> None:

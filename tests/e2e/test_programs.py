@@ -58,11 +58,6 @@ def order(scenario: Scenario) -> list[str]:
     return [write.name for write in sorted(bindings, key=lambda write: write.at) if not write.name.startswith("tg-")]
 
 
-def created(scenario: Scenario) -> int:
-    """Number of placeholders that were created so far."""
-    return len([write for write in scenario.writes(of_operator=True) if write.what == "create pods"])
-
-
 async def wait_for_reservations(scenario: Scenario, count: int) -> None:
     """Wait for ``count`` reservations of missing members, as placeholder pods if the placement has them."""
 
@@ -192,7 +187,7 @@ async def services(scenario: Scenario) -> None:
 
 async def cronjob(scenario: Scenario) -> None:
     """Two consecutive runs are separate gangs with the same application ID."""
-    before = created(scenario)
+    before = scenario.created_placeholders()
     await apply(scenario, "15-cron/cronjob.yaml")
     template = (await scenario.api.get("cronjobs", "nightly", scenario.namespace))["spec"]["jobTemplate"]
     for run in ("first", "second"):
@@ -205,7 +200,7 @@ async def cronjob(scenario: Scenario) -> None:
 
         await scenario.eventually(f"run {run} is done", is_done)
         await scenario.eventually("its application is over", lambda: _is_over(scenario, "nightly"))
-    assert created(scenario) - before == (6 if placement_of_run() == "Reserve" else 0)
+    assert scenario.created_placeholders() - before == (6 if placement_of_run() == "Reserve" else 0)
     for run in ("first", "second"):
         await scenario.api.delete("jobs", run, scenario.namespace)
 

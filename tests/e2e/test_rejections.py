@@ -69,8 +69,7 @@ async def test_invalid_parameters_are_reported_and_the_gang_continues(open_scena
     for name in ("placeholderTimeoutInSeconds", "Soft is used", "Reserve, Direct or Auto", "nonsense"):
         await wait_for_event(scenario, "odd-0", name)
     await scenario.all_bound(2)
-    writes = scenario.writes(of_operator=True)
-    assert sum(write.what == "create pods" and write.succeeded for write in writes) == 2
+    assert scenario.created_placeholders() == 2
 
 
 async def test_a_gang_in_an_application_without_task_groups_is_reported(
@@ -122,7 +121,7 @@ async def test_a_start_with_an_unreadable_configuration_fails_with_one_line(
     scenario.muster.core.start()
     scenario.muster.operator.start()
     operator = scenario.muster.operator
-    assert await operator.ended(60), operator.tail()
+    assert await operator.ended(90), operator.tail()
     assert operator.returncode == 1
     last = operator.tail(1)
     assert last.startswith("muster operator cannot serve: ")

@@ -7,7 +7,7 @@ from collections import Counter
 
 from devcluster.api import Json
 from devcluster.nodes import FakeNode
-from tests.e2e.conditions import REFRESHED_S, condition, scheduled, wait_for_event, wait_for_reason
+from tests.e2e.conditions import condition, scheduled, wait_for_event, wait_for_reason
 from tests.e2e.configuration import a_queue, queue_file
 from tests.e2e.conftest import OpenScenario
 from tests.e2e.manifests import Group, a_gang, a_pod, owned
@@ -108,7 +108,7 @@ async def test_a_gang_waiting_for_nodes_reports_progress_once_without_further_wr
         series = [(event["action"], event["message"]) for event in events]
         return pending == [True] and series == [("PlaceholderAllocated", "2 of 3 placeholders are bound")]
 
-    await scenario.eventually("a placeholder waits, and a series has the progress", progress_is_reported, REFRESHED_S)
+    await scenario.eventually("a placeholder waits, and a series has the progress", progress_is_reported)
 
     async def all_have_reported() -> bool:
         patches = [write for write in scenario.writes(of_operator=True) if write.what == "patch pods/status"]

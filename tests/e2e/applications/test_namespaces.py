@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 from devcluster.api import Json
 from devcluster.nodes import FakeNode
-from tests.e2e.conditions import REFRESHED_S, scheduled
+from tests.e2e.conditions import scheduled
 from tests.e2e.conftest import OpenScenario
 from tests.e2e.manifests import PREFIX, Group, a_gang, a_pod, is_bound
 from tests.e2e.scenario import Scenario
@@ -69,7 +69,7 @@ async def wait_for_quota_reason(scenario: Scenario, name: str, pod: str, text: s
         found = scheduled(await scenario.api.get("pods", pod, name))
         return found.get("reason") == "SchedulingSkipped" and text in found["message"]
 
-    await scenario.eventually(f"{pod} waits: {text}", is_so, REFRESHED_S)
+    await scenario.eventually(f"{pod} waits: {text}", is_so)
 
 
 def pods(count: int, app: str) -> list[Json]:
@@ -115,7 +115,7 @@ async def test_a_deleted_namespace_removes_its_waiting_gang_and_can_be_recreated
         are_reported = all(any(message.startswith(part) for message in messages) for part in EXPECTED_MESSAGES)
         return are_reported and sum(map(is_bound, await scenario.api.find("pods", "again"))) == 3
 
-    await scenario.eventually("three of four placeholders are bound, and it is reported", is_reserving, REFRESHED_S)
+    await scenario.eventually("three of four placeholders are bound, and it is reported", is_reserving)
     await delete_namespace(scenario, "again")
     writes = scenario.writes(of_operator=True)
     created = [write for write in writes if write.what == "create pods"]

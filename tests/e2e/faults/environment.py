@@ -29,7 +29,7 @@ CONFIG = {"service.completingTimeout": "1s", "service.placeholderImage": "regist
 ENV = {"MUSTER_LEASE_DURATION": "3", "MUSTER_COMPARE_EVERY": "0.3"}
 RETRIED_ERRORS = (ApiError, aiohttp.ClientError, TimeoutError)
 READY_S = 90.0
-DELETED_S = 60.0
+DELETED_S = 90.0
 
 
 @dataclass(frozen=True, slots=True)

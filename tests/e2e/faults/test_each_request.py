@@ -45,7 +45,7 @@ async def runs(scenario: Scenario, faults: EachRequest, gangs: Mapping[str, str]
     async def are_gone() -> bool:
         return not await scenario.api.find("pods", scenario.namespace)
 
-    await scenario.eventually("the pods are deleted", are_gone, 60 + LATE_S)
+    await scenario.eventually("the pods are deleted", are_gone, 90 + LATE_S)
 
 
 async def lives(scenario: Scenario, faults: EachRequest) -> dict[str, Counter[Kind]]:

@@ -145,8 +145,7 @@ async def test_a_changed_default_placement_applies_to_new_gangs(
     await scenario.eventually("the second gang has placeholders", has_placeholders)
     await scenario.cluster.add_nodes([FakeNode("node-1", cpu="8")])
     await scenario.all_bound(8)
-    writes = scenario.writes(of_operator=True)
-    assert sum(write.what == "create pods" and write.succeeded for write in writes) == 4
+    assert scenario.created_placeholders() == 4
 
 
 async def test_a_direct_gang_keeps_the_reservation_of_a_member_rejected_by_its_kubelet(

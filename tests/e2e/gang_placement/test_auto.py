@@ -53,11 +53,6 @@ async def wait_for_members(scenario: Scenario, count: int) -> None:
     await scenario.eventually(f"{count} members are bound", are_bound)
 
 
-def created(scenario: Scenario) -> int:
-    """Number of placeholder pods that were created. A repeated request fails if the first one had an effect."""
-    return sum(write.what == "create pods" and write.succeeded for write in scenario.writes(of_operator=True))
-
-
 async def test_the_pods_of_a_job_get_no_placeholders(open_scenario: OpenScenario) -> None:
     scenario = await open_scenario(ROOMY)
     template = member(0)
@@ -76,7 +71,7 @@ async def test_the_pods_of_a_job_get_no_placeholders(open_scenario: OpenScenario
     }
     await scenario.create([job])
     await scenario.all_bound(MEMBERS)
-    assert created(scenario) == 0
+    assert scenario.created_placeholders() == 0
 
     async def all_are_reported() -> bool:
         return len(await scenario.events("Scheduled")) == MEMBERS
@@ -96,7 +91,7 @@ async def test_absent_members_get_placeholder_pods_that_members_replace(open_sce
     await wait_for_pods(scenario, bound=MEMBERS - 1)
     await scenario.create(members(1))
     await scenario.all_bound(MEMBERS)
-    assert created(scenario) == MEMBERS - 1
+    assert scenario.created_placeholders() == MEMBERS - 1
 
 
 async def test_an_autoscaler_sees_present_and_absent_members_that_need_nodes(open_scenario: OpenScenario) -> None:
@@ -122,14 +117,14 @@ async def test_a_member_takes_the_slot_of_a_placeholder_pod_without_a_node(open_
     await scenario.cluster.add_nodes([MORE])
     await wait_for_members(scenario, 4)
     await wait_for_pods(scenario, bound=1)
-    assert created(scenario) == MEMBERS - 2
+    assert scenario.created_placeholders() == MEMBERS - 2
 
 
 async def test_a_deleted_member_gets_a_placeholder_pod(open_scenario: OpenScenario) -> None:
     scenario = await open_scenario(TIGHT, SLOWLY_CREATED)
     await scenario.create(members(0))
     await wait_for_reason(scenario, "gang-0", "Unschedulable", "Insufficient cpu")
-    assert created(scenario) == 0
+    assert scenario.created_placeholders() == 0
     await scenario.api.delete("pods", "gang-4", scenario.namespace, grace_s=0)
     await wait_for_pods(scenario, bound=0, unassigned=1)
     await scenario.cluster.add_nodes([MORE])
@@ -151,7 +146,7 @@ async def test_a_kill_between_members_and_placeholder_pods_loses_no_slot(
     await restart(scenario, victims)
     await scenario.create(members(2))
     await scenario.all_bound(MEMBERS)
-    assert created(scenario) == MEMBERS - 2
+    assert scenario.created_placeholders() == MEMBERS - 2
 
 
 @pytest.mark.parametrize("style", ["Soft", "Hard"])
@@ -172,4 +167,4 @@ async def test_a_timeout_deletes_the_placeholder_pods_of_an_incomplete_gang(
 
         await scenario.eventually("both members have failed", have_failed)
     await wait_for_pods(scenario, bound=0)
-    assert created(scenario) == MEMBERS - 2
+    assert scenario.created_placeholders() == MEMBERS - 2

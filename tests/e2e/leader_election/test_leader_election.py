@@ -85,7 +85,7 @@ async def test_no_decision_is_lost_or_repeated_across_leader_changes(open_scenar
     first.operator.signal(SIGTERM)
     scenario.gate.clear()
     await leads(scenario, second)
-    assert await first.operator.ended(60)
+    assert await first.operator.ended(90)
     assert first.operator.returncode == 0
     for number in range(6):
         await scenario.create(a_gang(f"late-{number}", [Group("workers", 3)], timeout_s=600))
@@ -123,7 +123,7 @@ async def test_a_leader_that_cannot_renew_stops_writing_before_another_starts(
     assert first.operator.is_running()
     assert writers(scenario) == ["muster-0", "muster-1"]
     scenario.gate.clear()
-    assert await first.operator.ended(60)
+    assert await first.operator.ended(90)
     assert first.operator.returncode == 1
     assert "leadership ended: muster-1 took the lease muster/muster" in first.operator.tail()
 

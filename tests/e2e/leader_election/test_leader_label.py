@@ -80,4 +80,4 @@ async def test_rest_requests_do_not_go_to_a_replica_cut_off_from_the_lease(
         await wait_until_selected(scenario, selector, REPLICAS[1])
         assert scenario.muster.operator.is_running()
         scenario.gate.clear()
-        assert await scenario.muster.operator.ended(60)
+        assert await scenario.muster.operator.ended(90)

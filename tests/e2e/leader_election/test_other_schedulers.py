@@ -74,7 +74,7 @@ async def test_a_muster_exits_if_another_already_serves_the_scheduler_name(open_
     scenario = await open_scenario([FakeNode("node-0")], started=False)
     async with another_muster(scenario):
         scenario.muster.operator.start()
-        assert await scenario.muster.operator.ended(60)
+        assert await scenario.muster.operator.ended(90)
     assert scenario.muster.operator.returncode == 1
     message = f"another Muster (lease {scenario.namespace}/muster) serves the scheduler name muster"
     assert message in scenario.muster.operator.tail()
