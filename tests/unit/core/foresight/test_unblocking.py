@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import combinations
 
 import pytest
 
 from muster_core.foresight.changes import ClusterChange, RaiseMaximum, events
-from muster_core.foresight.unblocking import Advice, forked, replayed, unblock
+from muster_core.foresight.unblocking import Advice, _fewest, forked, replayed, unblock
 from muster_core.foresight.virtual_core import VirtualCore
 from muster_core.model.config import QueueConfig
 from muster_core.model.events import ManagerRegistered
@@ -62,6 +62,26 @@ def test_the_changes_start_the_application_and_no_proper_subset_does(part: int) 
             for fewer in proper_subsets(remedy):
                 assert not starts(seed, fewer), f"seed {seed}: {fewer} are sufficient, not only {remedy}"
     assert found.keys() >= {"AddNode", "EndApplication", "RaiseMaximum", "RaiseUserLimits", "DropConstraint"}
+
+
+@pytest.mark.parametrize(
+    "sufficient, number, best",
+    [
+        pytest.param([{0, 1}, {2}], 3, {2}, id="one change, and two that are earlier"),
+        pytest.param([{0, 1, 2}, {3, 4}], 5, {3, 4}, id="two changes, and three that are earlier"),
+        pytest.param([{0, 1}, {99}], 200, {99}, id="one of the first changes of many"),
+        pytest.param([{0, 1}, {100}], 200, {0, 1}, id="a later one of many is not tried"),
+        pytest.param([{0, 1, 2}, {3, 4}], 20, {0, 1, 2}, id="too many pairs"),
+    ],
+)
+def test_fewer_changes_are_preferred_to_earlier_ones(sufficient: list[set[int]], number: int, best: set[int]) -> None:
+    changes = [RaiseMaximum(QueuePath(f"root.q{index}"), Limit(), 0) for index in range(number)]
+
+    def starts(tried: Sequence[ClusterChange]) -> bool:
+        return any(all(changes[index] in tried for index in enough) for enough in sufficient)
+
+    remedy = tuple(changes[index] for index in sorted(sufficient[0]))
+    assert _fewest(remedy, changes, starts) == tuple(changes[index] for index in sorted(best))
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -14,6 +14,7 @@ import pytest
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_service_pb2_grpc
 from structlog.testing import capture_logs
 
+from devcluster.waiting import until
 from muster_operator.model.errors import StartupRefused
 from muster_operator.runtime import span_export, tracing
 from muster_operator.runtime.metrics import Metrics
@@ -123,9 +124,13 @@ async def test_an_outage_of_the_collector_is_logged_once_at_its_start_and_once_a
             export.emit(CHILD_SPAN)
             export._provider.force_flush()
         with listening(address) as (collector, _):
-            while not collector.spans:  # the connection is tried again with growing pauses
+
+            async def is_exported() -> bool:  # the connection is tried again with growing pauses
                 export.emit(ROOT_SPAN)
                 export._provider.force_flush()
+                return results(metrics)["exported"] > 0
+
+            await until("spans are exported again", is_exported, 60)
             await export.close()
     assert [line["event"] for line in logged] == [
         "traces cannot be exported and are dropped",
@@ -133,7 +138,7 @@ async def test_an_outage_of_the_collector_is_logged_once_at_its_start_and_once_a
     ]
     assert "UNAVAILABLE" in logged[0]["reason"]
     found = results(metrics)
-    assert found["exported"] == len(collector.spans) == 1
+    assert found["exported"] == 1 <= len(collector.spans)  # a slow answer to an earlier span counts as its failure
     assert found["failed"] == found["created"] - 1 >= 3
 
 
