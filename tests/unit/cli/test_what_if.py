@@ -197,7 +197,9 @@ async def test_the_process_gets_half_of_what_the_core_leaves_of_the_memory(
             await question
         return
     await until(lambda: process.pid is not None)
-    arguments = psutil.Process(process.pid).cmdline()
+    child = psutil.Process(process.pid)
+    await until(lambda: "muster.what_if" in child.cmdline())  # before, it is a copy of this process
+    arguments = child.cmdline()
     question.cancel()
     await asyncio.gather(question, return_exceptions=True)
     assert int(arguments[arguments.index("muster.what_if") + 1]) == most << 20
