@@ -73,11 +73,13 @@ def _search(partition: Partition, now_ns: int) -> bool:
     has_woken = False
     if not texts.is_searching and texts.searched_epoch != nodes.facts_epoch and now_ns >= texts.search_at_ns:
         texts.searched_epoch, texts.search_at_ns = nodes.facts_epoch, now_ns + REFRESH_NS
-        texts.applications.extend(partition.applications)
+        texts.applications.extend(texts.refused)
     for _ in range(min(len(texts.applications), _APPLICATIONS) if len(texts.to_search) < _CLASSES else 0):
-        app = partition.applications.get(texts.applications.popleft())
-        if app is not None and app.refusals and app.waiting:
-            texts.to_search.extend((app.id, kind) for kind in app.refusals)
+        app = partition.applications.get(name := texts.applications.popleft())
+        if app is None or not app.refusals:
+            texts.refused.pop(name, None)
+        else:
+            texts.to_search.extend((name, kind) for kind in app.refusals)
             if len(texts.to_search) >= _CLASSES:
                 break
     looks = LOOKS_PER_ATTEMPT

@@ -79,6 +79,7 @@ def report_unschedulable(partition: Partition, app: Application, unplaced: list[
             partition.unschedulable_classes.put(entry.kind, entry.room, entry.why)
         if entry.kind in app.waiting:
             app.refuse(entry.kind, why, partition.node_demand.now_ns)
+            partition.texts.refused[app.id] = None
         asks = _unreported(app, entry.kind, why.kind)
         note_text(partition, app, entry.kind, why)
         if not asks:

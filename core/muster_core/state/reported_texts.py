@@ -47,6 +47,8 @@ class ReportedTexts:
     to_search: deque[tuple[ApplicationId, AskClass]] = field(default_factory=deque)
     reasons: dict[AskClass, UnschedulableReason] = field(default_factory=dict)
     search_at_ns: int = 0
+    #: Applications with reasons, so that a search does not look at those that have not been tried.
+    refused: dict[ApplicationId, None] = field(default_factory=dict)
     #: Those to send, longest waiting first.
     stale: dict[tuple[ApplicationId, TextKey], None] = field(default_factory=dict)
     #: When the next step may be done, and when the next message may be sent.
