@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from muster_core.config.load import DEFAULT_TEXT, checksum, examine, load
+from muster_core.config.document import amounts, as_written, quantity
+from muster_core.config.load import DEFAULT_TEXT, ValidationResult, checksum, examine, load, validate
 from muster_core.model.config import (
     ALLOW_ALL,
     AccessList,
@@ -212,3 +213,79 @@ partitions:
     allowed = {keys.EXTRA_UTILIZATION: "true", keys.EXTRA_TEST_GROUPS: "true"}
     [found] = load(text, allowed).configuration.partitions
     assert (found.node_sort.order, found.resolver) == (NodeOrder.UTILIZATION, GroupResolver.TEST)
+
+
+# -- A validation result has the errors of a configuration and reports whether its checksum is correct.
+
+TEXT = "partitions: [{queues: [{name: a, maxapplications: 0}]}]\n"
+RIGHT = checksum(TEXT)
+ODD = ("partitions[0].queues[0].maxapplications: 0 means unlimited",)
+
+
+def test_a_valid_text_is_allowed_with_its_warnings() -> None:
+    found = validate(TEXT)
+    assert found == ValidationResult((), tuple(f"queues.yaml:1: {text}" for text in ODD), RIGHT, None)
+    assert (found.allowed, found.reason) == (True, "")
+
+
+@pytest.mark.parametrize("effects, is_right", [(RIGHT, True), (RIGHT.lower(), True), ("0" * 64, False)])
+def test_a_checksum_in_the_text_is_compared_in_either_case_and_forbids_nothing(effects: str, *, is_right: bool) -> None:
+    found = validate(f"checksum: '{effects}'\n{TEXT}")
+    assert (found.allowed, found.checksum, found.checksum_match) == (True, RIGHT, is_right)
+
+
+def test_the_first_error_is_the_reason_and_the_checksum_is_still_reported() -> None:
+    text = "partitions: [{queues: [{name: a.b}, {name: c.d}]}]\n"
+    found = validate(text, file="mine.yaml")
+    assert (found.allowed, len(found.findings), found.reason) == (False, 2, found.findings[0])
+    assert found.reason.startswith("mine.yaml:1: partitions[0].queues[0].name: 'a.b' is not a queue name; ")
+    assert found.checksum == checksum(text)
+
+
+def test_settings_are_validated_too() -> None:
+    found = validate(TEXT, {"service.expiry": "soon", "event.maxStreams": "many"})
+    assert found.reason.startswith("service.expiry: 'soon' is not a duration; ")
+    assert unplaced(found.warnings) == (
+        *ODD,
+        "event.maxStreams: 'many' is not a whole number from 0 to 10000000, 100 is used",
+    )
+
+
+def test_an_empty_text_is_allowed() -> None:
+    assert validate("").allowed
+
+
+# -- Quantities are read in YuniKorn's notation.
+
+
+@pytest.mark.parametrize(
+    "resource, text, amount",
+    [
+        ("vcore", "10", 10_000),
+        ("vcore", "500m", 500),
+        ("vcore", "0", 0),
+        ("vcore", "2k", 2_000_000),
+        ("memory", "010", 10),
+        ("memory", "1 k", 1000),
+        ("memory", "3M", 3_000_000),
+        ("memory", "1Ki", 1024),
+        ("memory", "2Mi", 2 * 1024**2),
+        ("memory", "2 Gi", 2 * 1024**3),
+        ("memory", "1Ti", 1024**4),
+        ("memory", "1Pi", 1024**5),
+        ("memory", "7Ei", 7 * 1024**6),
+        ("memory", "9223372036854775807", 2**63 - 1),
+        ("pods", "5", 5),
+        ("nvidia.com/gpu", "1T", 10**12),
+    ],
+)
+def test_a_quantity_is_digits_and_a_suffix(resource: str, text: str, amount: int) -> None:
+    assert quantity(resource, text, "here") == amount
+
+
+def test_absent_amounts_are_empty() -> None:
+    assert amounts(None, "here") == {}
+
+
+def test_an_amount_is_shown_in_an_exact_unit() -> None:
+    assert (as_written("vcore", 1500), as_written("memory", 1500)) == ("1500m", "1500")

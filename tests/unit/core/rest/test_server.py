@@ -2,26 +2,33 @@
 
 import asyncio
 import math
+import os
+import socket
+import ssl
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import aiohttp
 import orjson
 import pytest
+import trustme
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 from yarl import URL
 
 from muster_core.model.events import NodeAdded
+from muster_core.rest.auth import ServerContext, ServerTls
 from muster_core.rest.http import RestContext, RestFailure, Seats, Writer, body_of
 from muster_core.rest.routes import MOVED, ROUTES
+from muster_core.rest.server import RestServer, RestSettings, StartFailure
 from muster_core.runtime.service import Scheduler
 from muster_si.keys import EXTRA_BARRIER
 from tests.unit.builders import a_node
 from tests.unit.core.conftest import Bench
 from tests.unit.core.messages import RM
-from tests.unit.core.rest.conftest import Ask
+from tests.unit.core.rest.conftest import TRUSTING, Ask, Serve
 from tests.unit.core.scheduling.scenario import Scenario
 
 
@@ -353,3 +360,94 @@ async def test_a_core_is_ready_after_it_receives_the_existing_objects(
 async def test_the_last_health_check_is_a_metric(http: aiohttp.ClientSession) -> None:
     async with http.get("/ws/v1/metrics") as answer:
         assert "muster_core_healthy 1.0" in (await answer.text()).splitlines()
+
+
+# -- The addresses on which REST listens.
+
+
+def hosts() -> list[str]:
+    """Loopback addresses of this machine."""
+    with socket.socket(socket.AF_INET6) as found:
+        try:
+            found.bind(("::1", 0))
+        except OSError:
+            return ["127.0.0.1"]
+    return ["127.0.0.1", "[::1]"]
+
+
+@pytest.mark.parametrize("host", hosts())
+async def test_without_an_address_rest_listens_on_ipv4_and_ipv6(host: str) -> None:
+    server = RestServer(Scheduler(), RestSettings(address="", port=0, access=TRUSTING))
+    port = await server.start()
+    try:
+        async with aiohttp.ClientSession() as session, session.get(f"http://{host}:{port}/openapi.json") as reply:
+            assert reply.status == 200
+    finally:
+        await server.stop()
+
+
+# -- REST over TLS: with the certificate of its files, the new one when they change, the old one when they are
+# broken.
+
+AUTHORITY = trustme.CA()
+
+
+def write(files: ServerTls, authority: trustme.CA, at: int) -> None:
+    """A fresh certificate with that time on its files."""
+    certificate = authority.issue_cert("127.0.0.1")
+    certificate.cert_chain_pems[0].write_to_path(str(files.certificate))
+    certificate.private_key_pem.write_to_path(str(files.key))
+    for path in (files.certificate, files.key):
+        os.utime(path, (at, at))
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> ServerTls:
+    made = ServerTls(tmp_path / "cert.pem", tmp_path / "key.pem")
+    write(made, AUTHORITY, 1)
+    return made
+
+
+def trusting(authority: trustme.CA) -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    authority.configure_trust(context)
+    return context
+
+
+async def test_rest_is_served_over_tls(serve: Serve, files: ServerTls) -> None:
+    http = await serve(RestSettings(port=0, tls=files))
+    async with http.get("/livez", ssl=trusting(AUTHORITY)) as answer:
+        assert answer.status == 200
+    with pytest.raises(aiohttp.ClientConnectorCertificateError):
+        await http.get("/livez", ssl=trusting(trustme.CA()))
+
+
+async def presented(context: ServerContext, authority: trustme.CA) -> bool:
+    """Whether a new connection gets a certificate of that authority."""
+    server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0, ssl=context.context)
+    port = server.sockets[0].getsockname()[1]
+    try:
+        _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=trusting(authority))
+        writer.close()
+    except ssl.SSLCertVerificationError:
+        return False
+    finally:
+        server.close()
+    return True
+
+
+async def test_a_renewed_certificate_is_loaded_and_a_broken_one_is_ignored(files: ServerTls) -> None:
+    context, other = ServerContext(files), trustme.CA()
+    assert not context.renew()
+    write(files, other, 2)
+    assert context.renew()
+    assert await presented(context, other)
+    await asyncio.to_thread(files.key.write_text, "broken")
+    assert not context.renew()
+    assert await presented(context, other)
+    assert not await presented(context, AUTHORITY)
+
+
+def test_invalid_certificate_files_fail_the_start(bench: Bench, tmp_path: Path) -> None:
+    with pytest.raises(StartFailure, match="TLS: "):
+        RestServer(bench.core, RestSettings(tls=ServerTls(tmp_path / "no", tmp_path / "no")))

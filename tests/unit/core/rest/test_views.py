@@ -1,5 +1,8 @@
 """Each view has the JSON names of YuniKorn's REST API, shows the state, and returns None for unknown names."""
 
+from __future__ import annotations
+
+import re
 from dataclasses import replace
 from importlib.metadata import version
 from typing import Any
@@ -11,12 +14,16 @@ from yarl import URL
 from muster_core.model.config import ChildTemplate
 from muster_core.model.events import ApplicationAdded, NodeUpdated
 from muster_core.model.ids import AllocationKey, ApplicationId, NodeId, QueuePath
+from muster_core.model.records import EventRecorded, Notice
 from muster_core.model.resources import Limit, Resources
+from muster_core.model.specs import ApplicationSpec
 from muster_core.rest import schemas
+from muster_core.rest.routes import ROUTES
 from muster_core.rest.schemas import Shape
 from muster_core.state.reservations import NodeReservation, ThrashingGuard, pair
-from tests.unit.builders import an_application, an_ask
-from tests.unit.core.rest.conftest import Ask
+from tests.unit.builders import RM, a_configuration, a_queue, an_application, an_ask
+from tests.unit.core.conftest import Bench
+from tests.unit.core.rest.conftest import Ask, a_scenario
 from tests.unit.core.scheduling.direct import a_gang
 from tests.unit.core.scheduling.scenario import Scenario, states
 
@@ -430,3 +437,201 @@ async def test_an_error_has_the_message_of_the_contract(
     async with http.get(URL(f"/ws/v1/partition/{path}", encoded=True)) as answer:
         assert answer.status == status
         assert await answer.json() == {"status_code": status, "message": message, "description": message}
+
+
+# -- Short forms of applications and nodes, and the waiting requests by reason.
+
+
+async def test_a_summary_counts_what_the_complete_application_lists(ask: Ask, scenario: Scenario) -> None:
+    summaries = {item["applicationID"]: item for item in await ask("applications/active/summary")}
+    complete = {item["applicationID"]: item for item in await ask("applications/active")}
+    assert summaries.keys() == complete.keys()
+    for name, app in complete.items():
+        summary = summaries[name]
+        same = ("queueName", "applicationState", "user", "submissionTime", "usedResource", "pendingResource")
+        assert {key: summary[key] for key in same} == {key: app[key] for key in same}
+        real = [item for item in app["allocations"] if not item["placeholder"]]
+        assert (summary["pods"], summary["placeholders"]) == (len(real), len(app["allocations"]) - len(real))
+        assert "requests" not in summary
+    assert (summaries["gang"]["isGang"], summaries["waits"]["isGang"]) == (True, False)
+
+
+async def test_a_summary_has_the_reason_of_most_requests(ask: Ask, scenario: Scenario) -> None:
+    [found] = [item for item in await ask("applications/active/summary") if item["applicationID"] == "waits"]
+    [request] = (await ask("application/waits"))["requests"]
+    assert found["pending"] == 1
+    assert found["reason"] == request["allocationLog"][-1]["reason"]
+    assert found["message"] == request["allocationLog"][-1]["message"]
+
+
+async def test_the_summary_of_a_rejected_application_says_why(ask: Ask, scenario: Scenario) -> None:
+    [found] = await ask("applications/rejected/summary")
+    [complete] = await ask("applications/rejected")
+    assert (found["applicationID"], found["message"]) == ("lost", complete["rejectedMessage"])
+    assert "reason" not in found
+
+
+async def test_waiting_requests_are_counted_by_reason_with_the_oldest_application(ask: Ask, scenario: Scenario) -> None:
+    before = {item.get("reason"): item for item in await ask("waiting")}
+    scenario.send(ApplicationAdded(an_application("later", queue="root.b")))
+    scenario.ask(an_ask("also-too-big", app="later", vcore=9000), an_ask("too-big-2", app="later", vcore=9000))
+    [reason] = [item["reason"] for item in await ask("applications/active/summary") if item["applicationID"] == "later"]
+    after = {item.get("reason"): item for item in await ask("waiting")}
+    assert after[reason]["requests"] == before[reason]["requests"] + 2
+    assert after[reason]["applications"] == before[reason]["applications"] + 1
+    assert after[reason]["applicationID"] == before[reason]["applicationID"]
+    assert after[reason]["resource"]["vcore"] == before[reason]["resource"]["vcore"] + 18_000
+    counts = [item["requests"] for item in await ask("waiting")]
+    assert counts == sorted(counts, reverse=True)
+
+
+async def test_members_and_placeholders_of_an_incomplete_gang_count_once(ask: Ask, scenario: Scenario) -> None:
+    before = sum(item["requests"] for item in await ask("waiting"))
+    scenario.gang(ApplicationAdded(an_application("large", queue="root.b", gang=50)), 50)
+    scenario.ask(an_ask("member", app="large", group="workers"))
+    [gang] = [item for item in await ask("applications/active/summary") if item["applicationID"] == "large"]
+    assert sum(item["requests"] for item in await ask("waiting")) == before + gang["pending"]
+
+
+async def test_a_summary_of_a_node_counts_what_the_node_lists(ask: Ask, scenario: Scenario) -> None:
+    complete = {item["nodeID"]: item for item in await ask("nodes")}
+    for summary in await ask("nodes/summary"):
+        node = complete.pop(summary["nodeID"])
+        numbers = {key: len(node[key]) for key in ("allocations", "foreignAllocations", "reservations")}
+        assert summary == {key: node[key] for key in summary if key not in numbers} | numbers
+    assert complete == {}
+
+
+@pytest.mark.parametrize("path", ["applications/active/summary", "nodes/summary"])
+async def test_summaries_are_paged(ask: Ask, scenario: Scenario, path: str) -> None:
+    complete = await ask(path)
+    assert [*await ask(f"{path}?limit=1"), *await ask(f"{path}?offset=1")] == complete
+
+
+async def test_an_unknown_list_is_an_error(http: aiohttp.ClientSession, scenario: Scenario) -> None:
+    async with http.get("/ws/v1/partition/default/applications/all/summary") as answer:
+        assert answer.status == 400
+
+
+# -- A name in a path may be anything: every view answers that it has no such thing, and none fails.
+
+ODD = (
+    "%00",
+    "%2F",
+    "..%2f..",
+    "%FF%FE",
+    "%F0%9F%A6%86",
+    "%25",
+    "root..a",
+    "a" * 3000,
+    "%7B%7D",
+    "-1",
+    "%0d%0aX:y",
+    "null",
+)
+#: Permitted responses for a name that does not exist.
+STATUSES = (200, 301, 400, 404, 414, 431)
+
+
+@pytest.mark.parametrize("odd", ODD)
+async def test_odd_names_in_a_path_return_an_expected_status(
+    http: aiohttp.ClientSession, bench: Bench, odd: str
+) -> None:
+    bench.core.loop.scheduler_state = a_scenario().scheduler_state
+    for route in ROUTES:
+        parts = re.findall(r"\{\w+\}", route.path)
+        if route.method != "GET" or route.path.startswith("/debug"):
+            continue
+        for part in parts:
+            path = route.path.replace(part, odd)
+            for other in parts:
+                path = path.replace(other, "default" if other == "{partition}" else "root.a")
+            async with http.get(URL(path, encoded=True), allow_redirects=False) as answer:
+                assert answer.status in STATUSES, path
+                await answer.read()
+    async with http.get("/ws/v1/partition/default/queue/root.a") as answer:
+        assert answer.status == 200
+
+
+# -- Applications with a qualified ID in messages: users see the plain ID, and add the namespace if it is ambiguous.
+
+PARTITION = "/ws/v1/partition/default"
+
+
+def of(namespace: str, name: str = "job", queue: str = "root.a") -> ApplicationSpec:
+    return replace(an_application(f"{namespace}/{name}", queue=queue), shown_as=name, namespace=namespace)
+
+
+@pytest.fixture
+def two(bench: Bench) -> Scenario:
+    """Application `job` of two namespaces, in two queues, with one pod each."""
+    scenario = Scenario(a_configuration(a_queue("a"), a_queue("b")), nodes=2)
+    scenario.send(ApplicationAdded(of("team-a")), ApplicationAdded(of("team-b", queue="root.b")))
+    for namespace in ("team-a", "team-b"):
+        scenario.ask(replace(an_ask(f"pod-{namespace}", app=f"{namespace}/job"), namespace=namespace))
+    bench.core.loop.scheduler_state = scenario.scheduler_state
+    return scenario
+
+
+async def refusal(http: aiohttp.ClientSession, path: str) -> tuple[int, str]:
+    async with http.get(f"{PARTITION}/{path}") as answer:
+        return answer.status, (await answer.json())["message"]
+
+
+async def test_every_view_shows_the_plain_id_and_the_namespace(ask: Ask, two: Scenario) -> None:
+    apps: list[dict[str, Any]] = await ask("applications/active")
+    assert {(app["applicationID"], app["namespace"]) for app in apps} == {("job", "team-a"), ("job", "team-b")}
+    assert {item["applicationId"] for app in apps for item in (*app["requests"], *app["allocations"])} == {"job"}
+    nodes = await ask("nodes")
+    assert {item["applicationId"] for node in nodes for item in node["allocations"]} == {"job"}
+
+
+async def test_an_ambiguous_id_is_rejected_with_the_namespaces(http: aiohttp.ClientSession, two: Scenario) -> None:
+    status, message = await refusal(http, "application/job")
+    assert (status, message) == (
+        400,
+        "application job exists in namespaces team-a, team-b: add ?namespace=<one of them>",
+    )
+
+
+async def test_the_namespace_the_queue_or_the_qualified_id_selects_one_application(ask: Ask, two: Scenario) -> None:
+    assert (await ask("application/job?namespace=team-b"))["namespace"] == "team-b"
+    assert (await ask("queue/root.b/application/job"))["namespace"] == "team-b"
+    assert (await ask("application/team-b%252Fjob"))["namespace"] == "team-b"
+
+
+async def test_an_id_in_another_namespace_is_not_found(http: aiohttp.ClientSession, two: Scenario) -> None:
+    assert await refusal(http, "application/job?namespace=team-c") == (404, "Application not found")
+
+
+async def test_an_application_of_a_sharing_group_is_found_by_the_namespace_of_each_of_its_pods(
+    ask: Ask, bench: Bench
+) -> None:
+    scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
+    scenario.send(ApplicationAdded(replace(of("team-a"), id=of("@group").id)))
+    scenario.ask(replace(an_ask("pod", app="@group/job"), namespace="team-b"))
+    bench.core.loop.scheduler_state = scenario.scheduler_state
+    for namespace in ("team-a", "team-b"):
+        assert (await ask(f"application/job?namespace={namespace}"))["namespace"] == "team-a"
+
+
+@pytest.mark.parametrize("name", ["job", "team-a%252Fjob"])
+async def test_the_newest_run_of_an_application_is_shown_and_earlier_ones_stay_listed(
+    ask: Ask, bench: Bench, name: str
+) -> None:
+    scenario = Scenario(a_configuration(a_queue("a"), a_queue("b")), nodes=1)
+    scenario.send(ApplicationAdded(of("team-a")))
+    scenario.send(ApplicationAdded(replace(of("team-a", queue="root.b"), id=of("team-a#1").id)))
+    bench.core.loop.scheduler_state = scenario.scheduler_state
+    assert (await ask(f"application/{name}"))["queueName"] == "root.b"
+    assert (await ask(f"queue/root.a/application/{name}"))["queueName"] == "root.a"
+    assert [app["applicationID"] for app in await ask("applications/active")] == ["job", "job"]
+
+
+async def test_events_name_the_plain_id(http: aiohttp.ClientSession, bench: Bench) -> None:
+    application = EventRecorded(RM, Notice.APPLICATION, "team-a/job", "words", app_name="job")
+    request = EventRecorded(RM, Notice.REQUEST, "pod", "words", "team-a/job", app_name="job")
+    bench.core.events.add([application, request], 1)
+    async with http.get("/ws/v1/events/batch") as answer:
+        first, second = (await answer.json())["EventRecords"]
+    assert (first["objectID"], second["objectID"], second["referenceID"]) == ("job", "pod", "job")

@@ -3,29 +3,36 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from types import FrameType
 from typing import NoReturn
 
 import pytest
 
-from muster_core.model.effects import TimerSet
+from muster_core.model.config import Timing
+from muster_core.model.constraints import InterPodConstraints, Target, TargetOperator, TopologySpreadConstraint
+from muster_core.model.effects import AllocationResponse, ApplicationSummarized, Effect, TimerSet
 from muster_core.model.events import (
     AllocationReleased,
     AllocationReported,
     ApplicationAdded,
     ApplicationRemoved,
     AskAdded,
+    AskReleased,
     Event,
     NodeAdded,
     TimerKind,
 )
 from muster_core.model.ids import AllocationKey, ApplicationId, Termination
-from muster_core.model.specs import GangPlacement
-from muster_core.scheduling.scheduler import CyclePhase, cycle, step
+from muster_core.model.limits import PODS_PER_PART
+from muster_core.model.specs import NO_PROPERTIES, GangPlacement, PodProperties
+from muster_core.scheduling import invariants
+from muster_core.scheduling.scheduler import CyclePhase, cycle, step, step_part
 from muster_core.state.applications import Application
 from tests.unit.builders import (
     PARTITION,
+    SECOND,
     a_configuration,
     a_node,
     a_queue,
@@ -34,9 +41,10 @@ from tests.unit.builders import (
     an_ask,
     resources,
 )
-from tests.unit.core.function_calls import CallCounter
+from tests.unit.core.function_calls import CallCounter, most_calls
+from tests.unit.core.scheduling.many_pods import APP, FIRST_SELECTOR, PODS, REMOVED, large
 from tests.unit.core.scheduling.preemption_scenario import with_preemption
-from tests.unit.core.scheduling.scenario import Scenario, placed
+from tests.unit.core.scheduling.scenario import Scenario, placed, released_asks, releases
 
 #: More nodes than are evaluated one by one when they change together.
 NODES = 48
@@ -238,3 +246,163 @@ def test_d18_the_release_of_a_request_with_many_allocations_grows_with_their_num
         return counter.calls
 
     assert calls(800) < 2.2 * calls(400)
+
+
+# -- The resource usage of an application is counted by instance type and reported when it completes.
+
+
+def a_scenario(*types: str) -> Scenario:
+    """A node of four cores for each instance type."""
+    scenario = Scenario(a_configuration(a_queue("a"), timing=Timing(completing_timeout_ns=SECOND)))
+    for number, kind in enumerate(types):
+        node = a_node(f"n{number}")
+        scenario.send(NodeAdded(replace(node, attributes={"si/instance-type": kind} if kind else {})))
+    return scenario
+
+
+def summary(effects: list[Effect]) -> ApplicationSummarized:
+    [found] = [effect for effect in effects if isinstance(effect, ApplicationSummarized)]
+    return found
+
+
+def test_resource_time_is_counted_by_node_type() -> None:
+    scenario = a_scenario("large", "")
+    submitted = scenario.now_ns
+    scenario.send(ApplicationAdded(an_application()))
+    scenario.ask(an_ask("r0", vcore=3000), an_ask("r1", vcore=2000))
+    scenario.wait(10)
+    scenario.release("r0")
+    scenario.release("r1")
+    found = summary(scenario.wait(2))
+    assert {kind: amounts["vcore"] for kind, amounts in found.used.items()} == {"large": 30_000, "UNKNOWN": 20_000}
+    assert (found.preempted, found.placeholders) == ({}, {})
+    assert found.times_ns == (submitted, submitted, submitted + 11 * SECOND)
+
+
+def test_placeholder_usage_is_counted_separately() -> None:
+    scenario = a_scenario("large")
+    scenario.gang(ApplicationAdded(an_application(gang=1)), 1)
+    scenario.wait(5)
+    scenario.ask(an_ask("r0", group="workers"))
+    scenario.release("app-p0", why=Termination.PLACEHOLDER_REPLACED)
+    scenario.wait(7)
+    scenario.release("r0")
+    found = summary(scenario.wait(2))
+    assert found.placeholders["large"]["vcore"] == 5_000
+    assert found.used["large"]["vcore"] == 7_000
+    assert found.state == "Completed"
+
+
+def test_a_rejected_application_used_nothing_and_has_no_summary() -> None:
+    scenario = a_scenario("large")
+    scenario.send(ApplicationAdded(an_application()))
+    effects = scenario.send(ApplicationAdded(an_application()))
+    assert not [effect for effect in effects if isinstance(effect, ApplicationSummarized)]
+
+
+# -- What a pod costs the core from its request to its allocation. Function calls are counted, not time. The bounds
+# are a few percent above the present numbers. A change that exceeds one makes each pod more expensive.
+
+ASKED_PODS = 500
+SELECTOR = (Target("si/pod-label/app", TargetOperator.IN, ("it",)),)
+SPREAD = PodProperties(inter_pod=InterPodConstraints(spread=(TopologySpreadConstraint("zone", 5, SELECTOR, ""),)))
+
+
+def calls_per_pod(applications: int, facts: PodProperties = NO_PROPERTIES) -> float:
+    """Sends the requests of all applications, each in its own leaf, then runs cycles until all have a node."""
+    leaves = [a_queue(f"q{number}") for number in range(applications)]
+    scenario = Scenario(a_configuration(*leaves))
+    for number in range(20):
+        scenario.send(NodeAdded(a_node(f"n{number}", ASKED_PODS * 100, labels={"zone": f"{number % 3}"})))
+    names = [f"app{number}" for number in range(applications)]
+    scenario.send(
+        *(ApplicationAdded(an_application(name, queue=f"root.q{number}")) for number, name in enumerate(names))
+    )
+    like = replace(an_ask("like", vcore=100, tags={"si/pod-label/app": "it"}), facts=facts)
+    asks = [
+        AskAdded(replace(like, key=AllocationKey(f"{number}"), application=ApplicationId(names[number % applications])))
+        for number in range(ASKED_PODS)
+    ]
+    effects = []
+    with CallCounter() as counter:
+        for event in asks:
+            effects += step(scenario.scheduler_state, event, scenario.now_ns)
+        effects += cycle(scenario.scheduler_state, scenario.now_ns, lambda: True).effects
+    assert len(placed(effects)) == ASKED_PODS
+    return counter.calls / ASKED_PODS
+
+
+@pytest.mark.parametrize(
+    "applications, facts, most",
+    [
+        pytest.param(5, NO_PROPERTIES, 90, id="many pods of few applications"),
+        pytest.param(ASKED_PODS, NO_PROPERTIES, 700, id="one pod in each of many leaves"),
+        pytest.param(5, SPREAD, 208, id="many pods with a spread constraint"),
+    ],
+)
+def test_a_pod_takes_few_function_calls(applications: int, facts: PodProperties, most: int) -> None:
+    assert calls_per_pod(applications, facts) <= most
+
+
+# -- An event about many pods is applied in parts, so that the process does other work in between. Calls are
+# counted.
+
+STOPPED = Termination.STOPPED_BY_RM
+HOST = "kubernetes.io/hostname"
+
+
+def parts_of(scenario: Scenario, event: Event) -> Iterator[list[Effect]]:
+    yield step_part(scenario.scheduler_state, event, scenario.now_ns)
+    while scenario.scheduler_state.unfinished is not None:
+        yield step_part(scenario.scheduler_state, event, scenario.now_ns)
+
+
+CANCELLED = AskReleased(PARTITION, APP, None, STOPPED)
+RELEASED = AllocationReleased(PARTITION, APP, None, None, STOPPED)
+
+
+@pytest.mark.parametrize("event", [REMOVED, CANCELLED, RELEASED], ids=["removal", "cancellation", "release"])
+def test_d19_no_part_of_an_event_about_many_pods_grows_with_their_number(event: Event) -> None:
+    (small, _), (most, parts) = (most_calls(parts_of(large(pods), event)) for pods in (PODS_PER_PART, PODS))
+    assert len(parts) >= 3
+    assert most <= 2.1 * small
+
+
+@pytest.mark.parametrize("event", [REMOVED, CANCELLED, RELEASED], ids=["removal", "cancellation", "release"])
+def test_d19_between_two_parts_the_state_is_consistent_and_all_pods_are_confirmed_at_the_end(event: Event) -> None:
+    scenario, effects = large(), list[Effect]()
+    for part in parts_of(scenario, event):
+        effects += part
+        assert invariants.check(scenario.scheduler_state) == []
+    whole = step(large().scheduler_state, event, scenario.now_ns)
+    assert releases(effects) == releases(whole)
+    assert released_asks(effects) == released_asks(whole)
+    assert len(releases(effects)) == (0 if event is CANCELLED else PODS)
+    assert len(released_asks(effects)) == (0 if event is RELEASED else PODS)
+
+
+def test_d19_a_cycle_or_another_event_completes_the_event_first() -> None:
+    scenario = large()
+    effects = step_part(scenario.scheduler_state, REMOVED, scenario.now_ns)
+    assert scenario.scheduler_state.unfinished is not None
+    effects += step(scenario.scheduler_state, ApplicationAdded(an_application()), scenario.now_ns)
+    assert len(releases(effects)) == PODS
+    assert not scenario.app().removed
+    scenario = large()
+    step_part(scenario.scheduler_state, REMOVED, scenario.now_ns)
+    cycle(scenario.scheduler_state, scenario.now_ns, lambda: True)
+    assert not scenario.app().allocations
+
+
+def test_d20_the_first_selector_counts_the_labels_of_all_pods_in_parts() -> None:
+    scenario = large()
+    scenario.add_node("free", vcore=1000)
+    small, _ = most_calls(parts_of(large(PODS_PER_PART), FIRST_SELECTOR))
+    most, parts = most_calls(parts_of(scenario, FIRST_SELECTOR))
+    assert len(parts) >= 5
+    assert most <= 2.1 * small
+    assert invariants.check(scenario.scheduler_state) == []
+    scenario.now_ns += SECOND
+    result = cycle(scenario.scheduler_state, scenario.now_ns, lambda: True)
+    assert placed(result.effects) == {"first": "free"}
+    assert all(isinstance(effect, AllocationResponse) for effect in result.effects if placed([effect]))

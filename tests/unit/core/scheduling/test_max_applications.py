@@ -2,21 +2,41 @@
 
 from __future__ import annotations
 
-from muster_core.model.effects import Effect
-from muster_core.model.events import ApplicationAdded, ApplicationRemoved, ConfigurationReplaced
-from muster_core.model.ids import ApplicationId, QueuePath
+from dataclasses import replace
+from random import Random  # noqa: TID251 # seeded
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from muster_core.model.config import QueueConfig
+from muster_core.model.effects import AllocationResponse, Effect
+from muster_core.model.events import (
+    AllocationReleased,
+    ApplicationAdded,
+    ApplicationRemoved,
+    AskAdded,
+    ConfigurationReplaced,
+    Event,
+    NodeAdded,
+)
+from muster_core.model.ids import AllocationId, AllocationKey, ApplicationId, QueuePath, Termination
 from muster_core.model.records import Detail
+from muster_core.model.resources import Limit
+from muster_core.model.states import QueueState
+from muster_core.scheduling.scheduler import cycle, step
+from muster_core.state.queues import QueueTree, new_tree
 from tests.unit.builders import (
     PARTITION,
     RM,
     a_configuration,
     a_limit,
+    a_node,
     a_queue,
     an_allocation,
     an_application,
     an_ask,
 )
-from tests.unit.core.scheduling.scenario import Scenario, placed, states, waits
+from tests.unit.core.scheduling.scenario import Scenario, placed, rejection, states, waits
 
 _MAY_RUN = (
     Detail.APP_CANNOTRUN_QUEUE,
@@ -168,3 +188,202 @@ def test_an_application_that_exceeds_its_run_time_lets_the_next_one_start() -> N
     assert states(scenario.wait(61), "x") == ["Failing"]
     assert states(scenario.release("x0", "x"), "x") == ["Failed"]
     assert scenario.app("y").state == "Running"
+
+
+# -- With steady demand the shares of queues converge to their guarantees, for any order of allocations and
+# releases. A simulation: applications request continuously, allocations end at random (seeded), and freed resources
+# are allocated by the core.
+
+_PLACES = 120
+
+
+class Economy:
+    """A full cluster with slots of one core, and queues that always request more."""
+
+    def __init__(self, *queues: QueueConfig, sizes: dict[str, tuple[int, ...]], seed: int = 7) -> None:
+        self.scenario = Scenario(a_configuration(*queues))
+        self.random = Random(seed)
+        self.sizes = sizes
+        self.number = 0
+        self.held: list[tuple[str, AllocationKey, AllocationId]] = []
+        for queue in sizes:
+            self.send(ApplicationAdded(an_application(queue, queue=f"root.{queue}", created_s=1)))
+        self.send(NodeAdded(a_node("n", _PLACES * 1000, pods=10_000)))
+
+    def send(self, *events: Event) -> None:
+        effects: list[Effect] = []
+        for event in events:
+            effects += step(self.scenario.scheduler_state, event, self.scenario.now_ns)
+        effects += cycle(self.scenario.scheduler_state, self.scenario.now_ns, lambda: True).effects
+        answers = (effect for effect in effects if isinstance(effect, AllocationResponse))
+        self.held += [(new.ask.application, new.ask.key, new.id) for answer in answers for new in answer.new]
+
+    def demand(self, queue: str, count: int) -> list[Event]:
+        """Asks of the queue's sizes in cores."""
+        asks: list[Event] = []
+        for _ in range(count):
+            self.number += 1
+            cores = self.random.choice(self.sizes[queue])
+            asks.append(AskAdded(an_ask(f"{queue}-{self.number}", app=queue, vcore=cores * 1000)))
+        return asks
+
+    def turn_over(self, rounds: int, at_once: int = 6) -> None:
+        """In each round a few allocations end, and every queue requests as much again."""
+        for _ in range(rounds):
+            ended: list[Event] = []
+            for _ in range(min(at_once, len(self.held))):
+                app, key, identity = self.held.pop(self.random.randrange(len(self.held)))
+                ended.append(
+                    AllocationReleased(PARTITION, ApplicationId(app), key, identity, Termination.STOPPED_BY_RM)
+                )
+            wishes = [event for queue in self.sizes for event in self.demand(queue, self._missing(queue))]
+            self.send(*wishes, *ended)
+
+    def _missing(self, queue: str) -> int:
+        return max(20 - len(self.scenario.app(queue).asks), 0)
+
+    def cores(self, queue: str) -> float:
+        return self.scenario.partition.queues.by_path[QueuePath(f"root.{queue}")].allocated["vcore"] / 1000
+
+
+def test_shares_converge_to_the_guarantees_from_an_unfair_start() -> None:
+    guarantees = {"a": 60, "b": 40, "c": 20}
+    queues = [a_queue(name, guaranteed=cores * 1000) for name, cores in guarantees.items()]
+    economy = Economy(*queues, sizes=dict.fromkeys(guarantees, (1,)))
+    economy.send(*economy.demand("c", _PLACES))
+    assert economy.cores("c") == _PLACES
+    economy.turn_over(120)
+    for name, cores in guarantees.items():
+        assert abs(economy.cores(name) - cores) <= 2, (name, economy.cores(name))
+
+
+def test_resources_beyond_the_guarantees_are_shared_in_proportion() -> None:
+    guarantees = {"a": 30, "b": 10}
+    queues = [a_queue(name, guaranteed=cores * 1000) for name, cores in guarantees.items()]
+    economy = Economy(*queues, sizes=dict.fromkeys(guarantees, (1, 2, 3)))
+    economy.turn_over(150)
+    assert abs(economy.cores("a") - 90) <= 6
+    assert abs(economy.cores("b") - 30) <= 6
+
+
+def test_every_level_is_fair_and_unused_shares_go_to_siblings() -> None:
+    team = a_queue("team", a_queue("x", guaranteed=30_000), a_queue("y", guaranteed=10_000), guaranteed=80_000)
+    economy = Economy(
+        a_queue("org", team, a_queue("solo", guaranteed=40_000), guaranteed=120_000),
+        sizes={"org.team.x": (1,), "org.team.y": (1, 2), "org.solo": (2,)},
+    )
+    economy.turn_over(150)
+    assert abs(economy.cores("org.team") - 80) <= 4
+    assert abs(economy.cores("org.team.x") - 60) <= 5
+    assert abs(economy.cores("org.solo") - 40) <= 4
+    economy.sizes = {name: sizes for name, sizes in economy.sizes.items() if name != "org.team.x"}
+    economy.turn_over(150)
+    assert economy.cores("org.team.x") <= 25  # it asks no more, and what ends there
+    assert abs(economy.cores("org.team") - 80) <= 6  # its sibling gets
+
+
+def test_queues_without_guarantee_share_the_cluster_evenly() -> None:
+    economy = Economy(a_queue("a"), a_queue("b"), a_queue("c"), sizes={"a": (1,), "b": (2,), "c": (4,)})
+    economy.turn_over(150)
+    for name in ("a", "b", "c"):
+        assert abs(economy.cores(name) - 40) <= 5, (name, economy.cores(name))
+
+
+def test_queues_without_guarantee_share_in_proportion_to_their_maximum() -> None:
+    economy = Economy(a_queue("a", vcore=80_000), a_queue("b", vcore=160_000), sizes={"a": (1,), "b": (1,)})
+    economy.turn_over(150)
+    assert abs(economy.cores("a") - 40) <= 3
+    assert abs(economy.cores("b") - 80) <= 3
+
+
+def test_one_pass_over_many_free_resources_keeps_the_shares() -> None:
+    """Many requests on an empty cluster: attempts are long, but no queue gets far more than the others."""
+    queues = [a_queue(name, guaranteed=cores) for name, cores in (("a", 60_000), ("b", 40_000), ("c", 20_000))]
+    scenario = Scenario(a_configuration(*queues))
+    for name in ("a", "b", "c"):
+        step(scenario.scheduler_state, ApplicationAdded(an_application(name, queue=f"root.{name}")), scenario.now_ns)
+        for index in range(200):
+            step(scenario.scheduler_state, AskAdded(an_ask(f"{name}{index}", app=name)), scenario.now_ns)
+    step(scenario.scheduler_state, NodeAdded(a_node("n", 24_000, pods=1000)), scenario.now_ns)
+    cycle(scenario.scheduler_state, scenario.now_ns, lambda: True)
+    cores = [scenario.partition.queues.by_path[QueuePath(f"root.{name}")].allocated["vcore"] // 1000 for name in "abc"]
+    assert sum(cores) == 24
+    assert all(abs(got - due) <= 1 for got, due in zip(cores, (12, 8, 4), strict=True)), cores
+
+
+# -- After any changes of queues and applications, the tree without applications equals that of a fresh start.
+
+
+def _leaf(name: str, vcore: int = 9000) -> QueueConfig:
+    return QueueConfig(name, max=Limit({"vcore": vcore}))
+
+
+def _parent(name: str, *children: QueueConfig) -> QueueConfig:
+    return QueueConfig(name, parent=True, children=children)
+
+
+#: Over few names, so that each change meets queues that are there.
+FORESTS: tuple[tuple[QueueConfig, ...], ...] = (
+    (),
+    (_leaf("a"),),
+    (_leaf("a", 1000), _parent("b")),
+    (_parent("a"), _leaf("b")),
+    (_parent("a", _leaf("a"), _leaf("b", 0)),),
+    (_parent("a", _parent("a", _leaf("b")), _parent("b")),),
+)
+PATHS = ("root.a", "root.b", "root.a.a", "root.a.b", "root.a.a.b", "root.a.b.a")
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("reload"), st.integers(0, len(FORESTS) - 1)),
+        st.tuples(st.just("submit"), st.integers(0, len(PATHS) - 1)),
+        st.tuples(st.just("demand"), st.integers(0, len(PATHS) - 1)),
+        st.tuples(st.just("end"), st.integers(0, 9)),
+    ),
+    min_size=4,
+    max_size=16,
+)
+
+
+def shape(tree: QueueTree) -> dict[str, tuple[object, ...]]:
+    return {
+        path: (queue.is_leaf, queue.managed, queue.state, queue.wanted, queue.max)
+        for path, queue in tree.by_path.items()
+    }
+
+
+def _submit(scenario: Scenario, name: str, path: str, *, demand: bool) -> bool:
+    """Submit an application with a request, and return whether it got a queue."""
+    tags = {"namespace": path} if demand else {}
+    spec = replace(an_application(name, queue="" if demand else path), tags=tags)
+    if rejection(scenario.send(ApplicationAdded(spec))):
+        return False
+    queue = scenario.app(name).queue
+    assert queue.is_leaf
+    assert queue.state is QueueState.ACTIVE
+    got = placed(scenario.ask(an_ask(f"{name}-r", app=name)))
+    assert bool(got) == all(above.max.allows(above.allocated + scenario.app(name).pending) for above in queue.path_up)
+    return True
+
+
+@given(first=st.sampled_from(FORESTS), steps=STEPS)
+@settings(max_examples=50, deadline=None)
+def test_the_queue_tree_equals_a_fresh_one_after_all_applications_are_removed(
+    first: tuple[QueueConfig, ...], steps: list[tuple[str, int]]
+) -> None:
+    scenario = Scenario(a_configuration(*first), nodes=1, vcore=100_000)
+    last = first
+    alive: list[str] = []
+    for number, (kind, value) in enumerate(steps):
+        if kind == "reload":
+            last = FORESTS[value]
+            scenario.send(ConfigurationReplaced(RM, a_configuration(*last)))
+        elif kind == "end" and alive:
+            scenario.send(ApplicationRemoved(PARTITION, ApplicationId(alive.pop(value % len(alive)))))
+        elif kind != "end" and _submit(scenario, f"app{number}", PATHS[value % len(PATHS)], demand=kind == "demand"):
+            alive.append(f"app{number}")
+        assert {app.id for app in scenario.partition.applications.values() if not app.removed} == set(alive)
+    for name in alive:
+        scenario.send(ApplicationRemoved(PARTITION, ApplicationId(name)))
+    scenario.wait(31)
+    [partition] = a_configuration(*last).partitions
+    assert shape(scenario.partition.queues) == shape(new_tree(partition.root))

@@ -2,13 +2,37 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from muster_core.model.config import QueuePolicies
-from tests.unit.builders import a_configuration, a_queue, an_ask
+from muster_core.model.constraints import (
+    DELETION_TIME,
+    GRACE_PERIOD,
+    TERMINATING,
+    TERMINATING_PREEMPTED,
+    InterPodConstraints,
+)
+from muster_core.model.events import (
+    AllocationReported,
+    ApplicationAdded,
+    AskAdded,
+    ConfigurationReplaced,
+    Event,
+    NodeAdded,
+    TimerKind,
+)
+from muster_core.model.ids import AllocationId, AllocationKey, NodeId
+from muster_core.model.limits import PREEMPTION_SEARCHES_IN_VAIN
+from muster_core.model.specs import NO_PROPERTIES, AskSpec, HostPort, PodProperties
+from muster_core.preemption.planning import NO_HELP
+from tests.unit.builders import RM, SECOND, a_configuration, a_limit, a_queue, an_allocation, an_application, an_ask
+from tests.unit.core.placement.affinity_clusters import HOST, term
 from tests.unit.core.scheduling.preemption_scenario import (
     DISABLED,
     FENCE,
+    PREEMPTED,
     confirm,
     cores,
     never,
@@ -21,6 +45,7 @@ from tests.unit.core.scheduling.preemption_scenario import (
     with_preemption,
 )
 from tests.unit.core.scheduling.scenario import Scenario, placed, waits
+from tests.unit.core.scheduling.test_topology_spread import in_zone, tags
 
 
 def two_queues(left: int = 10, right: int = 2) -> Scenario:
@@ -236,3 +261,262 @@ def test_an_ask_is_tried_once_while_its_victims_terminate() -> None:
     assert len(victims(scenario.wait(31))) == 1
     assert victims(scenario.wait(80)) == set()
     assert scenario.app("a").asks[an_ask("x").key].triggered
+
+
+# -- A victim has its grace period and two minutes to terminate before another one is selected for the same request.
+
+HOUR = 3600
+
+
+def preempting(grace: str) -> tuple[Scenario, str]:
+    """A pod of root.a preempts one of two pods of root.b, each on a node of its own. Returns the victim."""
+    scenario = Scenario(a_configuration(a_queue("a", guaranteed=1000), a_queue("b")), nodes=2, vcore=1000)
+    run(scenario, "root.b", *(replace(pod, tags={GRACE_PERIOD: grace}) for pod in pods("b", 2)))
+    run(scenario, "root.a", an_ask("x"))
+    [victim] = victims(scenario.wait(31))
+    return scenario, victim
+
+
+def deleted(scenario: Scenario, victim: str, grace: str, in_s: int) -> None:
+    """The resource manager reports the deletion of the victim."""
+    [old] = [one for one in scenario.app("b").allocations.values() if one.spec.key == victim]
+    gone_s = scenario.now_ns // SECOND + in_s
+    tags = {GRACE_PERIOD: grace, TERMINATING: TERMINATING_PREEMPTED, DELETION_TIME: str(gone_s)}
+    report = replace(an_allocation(victim, old.node, app="b"), id=AllocationId(old.id), tags=tags)
+    scenario.send(AllocationReported(report))
+
+
+@pytest.mark.parametrize(
+    "grace, seconds",
+    [("0", 0), ("", 30), ("30", 30), ("600", 600), ("3600", HOUR), ("86400", HOUR), (str(2**63), HOUR), ("-1", 30)],
+)
+def test_no_second_victim_is_selected_before_the_grace_period_and_two_minutes(grace: str, seconds: int) -> None:
+    """A grace period counts with at most one hour, so that a user cannot stop preemption with one pod."""
+    scenario, victim = preempting(grace)
+    assert victims(scenario.wait(seconds + 115)) == set()
+    assert len(victims(scenario.wait(60)) - {victim}) == 1
+
+
+def test_a_pod_that_terminates_at_the_end_of_its_grace_period_is_the_only_victim() -> None:
+    scenario, victim = preempting("1800")
+    assert victims(scenario.wait(1800)) == set()
+    assert placed(scenario.release(victim, app="b", why=PREEMPTED)).keys() == {"x"}
+
+
+def test_the_node_stays_reserved_until_the_longest_grace_period_is_over() -> None:
+    scenario, victim = preempting(str(10 * HOUR))
+    scenario.wait(HOUR + 60)
+    assert [one.key for one in scenario.partition.reservations.by_ask.values()] == ["x"]
+    assert placed(scenario.release(victim, app="b", why=PREEMPTED)).keys() == {"x"}
+
+
+def test_the_deletion_time_of_the_pod_replaces_its_grace_period() -> None:
+    scenario, victim = preempting("30")
+    deleted(scenario, victim, "30", 900)
+    assert victims(scenario.wait(900 + 115)) == set()
+    assert len(victims(scenario.wait(60)) - {victim}) == 1
+
+
+def test_a_deletion_time_beyond_an_hour_counts_as_an_hour() -> None:
+    scenario, victim = preempting("30")
+    deleted(scenario, victim, "30", 2**40)
+    assert victims(scenario.wait(HOUR + 115)) == set()
+    assert len(victims(scenario.wait(60)) - {victim}) == 1
+
+
+# -- Preemption if inter-pod filters reject a node: the conflicting pods are victims, if that makes the node
+# feasible.
+
+APART = PodProperties(InterPodConstraints(anti_affinity=(term("db", topology=HOST),)))
+UNWANTING = PodProperties(InterPodConstraints(anti_affinity=(term("web", topology=HOST),)))
+NEAR = PodProperties(InterPodConstraints(affinity=(term("db", topology=HOST),)))
+PORT = PodProperties(ports=(HostPort("10.0.0.1", "TCP", 80),))
+
+
+def web(key: str, facts: PodProperties = NO_PROPERTIES, **more: int) -> AskSpec:
+    return replace(an_ask(key, tags=tags("web"), **more), facts=facts)  # type: ignore[arg-type]  # numbers only
+
+
+def other(key: str, app: str, facts: PodProperties = NO_PROPERTIES, **more: int) -> AskSpec:
+    return replace(web(key, facts, **more), tags=tags(app))
+
+
+def contest(*there: AskSpec) -> Scenario:
+    """One node of 4 cores with these pods of a queue without a guarantee, next to a queue with one."""
+    queues = a_queue("p", a_queue("a", guaranteed=4000), a_queue("b"))
+    scenario = Scenario(a_configuration(queues))
+    scenario.send(NodeAdded(in_zone("n0", "a")))
+    # The first look at tags, so that all are counted.
+    assert len(placed(run(scenario, "root.p.b", *there))) == len(there)
+    return scenario
+
+
+def after(scenario: Scenario, ask: AskSpec) -> tuple[set[str], dict[str, str]]:
+    """The victims for the request of the other queue, and its node after they are released."""
+    assert placed(run(scenario, "root.p.a", ask)) == {}
+    effects = scenario.wait(60)
+    return victims(effects), placed(confirm(scenario, effects))
+
+
+@pytest.mark.parametrize(
+    "there, ask",
+    [
+        (other("b1", "db"), web("x", APART)),
+        (other("b1", "db", UNWANTING), web("x")),
+        (other("b1", "cache", PORT), web("x", PORT)),
+    ],
+    ids=["own anti-affinity", "anti-affinity of the one that is there", "a host port"],
+)
+def test_only_the_conflicting_pod_is_preempted_when_resources_are_free(there: AskSpec, ask: AskSpec) -> None:
+    scenario = contest(other("b0", "cache"), there, other("b2", "cache"))
+    assert after(scenario, ask) == ({"b1"}, {"x": "n0"})
+
+
+def test_victims_that_free_resources_are_preempted_with_the_conflicting_pod() -> None:
+    scenario = contest(other("b0", "db"), other("b1", "cache"), other("b2", "cache"), other("b3", "cache"))
+    gone, place = after(scenario, web("x", APART, vcore=2000))
+    assert "b0" in gone
+    assert (len(gone), place) == (2, {"x": "n0"})
+
+
+def test_no_pod_is_preempted_because_of_pod_affinity() -> None:
+    scenario = contest(*pods("b", 4))
+    assert after(scenario, web("x", NEAR)) == (set(), {})
+
+
+def test_the_pod_required_by_affinity_stays_and_another_pod_is_preempted() -> None:
+    # Of the same size and priority the younger would go first.
+    scenario = contest(other("b0", "cache"), other("b1", "cache"), other("b2", "cache"), other("b3", "db"))
+    gone, place = after(scenario, web("x", NEAR))
+    assert (len(gone), place) == (1, {"x": "n0"})
+    assert "b3" not in gone
+
+
+def test_a_conflicting_pod_of_higher_priority_is_not_preempted() -> None:
+    scenario = contest(other("b0", "db", priority=10))
+    assert after(scenario, web("x", APART)) == (set(), {})
+
+
+def test_daemon_set_pods_preempt_conflicting_pods_on_their_node() -> None:
+    scenario = contest(other("b0", "cache"), other("b1", "cache", PORT))
+    ask = replace(web("x", PORT), required_node=NodeId("n0"))
+    assert after(scenario, ask) == ({"b1"}, {"x": "n0"})
+
+
+def test_two_pods_with_mutual_anti_affinity_do_not_share_freed_resources() -> None:
+    scenario = contest(*(other(f"b{index}", "cache") for index in range(4)))
+    lonely = PodProperties(InterPodConstraints(anti_affinity=(term("web", topology=HOST),)))
+    run(scenario, "root.p.a", web("x", lonely), web("y", lonely))
+    effects = scenario.wait(120)
+    assert len(victims(effects)) == 1
+    assert placed(confirm(scenario, effects)) == {"x": "n0"}
+    assert AllocationKey("y") in scenario.app("a").asks
+
+
+# -- Unsuccessful preemption is cached until something changes, and costs no work meanwhile.
+
+INTERVAL_S = 15
+
+
+def crowded(waiting: int, *, priority: int = 9, sizes: int = 1, guaranteed: int = 3000) -> Scenario:
+    """Leaf b fills the node with pods of this priority; as many applications of different sizes wait in leaf a."""
+    scenario = Scenario(with_preemption(a_queue("a", guaranteed=guaranteed), a_queue("b"), a_queue("c")), nodes=1)
+    run(scenario, "root.b", *(replace(pod, priority=priority) for pod in pods("b", 4)))
+    events: list[Event] = []
+    for index in range(waiting):
+        events.append(ApplicationAdded(an_application(f"w{index}", queue="root.a")))
+        events.append(AskAdded(an_ask(f"w{index}", app=f"w{index}", vcore=1000 + index % sizes)))
+    scenario.send(*events)
+    return scenario
+
+
+def searches(scenario: Scenario) -> int:
+    """How often victims were searched for."""
+    asks = (ask for app in scenario.partition.applications.values() for ask in app.asks.values())
+    return sum(times for ask in asks for times, _ in (ask.attempts or {}).values())
+
+
+def change(scenario: Scenario, name: str) -> None:
+    """An unrelated pod starts elsewhere."""
+    run(scenario, "root.c", an_ask(name, vcore=0, priority=9))
+
+
+def is_timed(scenario: Scenario) -> bool:
+    return any(one.timer.kind is TimerKind.PREEMPTION for _, _, one in scenario.timers)
+
+
+def test_equal_asks_cause_one_preemption_search_while_nothing_changes() -> None:
+    scenario = crowded(300)
+    scenario.wait(3600)
+    assert searches(scenario) == 1
+    assert not is_timed(scenario), "no clock runs while nothing changes"
+
+
+def test_equal_asks_cause_one_search_per_interval_after_changes() -> None:
+    scenario = crowded(30)
+    for step in range(90):
+        scenario.wait(3)
+        change(scenario, f"c{step}")
+    assert 4 <= searches(scenario) <= 7, "after 30 s, 15 s, 30 s, and then each minute"
+
+
+def test_a_victim_is_found_when_it_starts() -> None:
+    scenario = crowded(1, guaranteed=4000)
+    scenario.wait(300)
+    assert searches(scenario) == 1
+    scenario.add_node("n1", vcore=500)
+    run(scenario, "root.c", an_ask("small", vcore=500))
+    assert victims(scenario.wait(60)) == set(), "it frees too little"
+    run(scenario, "root.a", an_ask("half", vcore=500))
+    assert victims(scenario.wait(60)) == {"small"}
+
+
+@pytest.mark.parametrize("what", ["guarantee", "priority"])
+def test_a_configuration_that_permits_preemption_takes_effect(what: str) -> None:
+    scenario = crowded(1, priority=0 if what == "guarantee" else 9, guaranteed=500)
+    scenario.wait(300)
+    assert victims(scenario.wait(60)) == set()
+    a = a_queue("a", guaranteed=3000)
+    if what == "priority":
+        a = replace(a, policies=replace(a.policies, priority_offset=100))
+    scenario.send(ConfigurationReplaced(RM, with_preemption(a, a_queue("b"), a_queue("c"))))
+    assert len(victims(scenario.wait(60))) == 1
+
+
+def test_an_ask_of_another_class_has_a_separate_search() -> None:
+    scenario = crowded(10)
+    scenario.wait(300)
+    run(scenario, "root.a", an_ask("important", priority=9))
+    assert len(victims(scenario.wait(60))) == 1
+
+
+def test_searches_for_many_classes_are_bounded_per_interval() -> None:
+    count = PREEMPTION_SEARCHES_IN_VAIN + 50
+    scenario = crowded(count, sizes=count)
+    scenario.wait(31)
+    assert searches(scenario) == PREEMPTION_SEARCHES_IN_VAIN
+    scenario.wait(3 * INTERVAL_S)
+    tried = [ask for app in scenario.partition.applications.values() for ask in app.asks.values() if ask.attempts]
+    assert len(tried) == count, "all of them had their turn"
+    assert searches(scenario) == count
+    assert {words for ask in tried for words in ask.attempts or {}} == {NO_HELP}
+
+
+def test_all_entitled_asks_preempt_one_after_another() -> None:
+    scenario = crowded(10, priority=0)
+    assert sorted(run_until_idle(scenario)) == ["b1", "b2", "b3"]
+
+
+def test_a_users_limit_does_not_block_the_same_pod_of_another_user() -> None:
+    limits = (a_limit(users=("kim",), vcore=1000),)
+    queues = (a_queue("a", guaranteed=3000, limits=limits), a_queue("b"))
+    scenario = Scenario(with_preemption(*queues), nodes=1)
+    run(scenario, "root.b", *pods("b", 4))
+    for user in ("kim", "lee"):
+        scenario.send(
+            ApplicationAdded(an_application(user, queue="root.a", user=user)), AskAdded(an_ask(user, app=user))
+        )
+    scenario.send(ApplicationAdded(an_application("found", queue="root.a", user="kim")))
+    scenario.add_node("n1", an_allocation("found", "n1", app="found"), vcore=1000)
+    assert len(victims(scenario.wait(60))) == 1
+    assert [ask.triggered for app in ("kim", "lee") for ask in scenario.app(app).asks.values()] == [False, True]

@@ -16,11 +16,24 @@ from muster_core.model.events import (
     ConfigurationReplaced,
     ManagerRegistered,
     NodeAction,
+    NodeAdded,
 )
 from muster_core.model.ids import AllocationId, AllocationKey, ApplicationId, NodeId, QueuePath, Termination
-from muster_core.model.records import Detail
+from muster_core.model.records import Change, Detail, EventRecorded, Notice
+from muster_core.model.resources import NOTHING
 from muster_core.scheduling.commit import commit
-from tests.unit.builders import PARTITION, RM, SECOND, a_configuration, a_queue, an_application, an_ask
+from tests.unit.builders import (
+    PARTITION,
+    RM,
+    SECOND,
+    a_configuration,
+    a_limit,
+    a_node,
+    a_queue,
+    an_application,
+    an_ask,
+    resources,
+)
 from tests.unit.core.scheduling.preemption_scenario import (
     PREEMPTED,
     a_daemon,
@@ -268,9 +281,6 @@ def test_failed_preemption_attempts_back_off_and_are_recorded() -> None:
     assert not ask.triggered
 
 
-# -- livelocks ------------------------------------------------------------------
-
-
 def storm(*, inherited: bool, seconds: int) -> Scenario:
     """Two leaves whose victims are all replaced immediately, as by a ReplicaSet."""
     own = 0 if inherited else 5000
@@ -313,3 +323,81 @@ def test_a_decision_on_a_deleted_node_writes_nothing() -> None:
     with pytest.raises(BrokenDecision, match="node"):
         commit(scenario.partition, decision, scenario.now_ns)
     assert scenario.partition.preemptions.running == before
+
+
+# -- Event records of node reservations and preemption.
+
+
+def noted(scenario: Scenario, detail: Detail) -> list[EventRecorded]:
+    return [one for one in scenario.records if one.detail is detail]
+
+
+def test_adding_and_removing_a_reservation_is_recorded_on_its_node() -> None:
+    scenario = Scenario(a_configuration(a_queue("a")), nodes=1, vcore=4000)
+    run(scenario, "root.a", *pods("x", 4))
+    run(scenario, "root.a", an_ask("big", vcore=3000))
+    scenario.wait(60)
+    [came] = noted(scenario, Detail.NODE_RESERVATION)
+    assert (came.about, came.subject, came.change, came.reference) == (Notice.NODE, "n0", Change.ADD, "big")
+    assert came.resource["vcore"] == 3000
+    scenario.send(NodeAdded(a_node("n1")))
+    scenario.wait(60)
+    [_, went] = noted(scenario, Detail.NODE_RESERVATION)
+    assert (went.subject, went.change, went.reference) == ("n0", Change.REMOVE, "big")
+
+
+def test_a_victim_is_recorded_as_preempted_after_its_release() -> None:
+    both = a_queue("p", a_queue("a", guaranteed=5000), a_queue("b", guaranteed=5000), vcore=10_000)
+    scenario = Scenario(a_configuration(both), nodes=1, vcore=100_000)
+    run(scenario, "root.p.a", *pods("a", 10))
+    run(scenario, "root.p.b", *pods("b", 1))
+    effects = scenario.wait(60)
+    [victim] = victims(effects)
+    assert noted(scenario, Detail.ALLOC_PREEMPT) == []
+    confirm(scenario, effects)
+    [gone] = noted(scenario, Detail.ALLOC_PREEMPT)
+    assert (gone.about, gone.subject, gone.change, gone.reference) == (Notice.APPLICATION, "a", Change.REMOVE, victim)
+
+
+def test_a_lowered_maximum_is_recorded_with_the_preempted_resources() -> None:
+    later = QueuePolicies(quota_preemption_delay_ns=60 * SECOND)
+    scenario = Scenario(with_preemption(a_queue("a", policies=later), by_quota=True), nodes=1, vcore=100_000)
+    run(scenario, "root.a", *pods("x", 6))
+    scenario.send(ConfigurationReplaced(RM, with_preemption(a_queue("a", vcore=4000, policies=later), by_quota=True)))
+    confirm(scenario, scenario.wait(61))
+    summary = noted(scenario, Detail.QUEUE_PREEMPTION)[0]
+    assert (summary.about, summary.subject, summary.change) == (Notice.QUEUE, "root.a", Change.SET)
+    assert summary.resource["vcore"] == 2000
+
+
+# -- After preemption: a reservation takes the first free resources, and a gang that lost a member requests it
+# again.
+
+
+def test_a_new_node_serves_an_ask_with_a_reservation_that_fills_its_queue() -> None:
+    queues = with_preemption(a_queue("a", vcore=1000, guaranteed=1000), a_queue("b"))
+    scenario = Scenario(queues, nodes=1)
+    run(scenario, "root.b", *pods("b", 4))
+    run(scenario, "root.a", *pods("a", 1))
+    assert len(victims(scenario.wait(31))) == 1  # release requested, not confirmed
+    scenario.send(ConfigurationReplaced(RM, queues))  # what was remembered of nodes is forgotten
+    assert placed(scenario.add_node("n1")) == {"a0": "n1"}
+
+
+def test_a_gang_that_loses_a_placeholder_gets_a_quota_reservation() -> None:
+    scenario = Scenario(with_preemption(a_queue("a"), a_queue("b")), nodes=1, vcore=2000)
+    scenario.gang(ApplicationAdded(an_application("gang", queue="root.b", gang=2)), 3)  # one more than announced
+    gang = scenario.app("gang").gang
+    assert (gang.reserved["vcore"], gang.quota_reservation) == (2000, NOTHING)
+    effects = run(scenario, "root.a", a_daemon("daemon", "n0", priority=1))
+    assert len(victims([*effects, *scenario.wait(1)])) == 1
+    assert gang.quota_reservation == resources(vcore=1000, pods=1)
+
+
+def test_two_reservations_of_one_user_share_the_user_limit() -> None:
+    limits = (a_limit(users=("kim",), vcore=1000),)
+    scenario = Scenario(with_preemption(a_queue("a", guaranteed=2000, limits=limits), a_queue("b")), nodes=1)
+    run(scenario, "root.b", *pods("b", 4))
+    run(scenario, "root.a", *pods("a", 2))
+    assert len(victims(scenario.wait(60))) == 2  # release requested, not confirmed
+    assert placed(scenario.add_node("n1")) == {"a0": "n1"}

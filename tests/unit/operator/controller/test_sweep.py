@@ -21,7 +21,7 @@ from muster_operator.model.states import TaskState
 from tests.unit.operator.controller.driver import APP, Driver, done, live, orders, waiting
 from tests.unit.operator.controller.gang import a_member, creates, pod_of, reserving, uid
 from tests.unit.operator.controller.objects import a_pod
-from tests.unit.operator.controller.test_volume_binding import a_driver, allocated_with
+from tests.unit.operator.controller.test_storage import a_driver, allocated_with
 
 W0 = PodUid("uid-w0")
 

@@ -1,17 +1,21 @@
 """Two candidates never may write at the same time, with any delayed, lost or unanswered request."""
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import orjson
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster_operator.kube.leadership import Candidacy, Leadership, NoElection
-from muster_operator.kube.session import KubeSession, LeadershipGuard, Reply, Request
-from muster_operator.model.errors import ApiRefused, LeadershipLost, Unreachable
+from muster_operator.kube import leadership
+from muster_operator.kube.leadership import PERIOD_S, Candidacy, LeaderLabel, Leadership, NoElection, pause_s
+from muster_operator.kube.leases import NEVER_HELD, NO_HOLDER, Lease, LeaseObservation, body, read
+from muster_operator.kube.session import MERGE_PATCH, KubeSession, LeadershipGuard, Reply, Request
+from muster_operator.model.errors import ApiRefused, LeadershipLost, NotLeading, Unreachable
+from muster_operator.model.names import LABEL_ROLE, ROLE_LEADER
 
 DURATION_S = 10
 
@@ -268,3 +272,197 @@ async def test_a_rejected_renewal_does_not_end_the_candidate(status: int) -> Non
     candidate.wire.reply = Reply(status, b"{}")
     await candidate.acquire_or_renew()
     assert not candidate.may_write
+
+
+# -- Which candidate may take the lease, by its own clock only, and the content of the object.
+
+A = Lease("a", 10, acquired="t0", renewed="t1", transitions=3, version="7", uid="u")
+
+
+def test_a_lease_without_a_holder_is_free() -> None:
+    assert LeaseObservation().free_in_s("b", 0.0) == 0
+    assert LeaseObservation().updated(A.given_back("t2"), 5.0).free_in_s("b", 5.0) == 0
+
+
+@pytest.mark.parametrize("looks", [[0.0], [0.0, 4.0, 9.0]])
+def test_an_unchanged_lease_is_free_after_its_duration(looks: list[float]) -> None:
+    observation = LeaseObservation()
+    for moment in looks:
+        observation = observation.updated(A, moment)
+    assert observation.free_in_s("b", 9.0) == 1
+    assert observation.free_in_s("b", 10.0) == 0
+
+
+def test_a_renewal_counts_from_when_it_was_observed() -> None:
+    observation = LeaseObservation().updated(A, 0.0).updated(A.renewed_by_holder(10, "long ago"), 9.0)
+    assert observation.free_in_s("b", 10.0) == 9
+
+
+def test_a_metadata_change_is_not_a_renewal() -> None:
+    labelled = Lease("a", 10, acquired="t0", renewed="t1", transitions=3, version="8", uid="u")
+    observation = LeaseObservation().updated(A, 0.0).updated(labelled, 9.0)
+    assert observation.free_in_s("b", 10.0) == 0
+    assert observation.lease.version == "8"
+
+
+def test_a_candidate_may_take_its_own_lease_immediately() -> None:
+    assert LeaseObservation().updated(A, 0.0).free_in_s("a", 0.0) == 0
+
+
+def test_a_deleted_lease_is_not_free_before_it_expires() -> None:
+    observation = LeaseObservation().updated(A, 0.0).updated(None, 1.0)
+    assert observation.free_in_s("b", 1.0) == 9
+    assert "resourceVersion" not in body("ns", "muster", observation.lease)["metadata"]
+
+
+def test_holder_changes_are_counted_and_renewals_are_not() -> None:
+    assert NEVER_HELD.taken_by("a", 10, "t").transitions == 0
+    assert A.renewed_by_holder(10, "t2") == Lease("a", 10, "t0", "t2", 3)
+    assert A.taken_by("a", 10, "t2") == Lease("a", 10, "t2", "t2", 3)
+    assert A.taken_by("b", 20, "t2") == Lease("b", 20, "t2", "t2", 4)
+    assert A.given_back("t2").taken_by("b", 10, "t3").transitions == 4
+
+
+def test_a_holder_change_is_detected_after_the_lease_was_released() -> None:
+    taken = A.taken_by("b", 10, "t2")
+    for state, shown in [(A, False), (A.given_back("t"), False), (taken, True), (taken.given_back("t"), True)]:
+        assert LeaseObservation().updated(state, 0.0).has_changed_hands(A) is shown
+    assert not LeaseObservation().updated(A.renewed_by_holder(10, "t2"), 0.0).has_changed_hands(A)
+    assert LeaseObservation().updated(A.taken_by("a", 10, "t2"), 0.0).has_changed_hands(A)
+
+
+def test_a_lease_object_is_read_back_unchanged() -> None:
+    raw = body("ns", "muster", A)
+    assert read(raw) == A
+    assert raw["metadata"]["resourceVersion"] == "7"
+    assert (raw["kind"], raw["apiVersion"]) == ("Lease", "coordination.k8s.io/v1")
+
+
+@pytest.mark.parametrize("raw", [{}, {"spec": None, "metadata": None}, {"spec": {"holderIdentity": None}}])
+def test_an_empty_lease_object_has_no_holder(raw: dict[str, object]) -> None:
+    assert read(raw).holder == NO_HOLDER
+    assert "acquireTime" not in body("ns", "muster", read(raw))["spec"]
+
+
+# -- Only the leader's pod has the leader label: others lose it immediately, and ours gets it after the recovery.
+
+Json = dict[str, Any]
+
+
+@dataclass
+class Pods(KubeSession):
+    """The pods of one namespace behind an API server. `closed`: the guard is; `denies`: so are our rights."""
+
+    roles: dict[str, str | None]
+    uids: dict[str, str] = field(default_factory=dict)
+    written: list[Request] = field(default_factory=list)
+    heard: asyncio.Event = field(default_factory=asyncio.Event)
+    is_down: bool = False
+    closed: bool = False
+    denies: bool = False
+
+    async def send(self, request: Request) -> Reply:
+        if self.is_down:
+            raise Unreachable(request.name, "down")
+        url = urlsplit(request.path)
+        if request.method == "GET":
+            assert parse_qs(url.query)["labelSelector"] == [f"{LABEL_ROLE}={ROLE_LEADER}"]
+            found = [self._pod(name) for name, role in self.roles.items() if role == ROLE_LEADER]
+            return Reply(200, orjson.dumps({"items": found}))
+        if self.closed:
+            raise NotLeading(request.name)
+        self.written.append(request)
+        self.heard.set()
+        return Reply(
+            self._patched(url.path.removesuffix("/status").rpartition("/")[2], orjson.loads(request.body)["metadata"]),
+            b"{}",
+        )
+
+    def _pod(self, name: str) -> Json:
+        return {"metadata": {"name": name, "uid": f"old-{name}", "labels": {LABEL_ROLE: self.roles[name]}}}
+
+    def _patched(self, name: str, metadata: Json) -> int:
+        if self.denies:
+            return 403
+        if name not in self.roles:
+            return 404
+        if metadata.get("uid", f"old-{name}") != self.uids.get(name, f"old-{name}"):
+            return 409
+        self.roles[name] = metadata["labels"][LABEL_ROLE]
+        return 200
+
+
+def ours(pods: Pods, *, recovered: bool = True) -> LeaderLabel:
+    event = asyncio.Event()
+    if recovered:
+        event.set()
+    return LeaderLabel(pods, "muster", "ours", event)
+
+
+async def test_the_leader_label_is_set_on_our_pod_and_removed_from_all_others() -> None:
+    pods = Pods({"ours": None, "before": ROLE_LEADER, "long-before": ROLE_LEADER})
+    assert await ours(pods).check()
+    assert pods.roles == {"ours": ROLE_LEADER, "before": None, "long-before": None}
+    assert all(one.content_type == MERGE_PATCH and one.needs_leadership for one in pods.written)
+
+
+async def test_the_leader_label_is_set_on_our_pod_only_after_the_core_has_recovered() -> None:
+    pods = Pods({"ours": None, "before": ROLE_LEADER})
+    mark = ours(pods, recovered=False)
+    assert await mark.check()
+    assert pods.roles == {"ours": None, "before": None}
+    mark.recovered.set()
+    assert await mark.check()
+    assert pods.roles == {"ours": ROLE_LEADER, "before": None}
+
+
+async def test_a_later_check_removes_the_leader_label_from_others_when_the_first_one_failed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(leadership, "AGAIN_S", 0.01)
+    pods = Pods({"ours": None, "before": ROLE_LEADER}, is_down=True)
+    task = asyncio.create_task(ours(pods, recovered=False).run())
+    await asyncio.sleep(0)
+    pods.is_down = False
+    async with asyncio.timeout(20):
+        await pods.heard.wait()
+    assert pods.roles == {"ours": None, "before": None}, "our core knows nothing yet"
+    task.cancel()
+
+
+async def test_a_correct_leader_label_is_not_written() -> None:
+    pods = Pods({"ours": ROLE_LEADER, "other": None})
+    assert await ours(pods).check()
+    assert pods.written == []
+
+
+async def test_a_restarted_leader_keeps_its_label_while_its_core_recovers() -> None:
+    """A restarted container in the same pod; no other replica has led meanwhile."""
+    pods = Pods({"ours": ROLE_LEADER})
+    assert await ours(pods, recovered=False).check()
+    assert pods.roles == {"ours": ROLE_LEADER}
+
+
+async def test_a_deleted_or_recreated_pod_is_not_labelled() -> None:
+    pods = Pods({"ours": None, "again": ROLE_LEADER}, uids={"again": "new"})
+    assert await ours(pods).check()
+    assert pods.roles == {"ours": ROLE_LEADER, "again": ROLE_LEADER}
+    mark = LeaderLabel(pods, "muster", "gone", asyncio.Event())
+    mark.recovered.set()
+    assert await mark.check()
+
+
+@pytest.mark.parametrize("trouble", ["is_down", "closed", "denies"])
+async def test_a_failed_check_is_reported_and_the_next_one_repairs_the_labels(trouble: str) -> None:
+    pods = Pods({"ours": None, "before": ROLE_LEADER})
+    setattr(pods, trouble, True)
+    assert not await ours(pods).check()
+    assert pods.roles == {"ours": None, "before": ROLE_LEADER}
+    setattr(pods, trouble, False)
+    assert await ours(pods).check()
+    assert pods.roles == {"ours": ROLE_LEADER, "before": None}
+
+
+def test_failed_checks_are_repeated_with_a_growing_pause_up_to_the_period() -> None:
+    assert [pause_s(failed) for failed in (1, 2, 3, 100_000)] == [1.0, 2.0, 4.0, PERIOD_S]
+    assert pause_s(0) == PERIOD_S

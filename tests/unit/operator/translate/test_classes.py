@@ -23,7 +23,7 @@ from muster_operator.translate.pod_classes import PartialPod, PodClasses
 from muster_operator.translate.pods import read_pod
 from muster_si import keys
 from tests.unit.operator.controller.objects import TASK_GROUP_NAME, Raw, a_container, a_group, a_pod, gang_annotations
-from tests.unit.operator.translate.test_garbage import a_rich_pod, broken
+from tests.unit.operator.translate.test_limits import a_rich_pod, broken
 
 SETTINGS = Settings()
 TABLE = json.loads((Path(__file__).parent / "pods_of_kube_scheduler.json").read_text())

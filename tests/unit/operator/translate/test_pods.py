@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from muster_operator.model.errors import BadInputError
 from muster_operator.model.ids import NodeName, PodUid
 from muster_operator.model.pods import Condition, ForeignPod, PlaceholderClaim, Pod, PodPhase, UserInfo
 from muster_operator.model.settings import Settings
-from muster_operator.translate.pods import read_pod
+from muster_operator.translate.pods import pod_resources, read_pod
 from muster_si import keys
 from tests.unit.operator.controller.objects import APP_ID, CREATED_S, QUEUE, Raw, a_container, a_pod
 
@@ -320,3 +321,251 @@ def test_the_core_receives_the_time_when_a_deleted_pod_has_to_be_gone() -> None:
 
 def test_a_request_beyond_64_bits_rejects_the_pod() -> None:
     assert "does not fit 64 bits" in own(a_pod(containers=[a_container(memory="10E")])).membership.refusal
+
+
+# -- Host ports, images, declared features and preferences, decoded as in kube-scheduler 1.37.
+
+
+def tag(name: str, **spec: Any) -> Any:
+    pod = read_pod(a_pod(**spec), Settings())
+    assert isinstance(pod, Pod)
+    assert pod.membership.refusal == ""
+    return json.loads(pod.tags.get(name, "null"))
+
+
+def ports(*written: Raw, **container: Any) -> Any:
+    return tag(keys.CONTAINER_PORTS, containers=[{"name": "main", "ports": list(written), **container}])
+
+
+@pytest.mark.parametrize(
+    "written, expected",
+    [
+        ({"hostPort": 80}, [["0.0.0.0", "TCP", 80]]),  # noqa: S104 - what Kubernetes calls every address
+        ({"hostPort": 53, "hostIP": "10.0.0.1", "protocol": "UDP"}, [["10.0.0.1", "UDP", 53]]),
+        ({"hostPort": 80, "hostIP": "::"}, [["::", "TCP", 80]]),
+        ({"containerPort": 80}, None),
+        ({"containerPort": 80, "hostPort": 0}, None),
+    ],
+)
+def test_only_host_ports_count_and_a_missing_address_means_all_addresses(written: Raw, expected: Any) -> None:
+    assert ports(written) == expected
+
+
+def test_ports_of_all_containers_are_reported_once_and_in_order() -> None:
+    container = {"name": "main", "ports": [{"hostPort": 90}, {"hostPort": 80}]}
+    found = tag(keys.CONTAINER_PORTS, containers=[container, {"name": "second", "ports": [{"hostPort": 80}]}])
+    assert [port for _, _, port in found] == [80, 90]
+
+
+@pytest.mark.parametrize("policy, counts", [("Always", True), (None, False), ("OnFailure", False)])
+def test_only_restartable_init_containers_keep_their_ports(policy: Any, *, counts: bool) -> None:
+    container = {"name": "init", "ports": [{"hostPort": 80}], "restartPolicy": policy}
+    assert (tag(keys.CONTAINER_PORTS, initContainers=[container]) is not None) is counts
+
+
+@pytest.mark.parametrize(
+    "written, expected",
+    [
+        ("app", "app:latest"),
+        ("app:1.2", "app:1.2"),
+        ("registry:5000/app", "registry:5000/app:latest"),
+        ("registry:5000/app:1", "registry:5000/app:1"),
+        ("app@sha256:0f", "app@sha256:0f"),
+    ],
+)
+def test_image_names_are_normalized_as_nodes_report_them(written: str, expected: str) -> None:
+    assert tag(keys.TAG_PREFERENCES, containers=[{"name": "main", "image": written}]) == {"images": [expected]}
+
+
+def test_images_are_reported_once_per_container_and_volume_images_separately() -> None:
+    found = tag(
+        keys.TAG_PREFERENCES,
+        containers=[{"name": "a", "image": "b"}, {"name": "b", "image": "a:1"}],
+        initContainers=[{"name": "c", "image": "b"}],
+        volumes=[{"name": "v", "image": {"reference": "data"}}, {"name": "w", "emptyDir": {}}],
+    )
+    assert found == {"images": ["a:1", "b:latest", "b:latest"], "volumeImages": ["data:latest"]}
+
+
+def test_preferred_node_affinity_is_reported_with_its_weights() -> None:
+    term = {"matchExpressions": [{"key": "disk", "operator": "In", "values": ["ssd"]}]}
+    written = [{"weight": 80, "preference": term}, {"weight": 1, "preference": {}}, {"weight": 0, "preference": term}]
+    affinity = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": written}}
+    assert tag(keys.TAG_PREFERENCES, affinity=affinity) == {"nodeAffinity": written[:2]}
+
+
+RULE = {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [42]}}
+RESTART_ALL = "RestartAllContainersOnContainerExits"
+
+
+@pytest.mark.parametrize(
+    "spec, features",
+    [
+        ({"containers": [{"name": "main", "restartPolicyRules": [RULE]}]}, [RESTART_ALL]),
+        ({"initContainers": [{"name": "init", "restartPolicyRules": [RULE]}]}, [RESTART_ALL]),
+        ({"containers": [{"name": "main", "restartPolicyRules": [{**RULE, "action": "Restart"}]}]}, None),
+        ({"hostNetwork": True, "hostUsers": False}, ["UserNamespacesHostNetworkSupport"]),
+        ({"hostNetwork": True, "hostUsers": True}, None),
+        ({"hostNetwork": True}, None),
+        ({"hostUsers": False}, None),
+        ({"containers": [{"volumeMounts": [{"bindMountOptions": ["noexec"]}]}]}, ["VolumeBindMountOptions"]),
+        ({"initContainers": [{"volumeMounts": [{}, {"bindMountOptions": ["nodev"]}]}]}, ["VolumeBindMountOptions"]),
+        ({"ephemeralContainers": [{"volumeMounts": [{"bindMountOptions": ["nodev"]}]}]}, ["VolumeBindMountOptions"]),
+        ({"containers": [{"volumeMounts": [{"bindMountOptions": []}, {"mountPath": "/v"}]}]}, None),
+    ],
+)
+def test_required_features_are_inferred_as_in_kube_scheduler(spec: Raw, features: Any) -> None:
+    assert (tag(keys.TAG_CONSTRAINTS, **spec) or {}).get("features") == features
+
+
+# -- The resources of a pod are counted as in Kubernetes: requests, sidecars, init containers, overhead, resize.
+
+
+def resources_of(spec: Raw, status: Raw | None = None) -> dict[str, int]:
+    return pod_resources(spec, status or {})
+
+
+def a_sidecar(name: str, **requests: str) -> Raw:
+    return {**a_container(name, **requests), "restartPolicy": "Always"}
+
+
+def test_containers_add_up_and_the_pod_counts_as_one() -> None:
+    spec = {"containers": [a_container(cpu="500m", memory="1Gi"), a_container("b", cpu="1")]}
+    assert resources_of(spec) == {"vcore": 1500, "memory": 2**30, "pods": 1}
+
+
+def test_a_pod_without_requests_counts_only_as_one_pod() -> None:
+    assert resources_of({"containers": [{"name": "main"}]}) == {"pods": 1}
+
+
+def test_the_largest_init_container_counts_if_it_exceeds_the_containers() -> None:
+    spec = {
+        "containers": [a_container(cpu="1", memory="2Gi")],
+        "initContainers": [a_container("a", cpu="3"), a_container("b", cpu="2", memory="1Gi")],
+    }
+    assert resources_of(spec) == {"vcore": 3000, "memory": 2**31, "pods": 1}
+
+
+def test_sidecars_run_next_to_the_containers_and_later_init_containers() -> None:
+    spec = {
+        "containers": [a_container(cpu="1")],
+        "initContainers": [a_sidecar("mesh", cpu="500m"), a_container("migrate", cpu="2")],
+    }
+    assert resources_of(spec)["vcore"] == 2500
+
+
+def test_an_init_container_before_a_sidecar_runs_alone() -> None:
+    spec = {
+        "containers": [a_container(cpu="1")],
+        "initContainers": [a_container("migrate", cpu="2"), a_sidecar("mesh", cpu="500m")],
+    }
+    assert resources_of(spec)["vcore"] == 2000
+
+
+def test_overhead_is_added() -> None:
+    assert resources_of({"containers": [a_container(cpu="1")], "overhead": {"cpu": "250m"}})["vcore"] == 1250
+
+
+def test_pod_level_resources_override_the_sum() -> None:
+    spec = {"containers": [a_container(cpu="1", memory="1Gi")], "resources": {"requests": {"cpu": "4"}}}
+    assert resources_of(spec) == {"vcore": 4000, "memory": 2**30, "pods": 1}
+
+
+def test_any_named_resource_counts_as_it_is() -> None:
+    assert resources_of({"containers": [a_container(**{"nvidia.com/gpu": "2"})]})["nvidia.com/gpu"] == 2
+
+
+def test_fractions_are_rounded_after_adding() -> None:
+    spec = {"containers": [a_container("a", cpu="500u"), a_container("b", cpu="500u")]}
+    assert resources_of(spec)["vcore"] == 1
+
+
+def in_force(name: str = "main", granted: Raw | None = None, **requests: str) -> Raw:
+    """A container's status: what it was granted, and what is in force; the same if only that is given."""
+    return {
+        "name": name,
+        "allocatedResources": requests if granted is None else granted,
+        "resources": {"requests": requests},
+    }
+
+
+def pending(reason: str) -> Raw:
+    return {"type": "PodResizePending", "status": "True", "reason": reason}
+
+
+@pytest.mark.parametrize(
+    "written, granted, actual, milli",
+    [
+        ("1", "1", "1", 1000),
+        ("2", "1", "1", 2000),  # requested, not allocated yet
+        ("2", "2", "1", 2000),  # granted, not in force yet
+        ("1", "2", "2", 2000),  # to be smaller: until it is
+        ("1", "1", "2", 2000),
+    ],
+)
+def test_a_resize_counts_the_largest_of_requested_allocated_and_actual_resources(
+    written: str, granted: str, actual: str, milli: int
+) -> None:
+    status = {"containerStatuses": [in_force(granted={"cpu": granted}, cpu=actual)]}
+    assert resources_of({"containers": [a_container(cpu=written)]}, status)["vcore"] == milli
+
+
+def test_each_resource_of_a_resize_counts_by_itself() -> None:
+    spec = {"containers": [a_container(cpu="1", memory="1")]}
+    status = {"containerStatuses": [in_force(granted={"memory": "3"}, cpu="2", memory="2")]}
+    assert resources_of(spec, status) == {"vcore": 2000, "memory": 3, "pods": 1}
+
+
+@pytest.mark.parametrize(
+    "resize_status, milli",
+    [
+        ({"conditions": [pending("Infeasible")]}, 2000),
+        ({"conditions": [{"type": "Ready"}, pending("Deferred")]}, 9000),
+        ({"conditions": [{"type": "PodResizeInProgress", "status": "True"}]}, 9000),
+        ({"resize": "Infeasible"}, 2000),  # before Kubernetes 1.33
+        ({"resize": "Infeasible", "conditions": [pending("Deferred")]}, 9000),
+    ],
+)
+def test_an_infeasible_resize_does_not_count_and_a_deferred_one_does(resize_status: Raw, milli: int) -> None:
+    status = {"containerStatuses": [in_force(cpu="2")], **resize_status}
+    assert resources_of({"containers": [a_container(cpu="9")]}, status)["vcore"] == milli
+
+
+def test_a_status_without_actual_resources_is_not_counted() -> None:
+    """As in kube-scheduler: an old kubelet reports allocated resources but not the actual ones."""
+    status = {"containerStatuses": [{"name": "main", "allocatedResources": {"cpu": "2"}}]}
+    assert resources_of({"containers": [a_container(cpu="1")]}, status)["vcore"] == 1000
+
+
+def test_a_sidecar_can_be_resized_and_an_init_container_can_not() -> None:
+    spec = {"containers": [], "initContainers": [a_sidecar("mesh", cpu="1"), a_container("migrate", cpu="1")]}
+    status = {"initContainerStatuses": [in_force("mesh", cpu="3"), in_force("migrate", cpu="7")]}
+    assert resources_of(spec, status)["vcore"] == 3000 + 1000
+
+
+def test_pod_level_resources_can_be_resized() -> None:
+    """KEP-5419."""
+    spec = {"containers": [a_container(cpu="1")], "resources": {"requests": {"cpu": "2", "memory": "1Gi"}}}
+    status = {"resources": {"requests": {"cpu": "3", "memory": "1Gi"}}, "allocatedResources": {"cpu": "4"}}
+    assert resources_of(spec, status) == {"vcore": 4000, "memory": 2**30, "pods": 1}
+    status["conditions"] = [pending("Infeasible")]
+    assert resources_of({**spec, "resources": {"requests": {"cpu": "9"}}}, status)["vcore"] == 4000
+
+
+def test_only_pod_level_resources_supported_by_kubernetes_count() -> None:
+    own = {"cpu": "2", "hugepages-2Mi": "4Mi", "nvidia.com/gpu": "8", "ephemeral-storage": "1Gi"}
+    spec = {"containers": [a_container(**{"nvidia.com/gpu": "1"})], "resources": {"requests": own}}
+    assert resources_of(spec) == {"vcore": 2000, "hugepages-2Mi": 2**22, "nvidia.com/gpu": 1, "pods": 1}
+
+
+def test_limits_and_ephemeral_containers_take_nothing() -> None:
+    """The API server sets requests from limits; an ephemeral container has none."""
+    limited = {"name": "main", "resources": {"limits": {"cpu": "4"}}}
+    spec = {"containers": [limited], "ephemeralContainers": [a_container("debug", cpu="1")]}
+    assert resources_of(spec) == {"pods": 1}
+
+
+@pytest.mark.parametrize("cpu", ["many", "-1", "1e30"])
+def test_an_invalid_request_is_rejected(cpu: str) -> None:
+    with pytest.raises(BadInputError):
+        resources_of({"containers": [a_container(cpu=cpu)]})

@@ -1,7 +1,7 @@
 """The published vulnerabilities of YuniKorn, each shown not to be in Muster.
 
 The panic in the parsing of LDAP groups (CVE-2026-78243) is the core's:
-tests/unit/core/runtime/test_ldap.py::test_attribute_names_in_lower_case_are_read_like_others.
+tests/unit/core/runtime/test_user_groups.py::test_attribute_names_in_lower_case_are_read_like_others.
 The behavior without a webhook is shown on a real API server:
 tests/e2e/admission/test_webhooks.py::test_bad_configurations_are_rejected_and_an_outage_blocks_only_muster_pods.
 """
