@@ -124,10 +124,10 @@ async def test_a_leader_with_a_stale_watch_is_reachable_and_reports_it_in_readyz
         assert "pods" in standing.role
     tasks[1].cancel()
     tasks[1] = asyncio.create_task(hold_while_stale(freshness, pool, leading))
-    await operator.until(lambda: len(posted) == 1)
+    await operator.until(lambda: len(posted) >= 1)
     freshness.note("pods")
     freshness.note("nodes")
-    await operator.until(lambda: len(posted) == 2)
+    await operator.until(lambda: len(posted) >= 2)
     events = [command for command in posted if isinstance(command, PostEvent)]
     assert [(event.name, event.reason) for event in events] == [("muster", "WatchesStale"), ("muster", "WatchesFresh")]
     for task in tasks:

@@ -87,7 +87,7 @@ async def test_an_inventory_is_compared_after_all_preceding_messages_were_receiv
     moved.allocations.add(allocationKey="uid-waiting", allocationID="uid-waiting-0", nodeID="n1")
     async with running(comparing(muster_pb2.Inventory(sentItems=2, applications=[moved], last="ns/app"))) as operator:
         await at_work(operator)
-        await operator.until(lambda: len(operator.peer.inventory_requests) == 1)
+        await operator.until(lambda: len(operator.peer.inventory_requests) >= 1)
         await operator.wait_until_idle()
         word = si_pb2.Allocation(
             applicationID="ns/app", allocationKey="uid-waiting", allocationID="uid-waiting-0", nodeID="n1"
@@ -101,7 +101,7 @@ async def test_a_failed_application_whose_update_is_in_flight_is_not_missing() -
     """The core has failed it, and the update on the other stream arrives later, so the message counts differ by one."""
     async with running(comparing(muster_pb2.Inventory(sentItems=2))) as operator:
         await at_work(operator)
-        await operator.until(lambda: len(operator.peer.inventory_requests) == 1)
+        await operator.until(lambda: len(operator.peer.inventory_requests) >= 1)
         await operator.wait_until_idle()
         ended = si_pb2.UpdatedApplication(applicationID="ns/app", state="Failed")
         operator.peer.callback.update_application(si_pb2.ApplicationResponse(updated=[ended]))
@@ -137,7 +137,7 @@ async def test_a_failed_comparison_is_followed_by_another() -> None:
 async def test_a_core_without_our_application_causes_a_new_registration() -> None:
     async with running(comparing(muster_pb2.Inventory())) as operator:
         await at_work(operator)
-        await operator.until(lambda: len(operator.peer.registrations) == 2)
+        await operator.until(lambda: len(operator.peer.registrations) >= 2)
     assert counted(operator, "application missing") == 1.0
 
 
