@@ -4,7 +4,9 @@ from pathlib import Path
 
 import orjson
 
+from devcluster.api import Json
 from devcluster.audit import AuditLog, bindings_per_pod, counts
+from devcluster.leftovers import leftovers
 
 
 def line(
@@ -76,3 +78,24 @@ def test_incremental_reads_return_each_write_once(tmp_path: Path) -> None:
     second, _ = log.writes_with_mark(mark)
     assert [write.name for write in first] == ["a"]
     assert [write.name for write in second] == ["b", "c"]
+
+
+# -- A core is empty only if every part of its dump is empty.
+
+
+def a_dump(applications: list[Json] | None = None, invariants: list[str] | None = None, **ledgers: object) -> Json:
+    return {"ledgers": ledgers, "applications": applications or [], "invariants": invariants}
+
+
+def test_zeros_foreign_pods_and_odd_messages_are_nothing_left_over() -> None:
+    assert leftovers(a_dump(asks=0, queues={}, users={"u": {"root": {"vcore": 0}}}, foreign=3, ignored={"x": 1})) == []
+
+
+def test_each_amount_is_named_by_its_path() -> None:
+    dump = a_dump(asks=2, queues={"root.a": {"allocated": {"vcore": 100}, "pending": {}}})
+    assert leftovers(dump) == ["asks = 2", "queues/root.a/allocated/vcore = 100"]
+
+
+def test_a_living_application_and_a_broken_invariant_are_left_over() -> None:
+    dump = a_dump([{"applicationID": "app", "applicationState": "Running"}], ["sums differ"])
+    assert leftovers(dump) == ["app is Running", "invariant: sums differ"]

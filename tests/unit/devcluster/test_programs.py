@@ -7,10 +7,12 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 from rich.console import Console
 
 from devcluster import binaries, envtest, programs
 from devcluster.build import build, progress
+from devcluster.kube_scheduler import ACCOUNT, NAMESPACE, ROLES, configuration, manifests
 
 
 def copy_of(modules: Path, into: Path) -> Path:
@@ -168,3 +170,20 @@ def test_the_progress_of_a_build_has_an_estimate_once_there_is_something_to_esti
     assert progress(20, 100, 60.0) == "20 of 100 packages compiled, 60 s, about 4 min left"
     assert progress(90, 100, 90.0) == "90 of 100 packages compiled, 90 s, less than 1 min left"
     assert progress(102, 100, 99.0) == "100 packages compiled, 99 s, linking the programs"
+
+
+# -- kube-scheduler runs with its defaults except for rate limits, and with its own permissions.
+
+
+def test_its_configuration_has_high_limits_and_no_leader_election(tmp_path: Path) -> None:
+    found = yaml.safe_load(configuration(tmp_path / "file", tmp_path / "kubeconfig").read_text())
+    assert found["clientConnection"] == {"kubeconfig": str(tmp_path / "kubeconfig"), "qps": 5000, "burst": 10000}
+    assert found["leaderElection"] == {"leaderElect": False}
+    assert set(found) == {"apiVersion", "kind", "clientConnection", "leaderElection"}
+
+
+def test_its_account_is_bound_to_the_roles_that_kubernetes_makes_for_it() -> None:
+    account, *bindings = manifests()
+    assert (account["metadata"]["name"], account["metadata"]["namespace"]) == (ACCOUNT, NAMESPACE)
+    assert tuple(binding["roleRef"]["name"] for binding in bindings) == ROLES
+    assert all(binding["subjects"] == [{"kind": "ServiceAccount", **account["metadata"]}] for binding in bindings)

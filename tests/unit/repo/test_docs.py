@@ -1,12 +1,18 @@
 """Documents agree with the tree: commands exist, links resolve, cited rules exist."""
 
+import ast
 import re
-from collections.abc import Iterable
+import shlex
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
+import yaml
+from typer.core import TyperGroup
 
-from tests.unit.repo.tree import ROOT, files, name
+from muster.main import COMMANDS
+from tests.unit.repo.tree import PRODUCT, ROOT, files, modules, name, parsed
 
 PATH = re.compile(r"`([a-z_]+/[\w.*/-]*)`")
 COMMAND = re.compile(r"(?:`|^\s*(?:\$ )?)(?:[A-Z_]+=\S+ )*make ([a-z0-9-]+)", re.MULTILINE)
@@ -25,9 +31,7 @@ CITATION = re.compile(r"\bsemantics (\d+)")
 RULE = re.compile(r"^(\d+)\. \*\*", re.MULTILINE)
 ADR = re.compile(r"(\d{4})-[a-z0-9-]+\.md")
 FRAGMENT = re.compile(r"[a-z0-9-]+\.(?:added|changed|deprecated|removed|fixed|security)\.md")
-
 DOMAIN = "yunikorn.apache.org"
-
 makefile = (ROOT / "Makefile").read_text()
 
 
@@ -166,3 +170,140 @@ def test_every_change_note_is_named_by_its_kind() -> None:
     notes: list[Path] = [path for path in (ROOT / "changelog.d").iterdir() if path.name != "README.md"]
     assert notes
     assert [path.name for path in notes if not FRAGMENT.fullmatch(path.name)] == []
+
+
+# -- Texts that must not be in the tree: hidden imports, unexplained exceptions, machine paths.
+
+UNEXPLAINED_IGNORE = re.compile(r"#\s*type:\s*ignore(?!\[[\w,\- ]+\]\s+# \S)")
+BLIND_EXCEPT = re.compile(r"#\s*noqa:.*\bBLE001\b")
+SUPERVISORS = 5
+# Paths that exist on one developer's machine only.
+MACHINE_PATH = re.compile(r"(?<![\w.$}*)~-])/(?:wor" r"k|roo" r"t|hom" r"e|User" r"s)/\w")
+
+
+def texts(*suffixes: str) -> Iterator[tuple[Path, str]]:
+    for path in files(*suffixes):
+        try:
+            yield path, path.read_text()
+        except UnicodeDecodeError:  # an image
+            continue
+
+
+def matches(pattern: re.Pattern[str], *suffixes: str) -> list[str]:
+    """`path:line` of each line that matches."""
+    return [
+        f"{name(path)}:{number}"
+        for path, text in texts(*suffixes)
+        for number, line in enumerate(text.splitlines(), start=1)
+        if pattern.search(line)
+    ]
+
+
+def test_every_ignored_type_error_names_its_code_and_its_reason() -> None:
+    assert matches(UNEXPLAINED_IGNORE, ".py") == []
+
+
+def test_no_import_is_limited_to_type_checking() -> None:
+    flag = "TYPE_" + "CHECKING"
+    assert [
+        name(path)
+        for path in modules()
+        for node in ast.walk(parsed(path))
+        if (isinstance(node, ast.Name) and node.id == flag) or (isinstance(node, ast.Attribute) and node.attr == flag)
+    ] == []
+
+
+def test_only_five_supervisors_catch_everything() -> None:
+    product = tuple(f"{folder}/" for folder in PRODUCT)
+    assert len([place for place in matches(BLIND_EXCEPT, ".py") if place.startswith(product)]) <= SUPERVISORS
+
+
+def test_no_path_of_one_machine_is_in_the_tree() -> None:
+    assert matches(MACHINE_PATH) == []
+
+
+def test_the_patterns_match_what_they_search_for() -> None:
+    marker = "# type: " + "ignore"
+    assert MACHINE_PATH.search("see /" + "root/notes")
+    assert not MACHINE_PATH.search("https://example.org/" + "home/page and $(DIR)/" + "work/x")
+    assert UNEXPLAINED_IGNORE.search(marker)
+    assert UNEXPLAINED_IGNORE.search(marker + "[arg-type]")
+    assert not UNEXPLAINED_IGNORE.search(marker + "[arg-type]  # the stub is wrong")
+
+
+# -- Commands in the documents are valid: commands, options, values, paths and variables exist.
+
+BLOCK = re.compile(r"^ *```console\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
+PROMPT = re.compile(r"^ *\$ (.*)$", re.MULTILINE)
+ASSIGNMENT = re.compile(r"^([A-Z_]+)=")
+OURS = ("charts/", "deploy/", "examples/")
+VALUES = yaml.safe_load((ROOT / "charts" / "muster" / "values.yaml").read_text())
+MAKEFILE = (ROOT / "Makefile").read_text()
+#: Read by the programs that make starts.
+READ = {"KEEP": "devcluster/demo.py", "RECORD": "devcluster/demo.py", "MUSTER_GANG_PLACEMENT": "Makefile"}
+
+
+def typed(path: Path) -> Iterator[list[str]]:
+    """Each command of a page as arguments, those of a pipe separately; placeholders are unchanged."""
+    for block in BLOCK.findall(path.read_text()):
+        for line in PROMPT.findall(block.replace("\\\n", " ")):
+            words = shlex.split(line, comments=True)
+            start = 0
+            for at, word in enumerate([*words, "&&"]):
+                if word in {"|", "&&", ";"}:
+                    yield words[start:at]
+                    start = at + 1
+
+
+def commands(program: str) -> list[tuple[str, list[str]]]:
+    return [
+        (name(path), words)
+        for path in files(".md")
+        for words in typed(path)
+        if words and words[0].rpartition("/")[2] == program
+    ]
+
+
+def test_commands_in_pipes_and_on_two_lines_are_found(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(
+        "```console\n$ helm install \\\n  --set a=b  # why\nsaid\n    $ sed 's/a; b/c/' x | kubectl apply -f -\n```\n"
+    )
+    assert list(typed(page)) == [
+        ["helm", "install", "--set", "a=b"],
+        ["sed", "s/a; b/c/", "x"],
+        ["kubectl", "apply", "-f", "-"],
+    ]
+
+
+@pytest.mark.parametrize("place,words", commands("muster"))
+def test_the_options_of_a_muster_command_exist(place: str, words: list[str]) -> None:
+    command = {entry.name: entry for entry in COMMANDS}[words[1]].command
+    rest = words[2:]
+    while isinstance(command, TyperGroup) and rest:
+        command = command.commands[rest.pop(0)]
+    known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
+    assert {word.partition("=")[0] for word in rest if word.startswith("-")} - known == set(), place
+
+
+@pytest.mark.parametrize("place,words", commands("helm"))
+def test_a_value_that_is_set_exists_in_the_chart(place: str, words: list[str]) -> None:
+    for assignment in (after for word, after in pairwise(words) if word == "--set"):
+        where = VALUES
+        for step in assignment.partition("=")[0].split("."):
+            assert step in where, f"{place}: {assignment}"
+            where = where[step]
+
+
+@pytest.mark.parametrize("place,words", [*commands("kubectl"), *commands("helm"), *commands("sed")])
+def test_a_path_of_the_repository_exists(place: str, words: list[str]) -> None:
+    assert [word for word in words if word.startswith(OURS) and not (ROOT / word).exists()] == [], place
+
+
+@pytest.mark.parametrize("place,words", [*commands("make"), *commands("KEEP=1"), *commands("RECORD=file")])
+def test_every_variable_is_read(place: str, words: list[str]) -> None:
+    variables = [found[1] for word in words if (found := ASSIGNMENT.match(word))]
+    unread = [
+        one for one in variables if one not in MAKEFILE and one not in (ROOT / READ.get(one, "Makefile")).read_text()
+    ]
+    assert unread == [], place

@@ -2,16 +2,21 @@
 Every option of the command line is documented, too.
 """
 
+import re
+from pathlib import Path
+
 import pytest
 import typer
+import yaml
 from typer.core import TyperGroup, TyperOption
 
 from muster.main import app
 from muster_core.config.load import load
 from muster_operator.config import catalog, settings
-from muster_operator.config.catalog import LEVELS, SETTINGS
+from muster_operator.config.catalog import LEVELS, SETTINGS, setting_warnings
+from muster_operator.config.settings import parse
 from muster_si import keys
-from tests.unit.repo.tree import ROOT
+from tests.unit.repo.tree import ROOT, name
 from tools import settings as page
 from tools.tables import put
 
@@ -82,3 +87,25 @@ def test_every_option_is_documented_with_its_default(command: str) -> None:
         for line in lines
         if f"`{option.envvar}`" in line and shown(option.default) not in line
     ] == []
+
+
+# -- Muster accepts every configuration in documents and examples without a warning.
+
+BLOCK = re.compile(r"^```yaml\n(partitions:.*?)^```$", re.MULTILINE | re.DOTALL)
+DOCUMENTS = [ROOT / "docs" / document for document in ("reference/queues-yaml.md", "concepts/preemption.md")]
+EXAMPLES = ROOT / "examples" / "queues.yaml"
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=name)
+def test_a_documented_file_loads_without_warnings(path: Path) -> None:
+    blocks = BLOCK.findall(path.read_text())
+    assert len(blocks) >= 2
+    for block in blocks:
+        assert not load(block, {}).warnings, block
+
+
+def test_the_config_map_of_the_examples_loads_without_warnings() -> None:
+    data = yaml.safe_load(EXAMPLES.read_text())["data"]
+    assert not load(data.get("queues.yaml", ""), data).warnings
+    assert not [*setting_warnings(data)]
+    parse(data)

@@ -1,9 +1,14 @@
 """Records are read in batches and followed as streams; slow readers are dropped, and their number is limited."""
 
 import asyncio
+import json
 
 import pytest
+import structlog
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from muster_core.model.effects import ApplicationSummarized
 from muster_core.model.ids import AllocationKey, ApplicationId, NodeId, QueuePath
 from muster_core.model.records import (
     AllocationsRecorded,
@@ -13,10 +18,16 @@ from muster_core.model.records import (
     EventRecorded,
     Notice,
     Recorded,
+    count_of,
+    records_of,
 )
 from muster_core.model.resources import Resources
-from muster_core.si.events import EventStore, TooManyStreams
+from muster_core.model.states import ApplicationState
+from muster_core.si.events import EventStore, Ring, TooManyStreams
+from muster_si import muster_pb2, si_pb2
 from tests.unit.builders import an_ask
+from tests.unit.core import messages
+from tests.unit.core.conftest import Bench
 from tests.unit.core.messages import RM
 
 
@@ -168,3 +179,170 @@ def test_the_last_records_are_few_however_many_there_are() -> None:
     assert [line.split()[-1] for line in store.last(app)] == [f"p{number}" for number in range(480, 500)]
     store.add(recorded_events(0, 5_000), now_ns=2)
     assert store.last(app) == [], "a search visits a bounded number of entries"
+
+
+# -- The ring numbers records from 0 and drops the oldest; compact records are expanded when they are read.
+
+ONE = Resources({"vcore": 1})
+
+
+def a_record(number: int) -> EventRecorded:
+    return EventRecorded(RM, Notice.APPLICATION, f"app-{number}")
+
+
+def recorded_allocations(count: int, *, requested: bool = False, group: str = "") -> AllocationsRecorded:
+    found = tuple((AllocationKey(f"k{i}"), NodeId(f"n{i}"), ONE) for i in range(count))
+    app, queue = ApplicationId("app"), QueuePath("root.a")
+    return AllocationsRecorded(RM, app, "ann", group, queue, Change.ADD, Detail.APP_ALLOC, found, requested)
+
+
+def test_allocations_are_read_as_application_node_queue_and_user_records() -> None:
+    read = [(r.about, r.subject, r.reference, r.change, r.detail) for r in records_of(recorded_allocations(1))]
+    assert read == [
+        (Notice.APPLICATION, "app", "k0", Change.ADD, Detail.APP_ALLOC),
+        (Notice.NODE, "n0", "k0", Change.ADD, Detail.NODE_ALLOC),
+        (Notice.QUEUE, "root.a", "k0", Change.ADD, Detail.QUEUE_ALLOC),
+        (Notice.USER_GROUP, "ann", "root.a", Change.ADD, Detail.UG_USER_RESOURCE),
+    ]
+
+
+def test_an_allocation_of_an_ask_also_records_the_removed_ask_and_the_group_usage() -> None:
+    read = [(r.subject, r.change, r.detail) for r in records_of(recorded_allocations(1, requested=True, group="staff"))]
+    assert read[0] == ("app", Change.REMOVE, Detail.REQUEST_ALLOC)
+    assert read[-1] == ("staff", Change.ADD, Detail.UG_GROUP_RESOURCE)
+
+
+@given(st.integers(0, 5), st.booleans(), st.sampled_from(["", "staff"]))
+@settings(max_examples=20)
+def test_the_ring_counts_as_many_records_as_are_read(count: int, requested: bool, group: str) -> None:  # noqa: FBT001
+    noted = recorded_allocations(count, requested=requested, group=group)
+    assert count_of(noted) == len(list(records_of(noted)))
+
+
+@given(st.integers(1, 12), st.lists(st.integers(0, 4), max_size=10), st.integers(-3, 60), st.integers(0, 60))
+@settings(max_examples=60)
+def test_a_ring_buffer_equals_a_list_without_its_oldest_records(
+    size: int, sizes: list[int], start: int, most: int
+) -> None:
+    ring, all_records = Ring(size), list[EventRecorded]()
+    for number, count in enumerate(sizes):
+        noted = recorded_allocations(count) if count else a_record(number)
+        ring.extend([noted], number)
+        all_records += records_of(noted)
+    lowest = max(0, len(all_records) - size)
+    assert (ring.lowest_id, ring.next_id, len(ring)) == (lowest, len(all_records), len(all_records) - lowest)
+    expected = list(enumerate(all_records))[start : start + most] if start >= lowest else []
+    assert [(record.id, record.noted) for record in ring.since(start, most)] == expected
+
+
+def test_a_smaller_ring_drops_the_oldest_and_a_larger_one_keeps_more_from_then_on() -> None:
+    ring = Ring(10)
+    for number in range(10):
+        ring.extend([a_record(number)], number)
+    ring.resize(3)
+    assert [record.id for record in ring.since(7, 10)] == [7, 8, 9]
+    assert ring.since(6, 10) == []
+    ring.resize(5)
+    for number in range(10, 14):
+        ring.extend([a_record(number)], number)
+    assert (ring.lowest_id, ring.next_id) == (9, 14)
+    assert [(r.noted.subject, r.at_ns) for r in ring.since(12, 1)] == [("app-12", 12)]
+
+
+# -- Recorded events are delivered completely to the store, and those for users to the resource manager.
+
+EVENT = si_pb2.EventRecord
+
+
+def delivered(bench: Bench) -> list[si_pb2.EventRecord]:
+    """Events that the resource manager received."""
+    callbacks = [item for item in bench.rm.received if isinstance(item, muster_pb2.Callback)]
+    return [record for callback in callbacks for record in callback.events.events]
+
+
+def stored_details(bench: Bench) -> list[Detail]:
+    records = bench.core.events.batch(0, 1000).records
+    return [record.noted.detail for record in records or ()]
+
+
+async def with_a_pod(bench: Bench, **settings: str) -> None:
+    await bench.register(**settings)
+    await bench.core.update_node(messages.nodes(messages.a_node()))
+    await bench.core.update_application(messages.applications(messages.an_application()))
+    await bench.core.update_allocation(messages.asks(messages.an_ask()))
+    await bench.rm.until(lambda: any(isinstance(heard, si_pb2.AllocationResponse) for heard in bench.rm.received))
+    await bench.wait_until_idle()
+
+
+async def test_an_allocation_event_is_stored_and_not_pushed(bench: Bench) -> None:
+    await with_a_pod(bench)
+    assert stored_details(bench).count(Detail.APP_ALLOC) == 1
+    assert [record.type for record in delivered(bench)] == [EVENT.NODE]
+
+
+async def test_an_added_node_is_reported_with_its_capacity(bench: Bench) -> None:
+    await bench.register()
+    await bench.core.update_node(messages.nodes(messages.a_node()))
+    await bench.wait_until_idle()
+    [record] = delivered(bench)
+    assert (record.objectID, record.eventChangeType, record.message) == (
+        "node-1",
+        EVENT.ADD,
+        "Node added to the scheduler",
+    )
+    assert record.resource.resources["vcore"].value > 0
+    assert record.timestampNano == bench.clock.now
+
+
+async def test_disabling_tracking_stores_no_new_events_and_keeps_the_stored_ones(bench: Bench) -> None:
+    await with_a_pod(bench)
+    before = stored_details(bench)
+    await bench.core.update_configuration(
+        si_pb2.UpdateConfigurationRequest(rmID=messages.RM, extraConfig={"event.trackingEnabled": "false"})
+    )
+    await bench.core.update_allocation(messages.releases(messages.a_release()))
+    await bench.wait_until_idle()
+    assert stored_details(bench) == before
+    assert not bench.core.events.tracking
+
+
+async def test_settings_bound_the_ring_and_the_pushes(bench: Bench) -> None:
+    settings = {"event.ringBufferCapacity": "2", "event.requestCapacity": "2"}
+    await bench.register(**settings)
+    await bench.core.update_node(messages.nodes(*(messages.a_node(f"node-{i}") for i in range(5))))
+    await bench.wait_until_idle()
+    assert len(bench.core.events) == 2
+    assert len(delivered(bench)) == 1
+    assert bench.metric("muster_core_events_suppressed_total") == 4
+    assert bench.metric("yunikorn_event_total_collected") == 1
+
+
+async def test_a_finished_application_logs_one_line_with_its_usage(bench: Bench) -> None:
+    summed = ApplicationSummarized(
+        rm=messages.RM,
+        application=ApplicationId("app-1"),
+        queue=QueuePath("root.a"),
+        user="ann",
+        state=ApplicationState.COMPLETED,
+        times_ns=(1_000_000, 2_000_000, 3_000_000),
+        used={"m5": {"vcore": 70}},
+        preempted={},
+        placeholders={"m5": {"vcore": 7}},
+    )
+    with structlog.testing.capture_logs() as logs:
+        bench.core.dispatcher.carry([summed], 5)
+    [line] = [entry["event"] for entry in logs if "SUMMARY" in entry["event"]]
+    assert json.loads(line.removeprefix("YK_APP_SUMMARY: ")) == {
+        "appId": "app-1",
+        "submissionTime": 1,
+        "startTime": 2,
+        "finishTime": 3,
+        "user": "ann",
+        "queue": "root.a",
+        "state": "Completed",
+        "rmID": messages.RM,
+        "resourceUsage": {"m5": {"vcore": 70}},
+        "preemptedResource": {},
+        "placeholderResource": {"m5": {"vcore": 7}},
+    }
+    assert bench.metric("muster_core_undelivered_total", what="effects of a session that is over") == 0

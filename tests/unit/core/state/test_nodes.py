@@ -1,7 +1,10 @@
 """The node table keeps consistent sums, reports when something may newly fit, and reuses rows."""
 
+from __future__ import annotations
+
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,7 +15,8 @@ from muster_core.model.ids import NodeId
 from muster_core.model.resources import NOTHING, Resources
 from muster_core.model.specs import NodeSpec
 from muster_core.model.states import NodeState
-from muster_core.state.nodes import NodeTable
+from muster_core.state.columns import most_kept
+from muster_core.state.nodes import Cells, Domains, NodeTable
 from tests.unit.builders import a_node, resources
 
 N1, N2 = NodeId("n1"), NodeId("n2")
@@ -205,3 +209,32 @@ def test_the_columns_agree_with_a_plain_dictionary_of_nodes(
                 assert has == (spec.labels.get(key) == value)
         assert {t for t in table.taints if table.taints.rows(t, size)[row]} == set(spec.taints)
     assert table.capacity_total == sum((spec.capacity for spec in plain.values()), NOTHING)
+
+
+# -- Memory limits of cached results for all nodes.
+
+
+@pytest.mark.parametrize("rows, each", [(15_000, 8), (100_000, 8), (15_000, 7)])
+def test_a_large_cluster_caches_fewer_results_to_stay_within_128_mib(rows: int, each: int) -> None:
+    assert 100 < most_kept(rows, each) <= 128 * 2**20 / (rows * each)
+
+
+def test_a_small_or_empty_cluster_caches_4096_results() -> None:
+    assert most_kept(500, 8) == most_kept(0, 8) == 4096
+
+
+# -- Cells of several topology keys: rows share a cell exactly if they are in the same domains.
+
+
+def test_rows_in_different_domains_never_share_a_cell_however_many_keys_are_combined() -> None:
+    size, values = 4096, 1023
+    codes = {f"key{index}": np.zeros(size, dtype=np.int32) for index in range(7)}
+    for column in codes.values():
+        column[:values] = np.arange(values)  # so that each key has so many values
+        column[values:] = 0
+    # The first of seven keys weighs 2**60: 16 of it are 0 in 64 bits.
+    codes["key0"][-1] = 16
+    cells = Cells({key: Domains(column) for key, column in codes.items()}, size)
+    assert cells.of[-1] != cells.of[-2]
+    assert cells.of[-2] == cells.of[-3]
+    assert cells.count == values + 1
