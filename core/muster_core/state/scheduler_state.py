@@ -297,9 +297,13 @@ class Partition:
         The first ones link the application to its group. `asked`: each ended a request.
         """
         if asked:
-            created = [one for one in allocations if one.spec.created_ns and not one.spec.placeholder]
-            if created:
-                self.pod_times.note(app.queue.path, *[one.allocated_ns - one.spec.created_ns for one in created])
+            waited_ns = [
+                one.allocated_ns - one.spec.created_ns
+                for one in allocations
+                if one.spec.created_ns and not one.spec.placeholder
+            ]
+            if waited_ns:
+                self.pod_times.note(app.queue.path, *waited_ns)
         if not self.tracking:
             return
         if change is Change.ADD and app.group and not app.linked:

@@ -33,9 +33,12 @@ class WaitingTimes:
         if counts is None:
             queue = self._series(queue)
             counts = self._counts.setdefault(queue, [0] * (len(BOUNDS_S) + 1))
+        sum_ns = self._sums_ns.get(queue, 0)
         for waited in waited_ns:
             counts[bisect_left(_BOUNDS_NS, waited)] += 1
-        self._sums_ns[queue] = self._sums_ns.get(queue, 0) + sum(waited for waited in waited_ns if waited > 0)
+            if waited > 0:
+                sum_ns += waited
+        self._sums_ns[queue] = sum_ns
 
     def _series(self, queue: QueuePath) -> QueuePath:
         if len(self._counts) < limits.TIMED_QUEUES:
