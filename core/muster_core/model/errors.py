@@ -20,8 +20,6 @@ class IllegalTransition(CoreError):
 
     def __init__(self, state: str, trigger: str) -> None:
         super().__init__(f"no transition from {state!s} by {trigger!s}")
-        self.state = state
-        self.trigger = trigger
 
 
 class BrokenDecision(CoreError):
@@ -29,8 +27,6 @@ class BrokenDecision(CoreError):
 
     def __init__(self, decision: str, why: str) -> None:
         super().__init__(f"{decision} is void: {why}")
-        self.decision = decision
-        self.why = why
 
 
 class FeatureNotInstalled(CoreError):
@@ -42,7 +38,6 @@ class CommitFailed(CoreError):
 
     def __init__(self, decision: str) -> None:
         super().__init__(f"{decision} could not be committed")
-        self.decision = decision
 
 
 class InconsistentState(CoreError):
@@ -68,8 +63,6 @@ class UnknownSubject(CoreError):
 
     def __init__(self, kind: str, name: str) -> None:
         super().__init__(f"no {kind} {name!r}")
-        self.kind = kind
-        self.name = name
 
 
 class DuplicateSubject(CoreError):
@@ -77,8 +70,6 @@ class DuplicateSubject(CoreError):
 
     def __init__(self, kind: str, name: str) -> None:
         super().__init__(f"{kind} {name!r} is there already")
-        self.kind = kind
-        self.name = name
 
 
 class ConfigurationError(CoreError):

@@ -20,6 +20,7 @@ from muster_core.state.storage import Storage
 NO_LIMIT: Final = 2**62
 NOT_INSTALLED: Final = NO_LIMIT + 1
 _NOTHING: Final[frozenset[VolumeHandle]] = frozenset()
+Outer = TypeVar("Outer")
 Key = TypeVar("Key")
 
 
@@ -69,13 +70,13 @@ class Attachments:
         """
         for claim in dict.fromkeys(volumes.claims):
             _change_count(self.claims, claim, row, count)
-            _add(self._per_row, row, claim, count)
+            _change_count(self._per_row, row, claim, count)
             if claim not in self.claims:
                 self.storage.forget(claim)
         for disk in dict.fromkeys(volumes.disks):
             _change_count(self.disks, disk, row, count)
         for handle in dict.fromkeys(volumes.attached):
-            _add(self._own, row, handle, count)
+            _change_count(self._own, row, handle, count)
         if volumes.claims or volumes.attached:
             self._changed[row] = None
 
@@ -174,22 +175,13 @@ class Attachments:
         return found
 
 
-def _change_count(index: dict[Key, dict[int, int]], key: Key, row: int, count: int) -> None:
-    rows = index.setdefault(key, {})
-    rows[row] = rows.get(row, 0) + count
-    if not rows[row]:
-        del rows[row]
-    if not rows:
-        del index[key]
-
-
-def _add(index: dict[int, dict[Key, int]], row: int, key: Key, count: int) -> None:
-    there = index.setdefault(row, {})
-    there[key] = there.get(key, 0) + count
-    if not there[key]:
-        del there[key]
-    if not there:
-        del index[row]
+def _change_count(index: dict[Outer, dict[Key, int]], outer: Outer, key: Key, count: int) -> None:
+    counts = index.setdefault(outer, {})
+    counts[key] = counts.get(key, 0) + count
+    if not counts[key]:
+        del counts[key]
+    if not counts:
+        del index[outer]
 
 
 def _extended(column: IntColumn | None, row: int, filler: int) -> IntColumn:

@@ -132,25 +132,18 @@ _EVENT: Final = msgspec.json.Decoder(_Event)
 
 
 def decoded_object(json: bytes | memoryview) -> Any:
-    """Decodes an object of a list.
-
-    Raises:
-        ValueError: the text is not valid JSON.
-    """
-    try:
-        return _OBJECT.decode(json)
-    except msgspec.DecodeError:
-        return orjson.loads(json)
+    """Decodes an object of a list. Raises ValueError if the text is not valid JSON."""
+    return _decoded(_OBJECT, json)
 
 
 def decoded_event(json: bytes | memoryview) -> Any:
-    """Decodes a watch event.
+    """Decodes a watch event. Raises ValueError if the text is not valid JSON."""
+    return _decoded(_EVENT, json)
 
-    Raises:
-        ValueError: the text is not valid JSON.
-    """
+
+def _decoded(form: msgspec.json.Decoder[Any], json: bytes | memoryview) -> Any:
     try:
-        return _EVENT.decode(json)
+        return form.decode(json)
     except msgspec.DecodeError:
         return orjson.loads(json)
 

@@ -10,11 +10,8 @@ class OperatorError(Exception):
 class ImpossibleTransitionError(OperatorError):
     """The state table has no row for this state and event."""
 
-    def __init__(self, state: str, event: str, subject: str = "") -> None:
-        super().__init__(f"no transition from {state} on {event}" + (f" ({subject})" if subject else ""))
-        self.state = state
-        self.event = event
-        self.subject = subject
+    def __init__(self, state: str, event: str) -> None:
+        super().__init__(f"no transition from {state} on {event}")
 
 
 class BadInputError(OperatorError):
