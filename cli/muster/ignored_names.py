@@ -70,6 +70,8 @@ def _problems(pod: Json, settings: Settings, groups: dict[_App, dict[str, TaskGr
     conflicts = () if member.marked else member.conflicts  # the check of placeholders is about these
     for text in (*pod_problems(metadata), *filter(None, (member.user_problem, *conflicts))):
         yield NAMES, text
+    if member.declared is not None and member.declared.problem:
+        yield TASK_GROUPS, member.declared.problem
     placement = settings.default_placement(str(mapping(pod.get("spec")).get("schedulerName")))
     gang = read_gang(gang_source(strings(metadata.get("annotations"))), placement)
     if isinstance(gang, GangProblem):

@@ -181,7 +181,7 @@ def _record_pod(ledger: Ledger, pod: Pod | ForeignPod) -> Pod | ForeignPod:
             _forget_foreign(ledger, uid)
         if pod.membership.may_claim:
             pod = trust.settled(ledger, pod)
-        if pod.membership.pod_group:
+        if pod.membership.pod_group or uid in ledger.group_of:
             pod = pod_groups.record(ledger, pod)
         if pod.claims:
             device_claims.record_pod(ledger, pod)
@@ -308,7 +308,7 @@ def _react_around(
 
 
 def _pod_seen(ledger: Ledger, out: Outcome, pod: Pod | ForeignPod, now: float) -> None:
-    known = ledger.foreign.get(pod.ref.uid)
+    known, group = ledger.foreign.get(pod.ref.uid), ledger.group_of.get(pod.ref.uid, "")
     pod = _record_pod(ledger, pod)
     if isinstance(pod, Pod):
         if known is not None:
@@ -316,6 +316,8 @@ def _pod_seen(ledger: Ledger, out: Outcome, pod: Pod | ForeignPod, now: float) -
         own_pod_seen(ledger, out, pod, now)
         if pod.membership.pod_group:
             group_changed(ledger, out, pod_groups.key_of(pod), now)
+        if group and group != pod_groups.key_of(pod):
+            group_changed(ledger, out, group, now)
     elif pod.has_ended and known is not None:
         tasks.release_foreign(ledger, out, known)
     else:
@@ -405,7 +407,11 @@ def is_anothers(ledger: Ledger, task: Task, pod: Pod) -> bool:
     """Whether a waiting pod belongs to another application now."""
     is_free = pod.node is None and not pod.terminating and not pod.membership.placeholder
     app = ledger.applications.get(task.app)
-    return is_free and task.state in _WAITING and app is not None and pod.membership.app != app.common_id
+    belongs = app is None or (pod.membership.app, pod.membership.pod_group) == (
+        app.common_id,
+        task.pod.membership.pod_group,
+    )
+    return is_free and task.state in _WAITING and not belongs
 
 
 def is_refused(ledger: Ledger, task: Task, pod: Pod) -> bool:

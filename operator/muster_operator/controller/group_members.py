@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from muster_operator.model.ids import PodUid
 from muster_operator.model.pod_groups import GroupCondition, PodGroup
+
+_T = TypeVar("_T")
 
 
 @dataclass(slots=True)
@@ -15,7 +18,8 @@ class GroupMembers:
 
     ``living``: their scheduler names, which ``schedulers`` counts. Of these, ``held`` cannot be requested (gates,
     claims and others), ``bound`` have a node, and ``disagreeing`` contradict the group: how, which ``disagreements``
-    counts. ``succeeded``: those that have ended successfully.
+    counts. ``succeeded``: those that have ended successfully. ``declared``: how the living and succeeded ones declare
+    the group if there is no object, which ``declarations`` counts.
     ``status``: the group and why its pods wait, as the pods were compared with it last. ``reported``: the condition
     that was written last. ``checked_at``: time of the timer for it. ``pause_s``: length of the last pause before the
     group was requested again, which lasts until ``paused_until``.
@@ -28,6 +32,8 @@ class GroupMembers:
     succeeded: set[PodUid] = field(default_factory=set)
     disagreeing: dict[PodUid, str] = field(default_factory=dict)
     disagreements: Counter[str] = field(default_factory=Counter)
+    declared: dict[PodUid, PodGroup] = field(default_factory=dict)
+    declarations: Counter[PodGroup] = field(default_factory=Counter)
     status: tuple[PodGroup | None, str] | None = None
     reported: GroupCondition | None = None
     checked_at: float = 0.0
@@ -48,8 +54,20 @@ class GroupMembers:
             self.disagreeing[uid] = problem
             self.disagreements[problem] += 1
 
+    def declare(self, uid: PodUid, group: PodGroup | None) -> None:
+        """Records how a pod declares the group; None = it does not, or is gone. Equal declarations keep their order."""
+        before = self.declared.get(uid)
+        if before == group:
+            return
+        if before is not None:
+            del self.declared[uid]
+            _decrease(self.declarations, before)
+        if group is not None:
+            self.declared[uid] = group
+            self.declarations[group] += 1
+
     def forget(self, uid: PodUid) -> None:
-        """Removes a pod."""
+        """Removes a pod, except its declaration."""
         self.disagree(uid, "")
         _decrease(self.schedulers, self.living.pop(uid, ""))
         self.held.discard(uid)
@@ -62,7 +80,7 @@ class GroupMembers:
         return not self.living and not self.succeeded
 
 
-def _decrease(counter: Counter[str], key: str) -> None:
+def _decrease(counter: Counter[_T], key: _T) -> None:
     """Subtracts one, and removes a key with zero, so that the counter has only keys that exist."""
     if key:
         counter[key] -= 1

@@ -81,6 +81,8 @@ def _missing(app: Application, gang: GangDefinition, unchanged_s: int, *, needs_
         if (needs_all or group.name in app.groups_seen) and present[group.name] < group.min_member:
             succeeded = app.succeeded.get(group.name, 0)
             minimum = group.min_member + succeeded
-            text = problems.pods_missing if isinstance(app.source, PodGroupSource) else problems.members_missing
-            return text(group.name, minimum, present[group.name], succeeded, unchanged_s)
+            counts = minimum, present[group.name], succeeded, unchanged_s
+            if isinstance(app.source, PodGroupSource):
+                return problems.pods_missing(app.source.title, *counts)
+            return problems.members_missing(group.name, *counts)
     return ""

@@ -1,8 +1,11 @@
-"""Kubernetes' PodGroups: when their pods may be scheduled, and the condition that the scheduler writes.
+"""PodGroups: when their pods may be scheduled, and the condition that the scheduler writes.
 
 A pod that names a PodGroup is one of its members as soon as the PodGroup exists, its pods agree with it, and enough of
 them exist. Until then the pod waits, without an application. The keys of the PodGroup take precedence over those of the
 pod. Each PodGroup is an application of its own, also if several have the same application ID.
+
+Labels and annotations of pods can take the place of the object. Then the PodGroup is what they say, as long as they say
+the same.
 
 `cluster_events` records pods and groups here and joins the pods whose wait ends; `reporting` and `tasks` report what
 the scheduler decides about a group. See docs/reference/gang-apis.md.
@@ -11,6 +14,7 @@ the scheduler decides about a group. See docs/reference/gang-apis.md.
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import islice
 from typing import Final, assert_never
 
 from msgspec import structs
@@ -46,6 +50,10 @@ def record(ledger: Ledger, pod: Pod) -> Pod:
     if pod.membership.placeholder:
         return pod
     key, uid = key_of(pod), pod.ref.uid
+    if ledger.group_of.get(uid, key) != key:  # its labels or annotations have changed
+        forget(ledger, uid)
+    if not key:
+        return pod
     members = ledger.group_members.setdefault(key, GroupMembers())
     members.forget(uid)
     ledger.group_of[uid] = key
@@ -62,7 +70,35 @@ def record(ledger: Ledger, pod: Pod) -> Pod:
         group = ledger.pod_groups.get(key)
         if group is not None:
             members.disagree(uid, _disagreement(pod, group))
+    declared = (pod.membership.written or pod.membership).declared
+    members.declare(uid, declared if uid in members.living or uid in members.succeeded else None)
+    _declare(ledger, key, members)
     return settled(ledger, pod)
+
+
+def _declare(ledger: Ledger, key: str, members: GroupMembers) -> None:
+    """Records the group that the pods declare: as those with a node do, with a problem if others contradict."""
+    if not members.declarations:
+        return
+    group = next(iter(members.declarations))
+    if len(members.declarations) > 1:
+        _, other = islice(members.declarations, 2)
+        problem = group.problem or other.problem or _contradiction_of(group, other)
+        group = replace(members.declared.get(next(iter(members.bound), PodUid("")), group), problem=problem)
+    before = ledger.pod_groups.get(key)
+    if before is None or replace(before, app_id=group.app_id) != group:
+        _recorded(ledger, key, group)
+
+
+def _contradiction_of(one: PodGroup, other: PodGroup) -> str:
+    values = (
+        (one.size_key, str(one.min_count), str(other.min_count)),
+        (names.LABEL_APP_ID, one.app, other.app),
+        (names.LABEL_QUEUE, one.queue, other.queue),
+        ("name of their controller", one.name, other.name),
+    )
+    key, first, second = next(entry for entry in values if entry[1] != entry[2])
+    return problems.contradictory_members(one.title, key, first, second)
 
 
 def _is_held(ledger: Ledger, pod: Pod) -> bool:
@@ -77,8 +113,12 @@ def forget(ledger: Ledger, uid: PodUid) -> None:
     members = ledger.group_members.get(key)
     if members is not None:
         members.forget(uid)
+        members.declare(uid, None)
         if members.is_empty:
             del ledger.group_members[key]
+        _declare(ledger, key, members)
+        if members.is_empty and key in ledger.pod_groups and not ledger.pod_groups[key].uid:
+            del ledger.pod_groups[key]
 
 
 def record_group(ledger: Ledger, fact: PodGroupEvent) -> str:
@@ -129,8 +169,8 @@ def _required(group: PodGroup) -> tuple[int | None, str]:
 
 
 def _compared(group: PodGroup) -> PodGroup:
-    """The group without what its pods are not compared with."""
-    return replace(group, generation=0, condition=None)
+    """The group without what its pods are not compared with. Its problem is why they wait."""
+    return replace(group, generation=0, condition=None, problem="")
 
 
 def _disagreement(pod: Pod, group: PodGroup) -> str:
@@ -160,9 +200,11 @@ def _wait(ledger: Ledger, key: str) -> tuple[str, str]:
         first, second = sorted(members.schedulers)[:2]
         return problems.mixed_scheduler_names(first, second), SCHEDULER_ERROR
     if len(members.living) - len(members.held) + len(members.succeeded) < group.min_count:
+        if group.declared_by:
+            return problems.too_few_members(group.title, group.min_count, group.size_key), UNSCHEDULABLE
         return problems.too_few_pods(group.name, group.min_count), UNSCHEDULABLE
     if members.is_paused:
-        return problems.pod_group_paused(group.name), UNSCHEDULABLE
+        return problems.pod_group_paused(group.title), UNSCHEDULABLE
     return "", ""
 
 
@@ -211,7 +253,7 @@ def settled(ledger: Ledger, pod: Pod) -> Pod:
     member = replace(member, waits=waits, written=own)
     if group is None:
         return structs.replace(pod, membership=member)
-    return structs.replace(pod, membership=member, controller=group.key, controller_name=f"PodGroup/{group.name}")
+    return structs.replace(pod, membership=member, controller=group.key, controller_name=group.title)
 
 
 def _of_group(own: Membership, group: PodGroup) -> Membership:
@@ -227,15 +269,14 @@ def _of_group(own: Membership, group: PodGroup) -> Membership:
     if group.queue and own.queue not in {"", group.queue}:
         conflicts.append(_contradiction(names.LABEL_QUEUE, own.queue, group.queue, group))
     if own.gang.is_written:
-        used = f'PodGroup "{group.name}"'
-        conflicts.append(problems.pod_group_precedes(f"annotation {names.ANNOTATION_TASK_GROUPS}", used))
+        conflicts.append(problems.pod_group_precedes(f"annotation {names.ANNOTATION_TASK_GROUPS}", group.title))
     is_gang = group.min_count > 0
     return replace(
         own,
         app=group.app_id,
         queue=group.queue or own.queue,
         task_group=group.name if is_gang else "",
-        gang=PodGroupSource(name=group.name, min_count=group.min_count) if is_gang else GangSource(),
+        gang=PodGroupSource(name=group.name, min_count=group.min_count, title=group.title) if is_gang else GangSource(),
         conflicts=tuple(conflicts),
         resumed=own.resumed and not is_gang,
     )
@@ -316,10 +357,10 @@ def bound(ledger: Ledger, out: Outcome, task: Task) -> None:
 
 
 def report(ledger: Ledger, out: Outcome, key: str, condition: GroupCondition) -> None:
-    """Writes the condition of the group if it has changed. True is final."""
+    """Writes the condition of the group if it has changed. True is final. Without an object there is none."""
     condition = replace(condition, message=condition.message[: limits.CONDITION_CHARACTERS])
     group, members = ledger.pod_groups.get(key), ledger.group_members.get(key)
-    if group is None or members is None:
+    if group is None or members is None or not group.uid:
         return
     current = members.reported or group.condition
     if current == condition or (current is not None and current.is_scheduled):

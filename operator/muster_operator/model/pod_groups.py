@@ -36,6 +36,9 @@ class PodGroup:
     ``app``, ``queue``: from the keys that pods have; empty = not set. ``app_id``: the application of its pods, which
     has its name if ``app`` is empty; set when it is recorded. ``problem``: why its pods cannot
     be scheduled; empty if they can. ``condition``: None = not written yet.
+
+    Without an object, ``uid`` is empty, and the pods declare the group: ``declared_by`` is the label or annotation that
+    does it, ``size_key`` the one with ``min_count``, and ``identity`` what distinguishes the group from others.
     """
 
     namespace: str
@@ -50,8 +53,21 @@ class PodGroup:
     app_id: AppId = _NOT_RECORDED
     problem: str = ""
     condition: GroupCondition | None = None
+    declared_by: str = ""
+    size_key: str = ""
+    identity: str = ""
+
+    @property
+    def id(self) -> str:
+        """What identifies the group in its namespace. Names of objects contain no equals sign."""
+        return f"{self.declared_by}={self.identity}" if self.declared_by else self.name
 
     @property
     def key(self) -> str:
-        """``namespace/name``."""
-        return f"{self.namespace}/{self.name}"
+        """``namespace/name``, or what takes its place."""
+        return f"{self.namespace}/{self.id}"
+
+    @property
+    def title(self) -> str:
+        """The name of the group in messages."""
+        return f'gang "{self.name}" ({self.declared_by})' if self.declared_by else f'PodGroup "{self.name}"'

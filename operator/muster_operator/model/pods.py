@@ -12,6 +12,7 @@ from msgspec import field as msgspec_field
 
 from muster_operator.model.devices import PodClaim
 from muster_operator.model.ids import NO_NODE, AppId, NodeName, PodUid, Resources, TextEnum
+from muster_operator.model.pod_groups import PodGroup
 from muster_si import keys
 
 
@@ -63,10 +64,14 @@ class GangSource:
 
 @dataclass(frozen=True, slots=True)
 class PodGroupSource(GangSource):
-    """The gang of a PodGroup: its name, which is also that of its task group, and the members that start together."""
+    """The gang of a PodGroup: its name, which is also that of its task group, and the members that start together.
+
+    ``title``: its name in messages.
+    """
 
     name: str = ""
     min_count: int = 0
+    title: str = ""
 
     @property
     def is_written(self) -> bool:
@@ -108,7 +113,8 @@ class Membership:
     mark that its gang was given up. ``refusal``: why the pod cannot be scheduled; empty if it can. ``conflicts``:
     warnings about ignored application IDs and queues. ``user_problem``: why the user annotation is invalid.
     ``misspelt``: warnings about labels and annotations that have no effect. ``pod_group``: the PodGroup that the pod
-    names; ``waits``: why its pods cannot be scheduled yet; ``written``: the membership without the PodGroup.
+    names; ``waits``: why its pods cannot be scheduled yet; ``written``: the membership without the PodGroup;
+    ``declared``: the PodGroup, if there is no object because labels and annotations of its pods define it.
     """
 
     app: AppId
@@ -129,6 +135,7 @@ class Membership:
     pod_group: str = ""
     waits: str = ""
     written: Membership | None = None
+    declared: PodGroup | None = None
     #: Whether the pod may claim to be a placeholder; most pods cannot. An attribute, because it is read for each event.
     may_claim: bool = field(init=False, repr=False, compare=False)
 

@@ -112,6 +112,38 @@ def too_few_pods(name: str, minimum: int) -> str:
     return f'waiting for minCount pods from a gang to appear in scheduling queue: PodGroup "{name}" needs {minimum}'
 
 
+def too_few_members(title: str, minimum: int, key: str) -> str:
+    """Fewer pods of a gang exist than start together.
+
+    Create the missing pods, or write a smaller number on all of them.
+    """
+    return f"waiting for more pods: {title} needs {minimum} ({key})"
+
+
+def gang_value(key: str, value: str, problem: str) -> str:
+    """A label or annotation of a gang has a value that Muster cannot follow, or is missing.
+
+    Do what the message suggests.
+    """
+    return f"{key}{f' {_cut(value)!a}' if value else ''} {problem}"
+
+
+def contradictory_members(title: str, key: str, one: str, other: str) -> str:
+    """The pods of a gang have different values of a label or annotation.
+
+    Write the same value on all of them.
+    """
+    return f'{title}: its pods have "{_cut(one)}" and "{_cut(other)}" as {key}; write the same value on all of them'
+
+
+def other_gang_ignored(ignored: str, used: str) -> str:
+    """A pod defines its gang in two ways.
+
+    Remove one of both.
+    """
+    return f"{ignored} is ignored, because {used} takes precedence; remove one of them"
+
+
 def pod_group_gangs_disabled(name: str) -> str:
     """The PodGroup is a gang, and the configuration disables gang scheduling.
 
@@ -120,12 +152,12 @@ def pod_group_gangs_disabled(name: str) -> str:
     return f'PodGroup "{name}": gang scheduling is disabled by service.disableGangScheduling'
 
 
-def pod_group_paused(name: str) -> str:
+def pod_group_paused(title: str) -> str:
     """The PodGroup or its pods changed after its pods had been requested, which ended the requests.
 
     Nothing: the pods are requested again within ten seconds.
     """
-    return f'PodGroup "{name}" has changed before it was scheduled, and its pods are requested again after a pause'
+    return f"{title} has changed before it was scheduled, and its pods are requested again after a pause"
 
 
 def mixed_scheduler_names(one: str, other: str) -> str:
@@ -544,16 +576,16 @@ def members_missing(group: str, minimum: int, present: int, succeeded: int, unch
     )
 
 
-def pods_missing(group: str, minimum: int, present: int, succeeded: int, unchanged_s: int) -> str:
+def pods_missing(title: str, minimum: int, present: int, succeeded: int, unchanged_s: int) -> str:
     """The gang of a PodGroup waits and has fewer members than its minimum, and its controller creates no more.
 
-    Create the missing members, or lower `minCount`. The gang waits until then.
+    Create the missing members, or lower the minimum. The gang waits until then.
     """
     ended = f", {succeeded} succeeded" if succeeded else ""
     verb = "exists" if present == 1 else "exist"
     return (
-        f"waiting for {minimum} members of PodGroup {group}: {present} {verb}{ended}, and no other one was created "
-        f"for {unchanged_s} s. Create the others, or lower minCount"
+        f"waiting for {minimum} members of {title}: {present} {verb}{ended}, and no other one was created "
+        f"for {unchanged_s} s. Create the others, or lower the minimum"
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 from weakref import WeakValueDictionary
 
@@ -14,6 +15,7 @@ from muster_operator.model.pod_groups import PodGroup
 from muster_operator.model.pods import GangSource, Membership, PlaceholderClaim, PodRef, UserInfo
 from muster_operator.model.settings import Settings
 from muster_operator.translate import go_json
+from muster_operator.translate.gangs.declared import read_declared
 from muster_operator.translate.gangs.pod_groups import read_pod_group
 from muster_operator.translate.known_names import pod_problems
 from muster_operator.translate.placeholders import PLACEHOLDER_CONTAINER
@@ -104,14 +106,42 @@ def _shortened_app_id(app: str) -> str:
     return f"too-long-{digest(app.encode('utf-8', 'replace')).hex()[:32]}"
 
 
-def pod_group_of(spec: Raw) -> str:
-    """The name of the PodGroup of a pod; empty = it has none."""
-    return text(mapping(spec.get("schedulingGroup")).get("podGroupName"))
+def gang_app_id(namespace: str, metadata: Raw, spec: Raw) -> str:
+    """The application ID of a pod without one: the name of its gang; empty = its gang has no name."""
+    pod_group, declared, _ = _named_gang(namespace, metadata, spec, is_off=False)
+    return _default_app_id(pod_group, declared)
 
 
 def pod_group_app_id(name: str) -> str:
     """The application ID of the pods of a PodGroup without one: its name."""
     return _shortened_app_id(name) if len(name) > _MAX_APP_ID else name
+
+
+def _default_app_id(pod_group: str, declared: PodGroup | None) -> str:
+    return pod_group_app_id(pod_group if declared is None else declared.name)
+
+
+def _named_gang(
+    namespace: str, metadata: Raw, spec: Raw, *, is_off: bool
+) -> tuple[str, PodGroup | None, tuple[str, ...]]:
+    """The PodGroup of a pod, itself if the pod declares it, and warnings about what else defines a gang.
+
+    ``spec.schedulingGroup`` takes precedence, then the annotations of YuniKorn. ``is_off``: there are no gangs without
+    an object.
+    """
+    pod_group, written = text(mapping(spec.get("schedulingGroup")).get("podGroupName")), _written(metadata)
+    found = [] if is_off else read_declared(namespace, written, metadata, written_app_id(metadata))
+    if not found:
+        return pod_group, None, ()
+    annotations, declared = written["annotation"], None
+    if pod_group:
+        used = "spec.schedulingGroup"
+    elif key := next(filter(annotations.get, (names.ANNOTATION_TASK_GROUPS, names.ANNOTATION_TASK_GROUP_NAME)), ""):
+        used = key
+    else:
+        declared = found.pop(0)
+        pod_group, used = declared.id, declared.declared_by
+    return pod_group, declared, tuple(problems.other_gang_ignored(group.declared_by, used) for group in found)
 
 
 def _refusal(app: str, queue: str, task_group: str) -> str:
@@ -230,9 +260,9 @@ def membership(metadata: Raw, ref: PodRef, settings: Settings, spec: Raw | None 
     annotations = written["annotation"]
     found, conflicts = _first("application id", _APP_ID_PLACES, written)
     queue, queue_conflicts = _first("queue", _QUEUE_PLACES, written)
-    pod_group = pod_group_of(spec or {})
-    app = pod_group_app_id(pod_group) if pod_group and not found else _app_id(found, ref, settings)
-    notices = conflicts + queue_conflicts
+    pod_group, declared, ignored = _named_gang(ref.namespace, metadata, spec or {}, is_off=settings.disable_gang)
+    notices = (*conflicts, *queue_conflicts, *ignored)
+    app = _app_id(found or _default_app_id(pod_group, declared), ref, settings)
     user, user_problem = _user(annotations.get(names.ANNOTATION_USER_INFO, ""))
     is_marked = is_true(annotations.get(names.ANNOTATION_PLACEHOLDER))
     claim = _claim(metadata, spec or {}, annotations) if is_marked else None
@@ -244,6 +274,8 @@ def membership(metadata: Raw, ref: PodRef, settings: Settings, spec: Raw | None 
         queue = queue if text_bytes(queue) <= limits.QUEUE_BYTES else ""
         task_group = task_group if text_bytes(task_group) <= limits.TASK_GROUP_NAME_BYTES else ""
     refusal = _refusal(app, queue, task_group)
+    if declared is not None:
+        declared = replace(declared, app=app[: _MAX_APP_ID + 1], queue="" if refusal else queue)
     return Membership(
         app=application_id(ref.namespace, app[: _MAX_APP_ID + 1], settings.sharing_groups),
         queue="" if refusal else queue,
@@ -259,6 +291,7 @@ def membership(metadata: Raw, ref: PodRef, settings: Settings, spec: Raw | None 
         user_problem=user_problem,
         misspelt=() if text((spec or {}).get("nodeName")) else pod_problems(metadata),
         pod_group=pod_group,
+        declared=declared,
     )
 
 

@@ -50,6 +50,14 @@ _ANNOTATIONS: Final = {
     "task_groups": names.ANNOTATION_TASK_GROUPS,
     "task_group": names.ANNOTATION_TASK_GROUP_NAME,
     "parameters": names.ANNOTATION_PARAMETERS,
+    "gang_size": names.ANNOTATION_GANG_SIZE,
+    "koordinator_name": names.ANNOTATION_KOORDINATOR_NAME,
+    "koordinator_size": names.ANNOTATION_KOORDINATOR_SIZE,
+    "koordinator_groups": names.ANNOTATION_KOORDINATOR_GROUPS,
+    "koordinator_topology": names.ANNOTATION_KOORDINATOR_TOPOLOGY,
+    "kueue_size": names.ANNOTATION_KUEUE_SIZE,
+    "kueue_fast": names.ANNOTATION_KUEUE_FAST,
+    "kueue_serving": names.ANNOTATION_KUEUE_SERVING,
     "user": names.ANNOTATION_USER_INFO,
     "allow_preemption": names.ANNOTATION_ALLOW_PREEMPTION,
     "placeholder": names.ANNOTATION_PLACEHOLDER,
@@ -71,6 +79,14 @@ class Annotations(Struct, omit_defaults=True, gc=False, rename=_ANNOTATIONS):
     task_groups: str | UnsetType = UNSET
     task_group: str | UnsetType = UNSET
     parameters: str | UnsetType = UNSET
+    gang_size: str | UnsetType = UNSET
+    koordinator_name: str | UnsetType = UNSET
+    koordinator_size: str | UnsetType = UNSET
+    koordinator_groups: str | UnsetType = UNSET
+    koordinator_topology: str | UnsetType = UNSET
+    kueue_size: str | UnsetType = UNSET
+    kueue_fast: str | UnsetType = UNSET
+    kueue_serving: str | UnsetType = UNSET
     user: str | UnsetType = UNSET
     allow_preemption: str | UnsetType = UNSET
     placeholder: str | UnsetType = UNSET
@@ -253,13 +269,17 @@ _OVERHEAD: Final = 2_048
 #: Number of interned texts, and of interned label tags.
 _SHARED: Final = 16_384
 
-#: Labels that decide the application or the queue of a pod.
+#: Labels that decide the application, the queue or the gang of a pod.
 _LABELS: Final = (
     names.LABEL_APP_ID,
     names.LEGACY_LABEL_APP_ID,
     names.SPARK_LABEL_APP_ID,
     names.LABEL_QUEUE,
     names.LEGACY_LABEL_QUEUE,
+    names.LABEL_KUEUE_NAME,
+    names.LABEL_JOBSET,
+    names.LABEL_LEADER_WORKER_SET,
+    names.LABEL_LEADER_WORKER_GROUP,
 )
 
 #: Name, UID and label of the pod that a class is read from. If it appears in the result, the result is not shared.
@@ -595,12 +615,13 @@ def _created(stamp: str | None) -> tuple[int, str]:
 def _key(incoming: PartialPod) -> bytes:
     """The key of the class: the pod as JSON without the fields that differ per pod.
 
-    Names of owners, and UIDs of owners that are not pods, are dropped, because nothing reads them.
+    Names of owners, and UIDs of owners that are not pods, are dropped, because nothing reads them, unless the pods of a
+    controller are a gang.
     """
     metadata, spec, status = incoming.metadata, incoming.spec, incoming.status
     node, spec.node_name = spec.node_name, ""
     labels, annotations, owners = metadata.labels or {}, metadata.annotations, metadata.owner_references
-    if owners:
+    if owners and (annotations is UNSET or annotations.gang_size is UNSET):
         for owner in owners:
             owner.name = ""
             if owner.kind != "Pod":

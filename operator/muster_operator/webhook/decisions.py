@@ -29,9 +29,8 @@ from muster_operator.translate import go_json
 from muster_operator.translate.gangs.dialects import read_gang
 from muster_operator.translate.known_names import pod_problems
 from muster_operator.translate.membership import (
+    gang_app_id,
     gang_source,
-    pod_group_app_id,
-    pod_group_of,
     shared_app_id,
     unique_app_id,
     written_app_id,
@@ -241,8 +240,8 @@ def _labels(context: AdmissionContext, settings: AdmissionSettings) -> dict[str,
     wanted: dict[str, str] = {}
     if not written_app_id(metadata):
         name = unique_app_id if settings.unique_app_ids else shared_app_id
-        group = pod_group_of(mapping(context.new.get("spec")))
-        wanted[names.LABEL_APP_ID] = pod_group_app_id(group) if group else name(context.review.namespace)
+        namespace, spec = context.review.namespace, mapping(context.new.get("spec"))
+        wanted[names.LABEL_APP_ID] = gang_app_id(namespace, metadata, spec) or name(namespace)
     for canonical, legacy in _COPIES:
         if value := labels.get(canonical) or wanted.get(canonical):
             wanted[legacy] = value

@@ -411,8 +411,8 @@ def test_missing_members_of_a_group_are_reported_with_its_own_field() -> None:
     specs = [item.spec for item in out.requests if isinstance(item, ApplicationSubmitted)]
     [why] = [spec.tags[keys.APP_TAG_MEMBERS_MISSING] for spec in specs if keys.APP_TAG_MEMBERS_MISSING in spec.tags]
     assert why == (
-        "waiting for 2 members of PodGroup train: 1 exists, and no other one was created for 60 s. "
-        "Create the others, or lower minCount"
+        'waiting for 2 members of PodGroup "train": 1 exists, and no other one was created for 60 s. '
+        "Create the others, or lower the minimum"
     )
 
 

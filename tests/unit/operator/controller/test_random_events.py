@@ -211,3 +211,50 @@ def test_a_request_that_crosses_the_completion_of_its_application_is_submitted_a
     assert simulation.kubernetes.node_of("plain1")
     assert simulation.kubernetes.binds["uid-plain1"] == 1
     assert {event.reason for event in simulation.kubernetes.events} == {"Scheduled"}
+
+
+#: Gangs that their pods declare as in Kueue, and their sizes.
+DECLARED = {"two": 2, "three": 3}
+GROUP = "kueue.x-k8s.io/pod-group-name"
+
+
+class DeclaredChaos(Chaos):
+    """Pods that declare gangs, and move to another one while they wait."""
+
+    def create(self) -> None:
+        gang = sorted(DECLARED)[self.pick(len(DECLARED))]
+        pod = a_pod(f"p{self.serial}", annotations={"kueue.x-k8s.io/pod-group-total-count": str(DECLARED[gang])})
+        pod["metadata"]["labels"][GROUP] = gang
+        self.simulation.kubernetes.add(pod)
+        self.serial += 1
+
+    def happen(self) -> None:
+        """Pods appear, and a process is killed in between. Then those that wait may be moved."""
+        for _ in range(1 + self.pick(4)):
+            self.create()
+            for _ in range(self.pick(20)):
+                self.simulation.step(self.pick)
+        if self.pick(2):
+            self.kill()
+        run_until_idle(self.simulation, self.pick)
+        waiting = [uid for uid, raw in self.simulation.kubernetes.pods.items() if not raw["spec"].get("nodeName")]
+        for uid in waiting:
+            if self.pick(2):
+                raw = self.simulation.kubernetes.pods[uid]
+                gang = sorted(DECLARED)[self.pick(len(DECLARED))]
+                raw["metadata"]["annotations"]["kueue.x-k8s.io/pod-group-total-count"] = str(DECLARED[gang])
+                self.simulation.kubernetes.edit(uid, labels={GROUP: gang})
+
+
+@given(st.data())
+def test_declared_gangs_are_whole_or_wait(data: st.DataObject) -> None:
+    chaos = DeclaredChaos(data)
+    for _ in range(data.draw(st.integers(1, 4))):
+        chaos.happen()
+    run_until_idle(chaos.simulation, chaos.pick)
+    pods = [(raw["metadata"]["labels"][GROUP], raw["spec"]) for raw in chaos.simulation.kubernetes.pods.values()]
+    for gang, size in DECLARED.items():
+        members = [spec for name, spec in pods if name == gang]
+        bound = [spec for spec in members if spec.get("nodeName")]
+        assert len(bound) == (len(members) if len(members) >= size else 0)
+    assert all(count == 1 for count in chaos.simulation.kubernetes.binds.values())

@@ -25,8 +25,8 @@ Y = "yunikorn.apache.org/"
         (
             "colour",
             (
-                "names with this prefix: allow-preemption, app-id, queue, schedulingPolicyParameters, task-group-name, "
-                "task-groups, user.info"
+                "names with this prefix: allow-preemption, app-id, gang-size, queue, schedulingPolicyParameters, "
+                "task-group-name, task-groups, user.info"
             ),
         ),
     ],

@@ -301,6 +301,10 @@ def a_rich_pod() -> dict[str, Any]:
             "yunikorn.apache.org/user.info": "{}",
             "internal.yunikorn.apache.org/placeholder": "true",
             "traceparent": "0" * 55,
+            "yunikorn.apache.org/gang-size": "2",
+            "gang.scheduling.koordinator.sh/name": "g",
+            "gang.scheduling.koordinator.sh/groups": "[]",
+            "kueue.x-k8s.io/pod-group-total-count": "3",
         },
         affinity={"nodeAffinity": required | preferred, "podAffinity": {REQUIRED: [near], PREFERRED: [weighted]}},
         topologySpreadConstraints=[{**near, "whenUnsatisfiable": "DoNotSchedule", "minDomains": 2}],
@@ -319,8 +323,9 @@ def a_rich_pod() -> dict[str, Any]:
         terminationGracePeriodSeconds=60,
         nodeName="n1",
     )
+    pod["metadata"]["labels"]["kueue.x-k8s.io/pod-group-name"] = "k"
     pod["metadata"] |= {
-        "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "uid": "u"}, {"kind": "DaemonSet"}],
+        "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "uid": "u"}, {"kind": "DaemonSet", "controller": True}],
         "managedFields": [{"manager": "muster-placeholder"}],
     }
     pod["status"] |= {

@@ -1,0 +1,109 @@
+"""Gangs that pods declare by themselves: a label or annotation names the gang, and an annotation its size.
+
+There is one function for each way to do it. Such a gang is a PodGroup without an object: `controller.pod_groups` waits
+for its pods and compares them. See docs/reference/gang-apis.md.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from muster_operator.model import limits, names, problems
+from muster_operator.model.pod_groups import PodGroup
+from muster_operator.translate.values import Raw, controller
+
+_SIZE: Final = f"is not a number of pods from 1 to {limits.GANG_MEMBERS}"
+_NOT_A_NAME: Final = "is not a name: use 1 to 253 letters, digits, hyphens, underscores and dots"
+_UNSUPPORTED: Final = "is not supported; remove it, or use another scheduler"
+_NO_IDENTITY: Final = f"has no effect without a controller of the pod or {names.LABEL_APP_ID}; write an application ID"
+
+#: As in a label, so that the webhook can write it as the application ID, and as long as names of objects.
+_NAME: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,251}[A-Za-z0-9])?")
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """What a pod has written: its labels, annotations, owners, and application ID (empty = none)."""
+
+    namespace: str
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    metadata: Raw
+    app: str
+
+
+def read_declared(namespace: str, written: Mapping[str, Mapping[str, str]], metadata: Raw, app: str) -> list[PodGroup]:
+    """The gangs that a pod declares, in the order of precedence: the first one is used.
+
+    ``written``: the labels and annotations of the pod. ``app``: the application ID in them; empty = none.
+    """
+    pod = _Written(namespace, written["label"], written["annotation"], metadata, app)
+    return [group for dialect in _DIALECTS if (group := dialect(pod)) is not None]
+
+
+def _of_controller(pod: _Written) -> PodGroup | None:
+    """So many pods of a Job or another controller, a JobSet, a replica of a LeaderWorkerSet, or an application."""
+    key = names.ANNOTATION_GANG_SIZE
+    if not pod.annotations.get(key):
+        return None
+    uid, owner = controller(pod.metadata)
+    index = pod.labels.get(names.LABEL_LEADER_WORKER_GROUP)
+    if job_set := pod.labels.get(names.LABEL_JOBSET):
+        return _group(pod, key, key, job_set, f"JobSet/{job_set}")
+    if index and (workers := pod.labels.get(names.LABEL_LEADER_WORKER_SET)):
+        return _group(pod, key, key, f"{workers}-{index}", f"LeaderWorkerSet/{workers}/{index}")
+    if uid:
+        return _group(pod, key, key, owner.partition("/")[2].rstrip("-_."), uid[: limits.TASK_GROUP_NAME_BYTES])
+    return _group(pod, key, key, pod.app, f"/{pod.app}", "" if pod.app else problems.gang_value(key, "", _NO_IDENTITY))
+
+
+def _koordinator(pod: _Written) -> PodGroup | None:
+    """Koordinator's annotations. Several gangs that start together, and topologies, are not supported."""
+    name = pod.annotations.get(names.ANNOTATION_KOORDINATOR_NAME, "")
+    if not name:
+        return None
+    problem = ""
+    for key in (names.ANNOTATION_KOORDINATOR_GROUPS, names.ANNOTATION_KOORDINATOR_TOPOLOGY):
+        if (value := pod.annotations.get(key, "")) not in {"", "{}", "[]", f'["{pod.namespace}/{name}"]'}:
+            problem = problem or problems.gang_value(key, value, _UNSUPPORTED)
+    return _group(pod, names.ANNOTATION_KOORDINATOR_NAME, names.ANNOTATION_KOORDINATOR_SIZE, name, name, problem)
+
+
+def _kueue(pod: _Written) -> PodGroup | None:
+    """Kueue's groups of plain pods, unless it admits them before all of their pods exist, as those of StatefulSets."""
+    name = pod.labels.get(names.LABEL_KUEUE_NAME, "")
+    is_early = any(map(pod.annotations.get, (names.ANNOTATION_KUEUE_FAST, names.ANNOTATION_KUEUE_SERVING)))
+    if not name or is_early:
+        return None
+    return _group(pod, names.LABEL_KUEUE_NAME, names.ANNOTATION_KUEUE_SIZE, name, name)
+
+
+_DIALECTS: Final[tuple[Callable[[_Written], PodGroup | None], ...]] = (_of_controller, _koordinator, _kueue)
+
+
+def _group(pod: _Written, key: str, size_key: str, name: str, identity: str, problem: str = "") -> PodGroup:
+    """The gang. With a problem it has no minimum, and without a valid name its identity is empty."""
+    size = pod.annotations.get(size_key, "")
+    is_named = _NAME.fullmatch(name) is not None
+    found = (problem, "" if is_named else problems.gang_value(key, name, _NOT_A_NAME), _size_problem(size_key, size))
+    problem = next(filter(None, found), "")
+    return PodGroup(
+        namespace=pod.namespace,
+        name=name if is_named else "",
+        uid="",
+        min_count=0 if problem else int(size),
+        problem=problem,
+        declared_by=key,
+        size_key=size_key,
+        identity=identity if is_named else "",
+    )
+
+
+def _size_problem(key: str, size: str) -> str:
+    if not size:
+        return problems.gang_value(key, "", "is missing; write the number of pods that start together")
+    is_number = size.isascii() and size.isdigit() and len(size) <= 9
+    return "" if is_number and 1 <= int(size) <= limits.GANG_MEMBERS else problems.gang_value(key, size, _SIZE)

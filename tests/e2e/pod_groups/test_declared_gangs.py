@@ -1,0 +1,102 @@
+"""Gangs of other APIs, by labels and annotations: all members start together or none, in each of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from devcluster.api import Json
+from devcluster.cluster import documents
+from devcluster.nodes import FakeNode
+from tests.e2e.conditions import scheduled, wait_for_event, wait_for_reason
+from tests.e2e.conftest import OpenScenario
+from tests.e2e.manifests import Group, a_member, a_pod
+from tests.e2e.scenario import Scenario
+
+SAMPLES = Path(__file__).with_name("samples")
+EVERY_SAMPLE = pytest.mark.parametrize("sample", sorted(path.stem for path in SAMPLES.glob("*.yaml")))
+COUNT = "kueue.x-k8s.io/pod-group-total-count"
+
+
+def members(count: int, size: str, first: int = 0) -> list[Json]:
+    """Pods of a group of Kueue."""
+    pods = [a_pod(f"w{number}", labels={"kueue.x-k8s.io/pod-group-name": "train"}) for number in range(first, count)]
+    for pod in pods:
+        pod["metadata"]["annotations"][COUNT] = size
+    return pods
+
+
+async def wait_for_text(scenario: Scenario, text: str) -> None:
+    """Wait until a pod has a condition with the text."""
+
+    async def is_so() -> bool:
+        return any(text in scheduled(pod).get("message", "") for pod in await scenario.pods())
+
+    await scenario.eventually(f"a pod has a condition with {text!r}", is_so)
+
+
+async def nothing_is_bound(scenario: Scenario) -> None:
+    """Assert that no member has a node, also after a single pod that was created now was bound."""
+    await scenario.create([a_pod("witness", cpu="100m", labels={"applicationId": "witness"})])
+
+    async def is_bound() -> bool:
+        return any(pod["metadata"]["name"] == "witness" for pod in await scenario.bound())
+
+    await scenario.eventually("a single pod is bound", is_bound)
+    assert [pod["metadata"]["name"] for pod in await scenario.bound()] == ["witness"]
+    await scenario.api.delete("pods", "witness", scenario.namespace, grace_s=0)
+
+
+@EVERY_SAMPLE
+async def test_a_sample_waits_until_all_of_it_fits_also_across_restarts(
+    sample: str, open_scenario: OpenScenario
+) -> None:
+    scenario = await open_scenario([FakeNode("node-0", cpu="1200m")])
+    await scenario.create(documents(SAMPLES / f"{sample}.yaml"))
+    await wait_for_text(scenario, "1 of 2 members")
+    await nothing_is_bound(scenario)
+    for process in (scenario.muster.core, scenario.muster.operator):
+        await process.kill()
+        await scenario.muster.start()
+    await nothing_is_bound(scenario)
+    await scenario.cluster.add_nodes([FakeNode("node-1", cpu="1")])
+    await scenario.all_bound(2)
+
+
+async def test_pods_that_contradict_each_other_wait_until_they_agree(open_scenario: OpenScenario) -> None:
+    scenario = await open_scenario([FakeNode("node-0", cpu="8")])
+    await scenario.create([*members(2, "3"), *members(3, "2", first=2)])
+    await wait_for_text(scenario, f'its pods have "3" and "2" as {COUNT}; write the same value on all of them')
+    await nothing_is_bound(scenario)
+    await scenario.api.patch("pods", "w2", {"metadata": {"annotations": {COUNT: "3"}}}, scenario.namespace)
+    await scenario.all_bound(3)
+    await scenario.create(members(4, "2", first=3))
+    await wait_for_reason(scenario, "w3", "SchedulingSkipped", 'its pods have "3" and "2"')
+    assert len(await scenario.bound()) == 3
+
+
+async def test_members_that_appear_late_or_are_deleted_are_awaited(open_scenario: OpenScenario) -> None:
+    scenario = await open_scenario([FakeNode("node-0", cpu="8")])
+    await scenario.create(members(2, "3"))
+    await wait_for_text(
+        scenario, f'waiting for more pods: gang "train" (kueue.x-k8s.io/pod-group-name) needs 3 ({COUNT})'
+    )
+    await scenario.api.delete("pods", "w0", scenario.namespace, grace_s=0)
+    await scenario.create(members(3, "3", first=2))
+    await nothing_is_bound(scenario)
+    await scenario.create(members(1, "3"))
+    await scenario.all_bound(3)
+
+
+async def test_the_annotations_of_yunikorn_take_precedence_with_an_event(open_scenario: OpenScenario) -> None:
+    scenario = await open_scenario([FakeNode("node-0", cpu="8")])
+    pods = [a_member("train", "workers", f"w{number}", [Group("workers", 2)]) for number in range(2)]
+    for pod in pods:
+        pod["metadata"]["labels"]["kueue.x-k8s.io/pod-group-name"] = "train"
+        pod["metadata"]["annotations"][COUNT] = "9"
+    await scenario.create(pods)
+    await scenario.all_bound(2)
+    await wait_for_event(
+        scenario, "w0", "pod-group-name is ignored", "yunikorn.apache.org/task-groups takes precedence"
+    )

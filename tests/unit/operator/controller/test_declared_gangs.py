@@ -1,0 +1,251 @@
+"""Gangs that pods declare by labels and annotations: whole or waiting, also when pods contradict each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from muster_operator.controller import recovery
+from muster_operator.model.commands import BindPod, Outcome, PostEvent, SetCondition, SetGroupCondition
+from muster_operator.model.core_messages import ApplicationSubmitted
+from muster_operator.model.ids import AppId, PodUid
+from muster_si import keys
+from tests.unit.operator.controller.driver import Driver, done, live, orders, requested_keys, submitted, whole
+from tests.unit.operator.controller.objects import APP_ID, QUEUE, Raw, a_pod
+from tests.unit.operator.controller.test_pod_groups import a_pod_group
+from tests.unit.operator.controller.test_pod_groups import member as pod_of_an_object
+
+TRAIN = AppId("dev/train")
+Member = Callable[..., Raw]
+
+
+def koordinator(name: str, size: str = "2", gang: str = "train", **fields: Any) -> Raw:
+    return a_pod(name, **fields) | {
+        "metadata": a_pod(name)["metadata"]
+        | {
+            "annotations": {
+                "gang.scheduling.koordinator.sh/name": gang,
+                "gang.scheduling.koordinator.sh/min-available": size,
+            }
+        }
+    }
+
+
+def kueue(name: str, size: str = "2", gang: str = "train", **fields: Any) -> Raw:
+    pod = a_pod(name, annotations={"kueue.x-k8s.io/pod-group-total-count": size}, **fields)
+    pod["metadata"]["labels"]["kueue.x-k8s.io/pod-group-name"] = gang
+    return pod
+
+
+def of_a_job(name: str, size: str = "2", gang: str = "train", **fields: Any) -> Raw:
+    pod = a_pod(name, annotations={"yunikorn.apache.org/gang-size": size}, **fields)
+    pod["metadata"]["ownerReferences"] = [{"kind": "Job", "name": gang, "uid": f"uid-{gang}", "controller": True}]
+    return pod
+
+
+MEMBERS = pytest.mark.parametrize("member", [koordinator, kueue, of_a_job])
+
+
+def messages(out: Outcome) -> set[str]:
+    return {one.message for one in out.commands if isinstance(one, SetCondition)}
+
+
+def told(driver: Driver) -> str:
+    """The condition of the pods that wait."""
+    [found] = messages(driver.wait(driver.ledger.settings.condition_delay_s))
+    return found
+
+
+@MEMBERS
+def test_the_members_are_requested_together_when_enough_of_them_exist(member: Member) -> None:
+    driver = live()
+    assert submitted(driver.see(member("w0"))) == []
+    assert told(driver).startswith('waiting for more pods: gang "train" (')
+    assert submitted(driver.see(member("w1"))) == [TRAIN]
+    gang = driver.ledger.applications[TRAIN].gang
+    assert gang is not None
+    assert (gang.size, gang.placement) == (2, "Direct")
+    assert sorted(requested_keys(driver.accepted(TRAIN))) == ["uid-w0", "uid-w1"]
+    assert requested_keys(driver.see(member("w2"))) == ["uid-w2"]
+    driver.gone("w2")
+    assert not [one for one in driver.wait(600).commands if isinstance(one, SetGroupCondition)]
+
+
+@MEMBERS
+def test_contradictory_sizes_keep_all_members_waiting_until_they_agree(member: Member) -> None:
+    driver = live()
+    driver.see(member("w0", "2"))
+    assert submitted(driver.see(member("w1", "3"))) == []
+    why = told(driver)
+    assert 'its pods have "2" and "3" as ' in why
+    for _ in range(3):  # the same events again change nothing
+        driver.see(member("w0", "2"))
+        driver.see(member("w1", "3"))
+        assert messages(driver.wait(driver.ledger.settings.condition_delay_s)) <= {why}
+    assert submitted(driver.see(member("w1", "2"))) == [TRAIN]
+
+
+@MEMBERS
+def test_a_contradiction_takes_back_what_was_requested_and_spares_what_runs(member: Member) -> None:
+    driver = started(member)
+    driver.see(member("w1", "3"))
+    assert driver.ledger.applications == {}
+    driver.see(member("w1", "2"))
+    assert submitted(driver.wait(1))
+
+
+def started(member: Member) -> Driver:
+    driver = live()
+    driver.see(member("w0"))
+    driver.see(member("w1"))
+    driver.accepted(TRAIN)
+    return driver
+
+
+@MEMBERS
+def test_a_late_member_that_contradicts_waits_alone(member: Member) -> None:
+    driver = started(member)
+    driver.updated(keys.APP_RUNNING, app=TRAIN)
+    for name in ("w0", "w1"):
+        [order] = [one for one in orders(driver.allocated(f"uid-{name}", app=TRAIN)) if isinstance(one, BindPod)]
+        driver.result(done(order))
+        driver.see(member(name, nodeName="n1"))
+    assert requested_keys(driver.see(member("late", "9"))) == []
+    assert set(driver.ledger.tasks) == {"uid-w0", "uid-w1"}
+    out = whole(recovery.begin(driver.ledger, driver.now))
+    assert submitted(out) == [TRAIN]
+    gang = driver.ledger.applications[TRAIN].gang
+    assert gang is not None
+    assert gang.size == 2
+    whole(recovery.report_nodes(driver.ledger, driver.now))
+    recovery.open_nodes(driver.ledger, driver.now)
+    driver.see(member("late", "2"))
+    driver.wait(1)
+    assert set(driver.ledger.tasks) == {"uid-w0", "uid-w1", "uid-late"}
+
+
+@MEMBERS
+@pytest.mark.parametrize("key, value", [(APP_ID, "other"), (QUEUE, "root.other")])
+def test_members_with_different_applications_or_queues_wait(member: Member, key: str, value: str) -> None:
+    driver = live()
+    driver.see(member("w0"))
+    other = member("w1")
+    other["metadata"]["labels"][key] = value
+    assert submitted(driver.see(other)) == []
+    assert f"as {key}; write the same value" in told(driver)
+
+
+def test_one_controller_with_two_names_is_a_contradiction() -> None:
+    driver = live()
+    driver.see(of_a_job("w0", app="job"))
+    other = of_a_job("w1", app="job")
+    other["metadata"]["ownerReferences"][0]["name"] = "forged"
+    assert submitted(driver.see(other)) == []
+    assert '"train" and "forged" as name of their controller' in told(driver)
+
+
+@MEMBERS
+def test_an_invalid_size_keeps_the_gang_waiting(member: Member) -> None:
+    driver = live()
+    driver.see(member("w0"))
+    assert submitted(driver.see(member("w1", str(2**31)))) == []
+    assert "'2147483648' is not a number of pods from 1 to 10000" in told(driver)
+
+
+@MEMBERS
+def test_a_member_that_is_deleted_before_the_start_is_awaited_again(member: Member) -> None:
+    driver = started(member)
+    driver.gone("w1")
+    assert driver.ledger.applications == {}
+    driver.see(member("w2"))
+    assert len(submitted(driver.wait(1))) == 1
+
+
+@MEMBERS
+def test_a_waiting_pod_moves_to_the_gang_that_it_names_now(member: Member) -> None:
+    driver = started(member)
+    moved = of_an_application(member("w1", gang="other"))
+    driver.see(moved)
+    assert driver.ledger.tasks == {}
+    assert submitted(driver.see({**moved, "metadata": {**moved["metadata"], "name": "o1", "uid": "uid-o1"}}))
+    assert set(driver.ledger.tasks) == {"uid-w1", "uid-o1"}
+
+
+@MEMBERS
+def test_a_waiting_pod_moves_between_complete_gangs_of_one_application(member: Member) -> None:
+    driver = live()
+    for name, gang in (("w0", "train"), ("w1", "train"), ("w2", "train"), ("o0", "other"), ("o1", "other")):
+        driver.see(of_an_application(member(name, gang=gang)))
+    assert driver.ledger.tasks[PodUid("uid-w2")].app == driver.ledger.tasks[PodUid("uid-w0")].app
+    driver.see(of_an_application(member("w2", gang="other")))
+    assert driver.ledger.tasks[PodUid("uid-w2")].app == driver.ledger.tasks[PodUid("uid-o0")].app
+
+
+def of_an_application(pod: Raw) -> Raw:
+    pod["metadata"]["labels"][APP_ID] = "train"
+    return pod
+
+
+@MEMBERS
+def test_a_pod_that_leaves_its_gang_is_scheduled_alone(member: Member) -> None:
+    driver = live()
+    driver.see(member("w0"))
+    assert len(submitted(driver.see(a_pod("w0", app="alone")))) == 1
+    assert not any((driver.ledger.group_members, driver.ledger.pod_groups, driver.ledger.group_of))
+
+
+@MEMBERS
+def test_nothing_is_left_of_a_gang_that_is_gone(member: Member) -> None:
+    driver = started(member)
+    for name in ("w0", "w1"):
+        driver.gone(name)
+    assert not any((driver.ledger.group_members, driver.ledger.pod_groups, driver.ledger.group_of))
+
+
+@MEMBERS
+def test_a_restart_recovers_the_gangs_from_their_pods(member: Member) -> None:
+    driver = started(member)
+    driver.see(member("l0", gang="later"))
+    assert submitted(whole(recovery.begin(driver.ledger, driver.now))) == [TRAIN]
+    assert set(driver.ledger.tasks) == {"uid-w0", "uid-w1"}
+
+
+@MEMBERS
+def test_one_retried_pod_starts_after_the_others_have_succeeded(member: Member) -> None:
+    driver = live()
+    driver.see({**member("w0", nodeName="n1"), "status": {"phase": "Succeeded"}})
+    assert submitted(driver.see(member("w1b"))) == [TRAIN]
+    assert requested_keys(driver.accepted(TRAIN)) == ["uid-w1b"]
+
+
+def test_gangs_of_one_name_are_separate_in_each_dialect_and_from_an_object() -> None:
+    driver = live()
+    driver.fact(a_pod_group("train", 2))
+    members: list[Member] = [koordinator, kueue, of_a_job, pod_of_an_object]
+    pods = [member(f"{number}{index}") for index in (0, 1) for number, member in enumerate(members)]
+    found = [submitted(driver.see(pod)) for pod in pods]
+    assert [len(apps) for apps in found] == [0, 0, 0, 0, 1, 1, 1, 1]
+    assert {app.common_id for app in driver.ledger.applications.values()} == {TRAIN}
+
+
+def test_the_ignored_dialect_is_an_event_with_both_keys() -> None:
+    driver = live()
+    pods = [of_a_job("w0"), of_a_job("w1")]
+    for pod in pods:
+        pod["metadata"]["annotations"] |= koordinator("w0")["metadata"]["annotations"]
+    driver.see(pods[0])
+    texts = [one.note for one in driver.see(pods[1]).commands if isinstance(one, PostEvent)]
+    ignored = "gang.scheduling.koordinator.sh/name is ignored, because yunikorn.apache.org/gang-size takes precedence"
+    assert [text for text in texts if ignored in text]
+
+
+def test_thousands_of_different_sizes_in_one_gang_cost_a_constant_amount_each() -> None:
+    driver = live()
+    for number in range(2_000):
+        driver.see(kueue(f"w{number}", str(1 + number)))
+    [members] = driver.ledger.group_members.values()
+    assert len(members.declarations) == 2_000
+    assert driver.ledger.tasks == {}
+    assert not [one for one in driver.wait(1).requests if isinstance(one, ApplicationSubmitted)]

@@ -1,0 +1,127 @@
+"""Gangs that pods declare by labels and annotations, without an object."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from muster_operator.model.ids import PodUid
+from muster_operator.model.pod_groups import PodGroup
+from muster_operator.model.pods import Membership, PodRef
+from muster_operator.model.settings import Settings
+from muster_operator.translate.membership import gang_app_id, membership
+from tests.unit.operator.controller.objects import Raw, a_group, gang_annotations
+
+SIZE = "yunikorn.apache.org/gang-size"
+GANG = "gang.scheduling.koordinator.sh/"
+KUEUE = "kueue.x-k8s.io/pod-group-"
+LWS = "leaderworkerset.sigs.k8s.io/"
+JOB = [{"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "uid-job", "controller": True}]
+SETTINGS = Settings()
+
+
+def read(
+    annotations: Raw, labels: Raw | None = None, owners: list[Raw] | None = None, settings: Settings = SETTINGS
+) -> Membership:
+    metadata = {"labels": labels or {}, "annotations": annotations, "ownerReferences": owners or []}
+    return membership(metadata, PodRef("dev", "w0", PodUid("uid-w0")), settings)
+
+
+def declared(annotations: Raw, labels: Raw | None = None, owners: list[Raw] | None = None) -> PodGroup:
+    found = read(annotations, labels, owners).declared
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    "annotations, labels, owners, group, app",
+    [
+        ({GANG + "name": "a", GANG + "min-available": "3"}, {}, [], f"dev/{GANG}name=a", "dev/a"),
+        ({GANG + "name": "a", GANG + "min-available": "3", GANG + "groups": '["dev/a"]'}, {}, [], None, "dev/a"),
+        ({KUEUE + "total-count": "3"}, {KUEUE + "name": "b"}, [], f"dev/{KUEUE}name=b", "dev/b"),
+        ({SIZE: "3"}, {}, JOB, f"dev/{SIZE}=uid-job", "dev/train"),
+        ({SIZE: "3"}, {"jobset.sigs.k8s.io/jobset-name": "js"}, JOB, f"dev/{SIZE}=JobSet/js", "dev/js"),
+        ({SIZE: "3"}, {LWS + "name": "s", LWS + "group-index": "1"}, JOB, f"dev/{SIZE}=LeaderWorkerSet/s/1", "dev/s-1"),
+        ({SIZE: "3"}, {"applicationId": "mine"}, [], f"dev/{SIZE}=/mine", "dev/mine"),
+        ({SIZE: "3"}, {"applicationId": "mine"}, JOB, f"dev/{SIZE}=uid-job", "dev/mine"),
+    ],
+)
+def test_each_dialect_names_the_gang_and_its_size(
+    annotations: Raw, labels: Raw, owners: list[Raw], group: str | None, app: str
+) -> None:
+    found = read(annotations, labels, owners)
+    assert found.declared is not None
+    assert (found.declared.min_count, found.declared.problem, found.app) == (3, "", app)
+    assert group is None or (found.declared.key, f"dev/{found.pod_group}") == (group, group)
+
+
+@pytest.mark.parametrize(
+    "annotations, labels, rule",
+    [
+        *(
+            ({KUEUE + "total-count": text}, {KUEUE + "name": "b"}, "is not a number of pods from 1 to 10000")
+            for text in ("0", "-1", "2147483648", "10001", "9" * 5000, "1.5", "³", " 3", "three")
+        ),
+        ({}, {KUEUE + "name": "b"}, "is missing; write the number"),
+        ({GANG + "name": "a"}, {}, "min-available is missing"),
+        ({GANG + "name": "x" * 254, GANG + "min-available": "3"}, {}, "is not a name"),
+        ({GANG + "name": "a\0b", GANG + "min-available": "3"}, {}, "is not a name"),
+        ({GANG + "name": "a", GANG + "min-available": "3", GANG + "groups": '["dev/a","dev/b"]'}, {}, "not supported"),
+        ({GANG + "name": "a", GANG + "min-available": "3", GANG + "network-topology-spec": "{x}"}, {}, "not supported"),
+        ({SIZE: "x"}, {"applicationId": "mine"}, "is not a number of pods"),
+        ({SIZE: "3"}, {}, "without a controller of the pod or yunikorn.apache.org/app-id"),
+    ],
+)
+def test_a_value_that_is_not_understood_names_key_value_and_rule(annotations: Raw, labels: Raw, rule: str) -> None:
+    found = declared(annotations, labels)
+    assert rule in found.problem
+    assert found.min_count == 0
+    assert len(found.problem) < 300
+    assert found.problem.isprintable()
+    assert len(found.key) < 400
+
+
+@pytest.mark.parametrize(
+    "annotations, labels",
+    [
+        ({KUEUE + "total-count": "3", KUEUE + "fast-admission": "true"}, {KUEUE + "name": "b"}),
+        ({KUEUE + "total-count": "3", KUEUE + "serving": "true"}, {KUEUE + "name": "b"}),
+        ({LWS + "size": "3"}, {LWS + "name": "s", LWS + "group-index": "1"}),
+        ({KUEUE + "total-count": "3"}, {}),
+        ({GANG + "min-available": "3"}, {}),
+    ],
+)
+def test_pods_that_are_created_one_after_the_other_or_have_no_name_declare_nothing(
+    annotations: Raw, labels: Raw
+) -> None:
+    found = read(annotations, labels)
+    assert (found.declared, found.pod_group) == (None, "")
+
+
+@pytest.mark.parametrize(
+    "more, used",
+    [
+        ({}, SIZE),
+        (gang_annotations(a_group("g", 5)), "yunikorn.apache.org/task-groups"),
+        (gang_annotations(member_of="g"), "yunikorn.apache.org/task-group-name"),
+    ],
+)
+def test_the_first_dialect_is_used_and_each_other_one_is_reported(more: Raw, used: str) -> None:
+    annotations = {SIZE: "3", GANG + "name": "a", GANG + "min-available": "4", KUEUE + "total-count": "5", **more}
+    found = read(annotations, {KUEUE + "name": "b"}, JOB)
+    assert (found.declared is not None) is not bool(more)
+    ignored = [name for name in (SIZE, f"{GANG}name", f"{KUEUE}name") if name != used]
+    assert found.conflicts == tuple(
+        f"{name} is ignored, because {used} takes precedence; remove one of them" for name in ignored
+    )
+
+
+def test_where_gangs_are_disabled_the_pods_declare_nothing() -> None:
+    annotations = {GANG + "name": "a", GANG + "min-available": "3"}
+    assert read(annotations, settings=replace(SETTINGS, disable_gang=True)).declared is None
+
+
+def test_the_webhook_writes_the_name_of_the_gang_as_the_application_id() -> None:
+    assert gang_app_id("dev", {"annotations": {SIZE: "3"}, "ownerReferences": JOB}, {}) == "train"
+    assert gang_app_id("dev", {"annotations": {GANG + "name": "not a label"}}, {}) == ""
