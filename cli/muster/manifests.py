@@ -176,7 +176,7 @@ def read_requests(files: Mapping[str, str], known: Sequence[Raw], submitter: Sub
     spaces = [raw for raw in admitted if raw["kind"] == "Namespace" and _subject(raw) not in present]
     events = [event for event in _reported(ledger, names) if isinstance(event, ApplicationAdded | AskAdded)]
     asked = {event.spec.key for event in events if isinstance(event, AskAdded)}
-    left_out = {_full_name(pod): _why_left_out(pod, ledger.settings) for pod in pods if _uid(pod) not in asked}
+    left_out = {_full_name(pod): _why_left_out(pod, ledger) for pod in pods if _uid(pod) not in asked}
     return Submission(events, left_out, [*_warnings(pods, spaces, ledger.settings)])
 
 
@@ -190,15 +190,17 @@ def _membership(pod: Raw, settings: Settings) -> Membership:
     return membership(metadata, ref, settings, mapping(pod.get("spec")))
 
 
-def _why_left_out(pod: Raw, settings: Settings) -> str:
+def _why_left_out(pod: Raw, ledger: Ledger) -> str:
     spec = mapping(pod.get("spec"))
-    if spec["schedulerName"] not in settings.scheduler_names:
+    if spec["schedulerName"] not in ledger.settings.scheduler_names:
         return f"has schedulerName {text(spec['schedulerName'])}"
     if spec.get("nodeName"):
         return f"has node {text(spec['nodeName'])}"
     if spec.get("resourceClaims"):
         return "has resource claims, and devices are not simulated"
-    return _membership(pod, settings).refusal or "has scheduling gates, or has ended"
+    known = ledger.pods.get(PodUid(_uid(pod)))
+    waits = "" if known is None or known.gates else known.membership.waits
+    return _membership(pod, ledger.settings).refusal or waits or "has scheduling gates, or has ended"
 
 
 def _warnings(pods: Sequence[Raw], namespaces: Sequence[Raw], settings: Settings) -> Iterator[str]:
@@ -425,6 +427,9 @@ def _pods(raw: Raw, file: str) -> Iterator[Raw]:
         pod_spec = {"activeDeadlineSeconds": deadline, **pod_spec}
     shared = {**mapping(template.get("metadata")), "namespace": text(metadata.get("namespace")) or "default"}
     shared.pop("uid", None)
+    if names.ANNOTATION_GANG_SIZE in mapping(shared.get("annotations")):
+        owner = {"kind": kind, "name": metadata["name"], "uid": f"{kind}/{metadata['name']}", "controller": True}
+        shared["ownerReferences"] = [owner]
     prefix = metadata["name"] if kind == "StatefulSet" else f"{metadata['name']}-{kind.lower()}"
     for number in range(_count(raw, file)):
         yield {"kind": "Pod", "metadata": {**shared, "name": f"{prefix}-{number}"}, "spec": pod_spec}

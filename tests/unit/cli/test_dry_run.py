@@ -16,6 +16,7 @@ from tests.unit.cli.conftest import Served, core_thread
 from tests.unit.cli.test_changes import GANG, node
 from tests.unit.cli.test_plan import in_queue
 
+GANG_SIZE = "yunikorn.apache.org/gang-size"
 PRESENT = """
 partitions:
   - name: default
@@ -45,12 +46,12 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ApiServ
         yield server
 
 
-def job(tmp_path: Path, queue: str = "root.a", cpu: str = "3", pods: int = 1, **spec: Any) -> str:
+def job(tmp_path: Path, queue: str = "root.a", cpu: str = "3", pods: int = 1, gang: Json = GANG, **spec: Any) -> str:
     """A file with a Job, a gang if it has two pods. The context selects the namespace team-a."""
     labels = {"applicationId": "new", "queue": queue}
     container = {"name": "main", "resources": {"limits": {"cpu": cpu}}}
     template = {
-        "metadata": {"labels": labels, "annotations": GANG if pods == 2 else {}},
+        "metadata": {"labels": labels, "annotations": gang if pods == 2 else {}},
         "spec": {"schedulerName": "muster", "containers": [container], **spec},
     }
     path = tmp_path / "job.yaml"
@@ -80,11 +81,18 @@ def test_an_application_that_would_start(served: Served, cluster: ApiServer, tmp
     assert "uses cpu 3, maximum cpu 5" in page
 
 
-def test_a_gang_that_would_wait(served: Served, cluster: ApiServer, tmp_path: Path) -> None:
-    found = result_of(served, job(tmp_path, "root.c", pods=2))
+@pytest.mark.parametrize("gang", [GANG, {GANG_SIZE: "2"}])
+def test_a_gang_that_would_wait(gang: Json, served: Served, cluster: ApiServer, tmp_path: Path) -> None:
+    file = job(tmp_path, "root.c", pods=2, gang=gang)
+    found = result_of(served, file)
     assert (found["result"], found["nodes"]) == ("waits", {})
     assert "Insufficient cpu" in found["reason"]
-    assert "would wait: " in served.run("apply", "--dry-run=server", "-f", job(tmp_path, "root.c", pods=2)).stdout
+    assert "would wait: " in served.run("apply", "--dry-run=server", "-f", file).stdout
+
+
+def test_pods_of_a_gang_that_lacks_members_are_left_out(served: Served, cluster: ApiServer, tmp_path: Path) -> None:
+    result = served.run("apply", "--dry-run=server", "-f", job(tmp_path, pods=2, gang={GANG_SIZE: "3"}))
+    assert f'gang "new" ({GANG_SIZE}) needs 3 ({GANG_SIZE})' in result.output
 
 
 def test_what_would_be_preempted(served: Served, cluster: ApiServer, tmp_path: Path) -> None:
