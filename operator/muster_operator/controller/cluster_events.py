@@ -8,7 +8,6 @@ Results are requests to the core and commands for Kubernetes; nothing is sent fr
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import islice
 from typing import Final
 
 from msgspec import structs
@@ -253,7 +252,9 @@ def _devices_seen(ledger: Ledger, out: Outcome, fact: DeviceEvent, now: float) -
     volume_binding.storage_changed(ledger, out, device_key(key), now)
     if device_claims.identity(ledger, key) != before:
         is_first = not ledger.devices.changed
-        ledger.devices.changed |= dict.fromkeys(sorted(ledger.devices.users.get(key, ())))
+        namespace, users = key.partition("/")[0], sorted(ledger.devices.users.get(key, ()))
+        if users:
+            ledger.devices.changed.setdefault(namespace, {}).update(dict.fromkeys(users))
         if is_first:
             claims_changed(ledger, out, now)
 
@@ -267,11 +268,22 @@ _CHANGED_PAUSE_S: Final = 0.1
 def claims_changed(ledger: Ledger, out: Outcome, now: float) -> None:
     """Handles some of the pods with a changed claim, and sets the timer for the others."""
     changed = ledger.devices.changed
-    for uid in [*islice(changed, _CHANGED_AT_ONCE)]:
+    for uid in _take_changed(changed):
         isolate(_claim_changed, ledger, out, uid, now)
-        del changed[uid]
     if changed:
         set_timer(ledger, Deadline(now + _CHANGED_PAUSE_S, TimerKind.CLAIMS, PodUid("")))
+
+
+def _take_changed(changed: dict[str, dict[PodUid, None]]) -> list[PodUid]:
+    """Takes the pods to handle next, one of each namespace in turn, so that none waits for all pods of another one."""
+    taken: list[PodUid] = []
+    while changed and len(taken) < _CHANGED_AT_ONCE:
+        namespace, uids = next(iter(changed.items()))
+        taken.append(next(iter(uids)))
+        del uids[taken[-1]], changed[namespace]
+        if uids:
+            changed[namespace] = uids
+    return taken
 
 
 def _claim_changed(ledger: Ledger, out: Outcome, uid: PodUid, now: float) -> None:

@@ -220,6 +220,20 @@ def test_many_pods_with_one_claim_are_handled_in_portions() -> None:
     assert driver.ledger.devices.changed == {}
 
 
+def test_the_pods_of_a_namespace_do_not_wait_for_all_those_of_another_one() -> None:
+    """A user can let thousands of pods name one claim, and change it all the time."""
+    driver = a_driver(gone("resourceclaims", a_claim()))
+    other = a_user(name="other")
+    other["metadata"]["namespace"] = "small"
+    for raw in (*(a_user(name=f"w{number}") for number in range(500)), other):
+        driver.see(raw)
+    driver.fact(device_claim_seen())
+    driver.fact(device_claim_seen(namespace="small"))
+    driver.wait(0.1)
+    assert len(driver.ledger.devices.held) == 500 - 200 - 199
+    assert "uid-other" not in driver.ledger.devices.held
+
+
 def test_a_change_of_a_claim_that_matters_to_no_pod_is_only_reported() -> None:
     """Each pod that shares a claim changes it; others that wait for it must not be compared each time."""
     driver = a_driver()
