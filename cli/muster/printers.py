@@ -15,6 +15,7 @@ from rich.padding import Padding
 
 from muster import pending
 from muster.output import Facts, FittingTable, table
+from muster_si.keys import DEVICES_OF_CLASS
 
 Json = dict[str, Any]
 
@@ -289,14 +290,15 @@ def _task_groups(app: Json) -> FittingTable:
 
 def _pods(app: Json, now_ns: int, *, wide: bool) -> FittingTable:
     """Pods before placeholders, bound ones first. Slots have the name of a member, so their number is shown."""
-    more = ("PRIORITY", "REQUESTS", "KEY") if wide else ()
+    more = ("PRIORITY", "REQUESTS", "DEVICES", "KEY") if wide else ()
     made = table(
         *("POD", "TASK GROUP", "KIND", "NODE", "STATE", "AGE", *more, "REASON"),
         optional=("AGE", "KIND", "TASK GROUP", "NODE"),
         sentences=("STATE", "REASON"),
     )
     for item in [*_by_name(app["allocations"]), *_by_name(app["requests"])]:
-        extra = (str(item["priority"]), size(item["resource"]), item["allocationKey"]) if wide else ()
+        devices = ", ".join(item.get("devices") or ()) or NONE
+        extra = (str(item["priority"]), size(item["resource"]), devices, item["allocationKey"]) if wide else ()
         kind = pending.kind(item)
         made.add_row(
             count(item.get("pendingCount") or 1, kind) if kind == "slot" else pending.full_name(item),
@@ -582,8 +584,9 @@ def columns_of(*found: Mapping[str, int]) -> dict[str, str]:
     """Titles of the resources with an amount, other than CPU, memory and pods: GPU for `nvidia.com/gpu` alone."""
     names = {name for amounts_of in found for name, value in (amounts_of or {}).items() if value}
     names -= {CPU, MEMORY, PODS}
-    short = Counter(name.rpartition("/")[2] for name in names)
-    return {name: (last if short[last := name.rpartition("/")[2]] == 1 else name).upper() for name in sorted(names)}
+    last = {name: name.removesuffix(DEVICES_OF_CLASS).rpartition("/")[2] for name in sorted(names)}
+    short = Counter(last.values())
+    return {name: (title if short[title] == 1 else name).upper() for name, title in last.items()}
 
 
 def label(resource: str) -> str:

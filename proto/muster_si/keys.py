@@ -46,6 +46,8 @@ TAG_FOREIGN: Final = "foreign"
 MEMORY: Final = "memory"  # bytes
 CPU: Final = "vcore"  # millicores
 PODS: Final = "pods"  # 1 per pod
+#: End of the name of the number of devices of a DeviceClass, as Kubernetes' ResourceQuota names it.
+DEVICES_OF_CLASS: Final = ".deviceclass.resource.k8s.io/devices"
 
 # -- application tags, as YuniKorn sends them ---------------------------------
 APP_TAG_NAMESPACE: Final = "namespace"

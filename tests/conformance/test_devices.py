@@ -53,7 +53,7 @@ def test_the_same_devices_are_allocated_or_none(kube_scheduler: KubeScheduler) -
 @pytest.mark.parametrize(
     "name, replaced",
     [
-        ("_is_repelled", lambda *_: False),
+        ("is_repelled", lambda *_: False),
         ("RESULTS_PER_CLAIM", 4),
         ("_Constraint.add", lambda *_: True),
         ("_Search._is_taken", lambda *_: False),

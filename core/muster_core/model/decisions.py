@@ -33,21 +33,23 @@ class UnschedulableReason:
     """Why a request is not scheduled.
 
     `counts`: number of nodes by reason, in kube-scheduler's wording; EVERY_NODE for a reason of the pod itself.
-    `nodes`: number of all nodes.
+    `nodes`: number of all nodes. `detail`: a sentence that explains a reason of nodes.
     """
 
     kind: ReasonKind
     message: str = ""
     counts: tuple[tuple[str, int], ...] = ()
     nodes: int = 0
+    detail: str = ""
 
     def text(self) -> str:
-        """Returns one line for users. Reasons of nodes are worded and sorted as in kube-scheduler."""
+        """Returns one line for users. Reasons of nodes are worded and sorted as in kube-scheduler; then the detail."""
         if not self.counts:
             return self.message
         found = ", ".join(sorted([why if n == EVERY_NODE else f"{n} {why}" for why, n in self.counts]))
         head = f"{self.message}: " if self.message else ""
-        return f"{head}0/{self.nodes} nodes are available: {found}."
+        tail = f" {self.detail}" if self.detail else ""
+        return f"{head}0/{self.nodes} nodes are available: {found}.{tail}"
 
 
 @value

@@ -24,6 +24,7 @@ from muster_core.model.config import NodeOrder, NodeSort
 from muster_core.model.decisions import EVERY_NODE, ReasonKind, UnschedulableReason
 from muster_core.model.ids import NodeId
 from muster_core.model.specs import Preferences
+from muster_core.placement.devices import explanation
 from muster_core.placement.devices import filter as devices
 from muster_core.placement.plugins import node_properties, resources
 from muster_core.placement.plugins.hooks import Refused, Score, StatefulFilter, matches_targets
@@ -31,6 +32,7 @@ from muster_core.placement.plugins.node_properties import Amount, BalancedAlloca
 from muster_core.placement.plugins.tables import POD_FILTERS, SCORES, STATEFUL_FILTERS, FilterEntry, is_resolvable
 from muster_core.placement.volumes import binding
 from muster_core.state.columns import BoolColumn, FloatColumn, IntColumn, most_kept
+from muster_core.state.devices import CANNOT
 from muster_core.state.nodes import CachedNodeScores, NodeScoreCache
 from muster_core.state.snapshot import RequestShape, Snapshot
 
@@ -492,7 +494,8 @@ def unschedulable_reason(snapshot: Snapshot, shape: RequestShape) -> Unschedulab
     for reason, rows in refusals(snapshot, shape):
         counted[reason] += int(rows.sum())
     counts = tuple((reason, count) for reason, count in counted.items() if count)
-    return UnschedulableReason(ReasonKind.NODES, counts=counts, nodes=nodes)
+    detail = explanation.of_claims(snapshot, shape) if CANNOT in dict(counts) else ""
+    return UnschedulableReason(ReasonKind.NODES, counts=counts, nodes=nodes, detail=detail)
 
 
 def resolvable(snapshot: Snapshot, shape: RequestShape) -> BoolColumn:

@@ -105,6 +105,7 @@ class AllocationInfo(Shape):
         None, description="true: a virtual placeholder of a Direct or Auto gang, which has no pod"
     )
     utilization: Amounts | None = Field(None, description="last reported utilization")
+    devices: list[str] | None = Field(None, description="devices of its ResourceClaims: driver/pool/device")
 
 
 class StateChange(Shape):

@@ -13,7 +13,7 @@ from muster_core.model.ids import NodeId
 from muster_core.model.resources import NOTHING, Resources
 from muster_core.model.states import ApplicationState
 from muster_core.rest import schemas
-from muster_core.rest.views import GANG, amounts, attributes, reason_of_gang
+from muster_core.rest.views import GANG, amounts, attributes, reason_of_gang, with_devices
 from muster_core.state.applications import Application
 from muster_core.state.request_classes import AskClass
 from muster_core.state.scheduler_state import Partition
@@ -133,15 +133,15 @@ def nodes(partition: Partition, names: Iterable[NodeId]) -> Iterator[schemas.Nod
         if name not in partition.nodes:
             continue
         record = partition.nodes.record(name)
-        spec = record.spec
+        spec, (capacity, taken) = record.spec, with_devices(partition, name)
         yield schemas.NodeSummary(
             nodeID=name,
             state=record.state.value,
             attributes=attributes(partition, spec),
-            capacity=amounts(spec.capacity),
-            allocated=amounts(partition.nodes.allocated(name)),
+            capacity=amounts(capacity),
+            allocated=amounts(taken),
             occupied=amounts(spec.occupied + record.foreign),
-            available=dict.fromkeys(spec.capacity, 0) | amounts(partition.nodes.available(name)),
+            available=dict.fromkeys(capacity, 0) | amounts(capacity - taken - spec.occupied - record.foreign),
             allocations=len(partition.placed.get(name, ())),
             foreignAllocations=len(record.foreign_pods),
             reservations=sum(1 for _ in partition.reservations.on(name)),

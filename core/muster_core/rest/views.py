@@ -24,11 +24,13 @@ from muster_core.model.config import (
     RuleFilter,
 )
 from muster_core.model.decisions import ReasonKind, UnschedulableReason
+from muster_core.model.devices import DeviceId, PodClaim
 from muster_core.model.ids import RECOVERY, ROOT, ApplicationId, NodeId, Termination, partition_name
 from muster_core.model.resources import NOTHING, Limit, Resources
 from muster_core.model.specs import AllocationSpec, NodeSpec
 from muster_core.model.states import ApplicationState, NodeState
 from muster_core.placement import autoscaling
+from muster_core.placement.devices.explanation import on_node
 from muster_core.queues.placement_rules import is_requested
 from muster_core.rest import schemas
 from muster_core.rest.http import Pieces, array
@@ -190,7 +192,15 @@ def allocation(item: Allocation, partition: Partition) -> schemas.AllocationInfo
         releasing=None if item.releasing is None else item.releasing.value,
         is_virtual=spec.is_virtual or None,
         utilization=None if item.utilization is None else amounts(item.utilization),
+        devices=[str(one) for one in _devices(partition, spec.facts.devices)] or None,
     )
+
+
+def _devices(partition: Partition, claims: Iterable[PodClaim]) -> Iterator[DeviceId]:
+    known = partition.nodes.pods_on_nodes.devices
+    for one in claims:
+        found = known.allocation(one)
+        yield from (result.device for result in found.results) if found is not None else ()
 
 
 def waiting(leaf: Queue, apps: Iterable[Application | None]) -> Iterator[schemas.Waiting | None]:
@@ -579,18 +589,18 @@ def node(partition: Partition, name: NodeId, *, keys_only: bool = False) -> sche
     record = partition.nodes.record(name)
     reservations = partition.reservations.on(name)
     held = [f"{_name(partition, reservation.application)}|{reservation.key}" for reservation in reservations]
-    spec, taken = record.spec, partition.nodes.allocated(name)
+    spec, (capacity, taken) = record.spec, with_devices(partition, name)
     placed = partition.placed.get(name, {}).values()
     return schemas.NodeInfo(
         nodeID=name,
         hostName=spec.attributes.get(keys.HOST_NAME, ""),
         rackName=spec.attributes.get(keys.RACK_NAME, ""),
         attributes=attributes(partition, spec),
-        capacity=amounts(spec.capacity),
+        capacity=amounts(capacity),
         allocated=amounts(taken),
         occupied=amounts(spec.occupied + record.foreign),
-        available=dict.fromkeys(spec.capacity, 0) | amounts(partition.nodes.available(name)),
-        utilized=percents(taken, spec.capacity),
+        available=dict.fromkeys(capacity, 0) | amounts(capacity - taken - spec.occupied - record.foreign),
+        utilized=percents(taken, capacity),
         allocations=[item.spec.key if keys_only else allocation(item, partition) for item in placed],
         foreignAllocations=[] if keys_only else [foreign(partition.foreign[item]) for item in record.foreign_pods],
         schedulable=record.state is NodeState.SCHEDULABLE,
@@ -599,6 +609,12 @@ def node(partition: Partition, name: NodeId, *, keys_only: bool = False) -> sche
         state=record.state.value,
         utilization=None if record.utilization is None else amounts(record.utilization),
     )
+
+
+def with_devices(partition: Partition, name: NodeId) -> tuple[Resources, Resources]:
+    """Returns the capacity of a node and what is allocated of it, with the devices in its slices by class."""
+    devices, used = on_node(partition.nodes, name)
+    return partition.nodes.record(name).spec.capacity + devices, partition.nodes.allocated(name) + used
 
 
 def attributes(partition: Partition, spec: NodeSpec) -> dict[str, str]:

@@ -182,6 +182,7 @@ class Devices:  # long: every fact and every assumption goes through here
         "changes",
         "claims",
         "classes",
+        "explained",
         "log",
         "log_number",
         "present",
@@ -216,6 +217,8 @@ class Devices:  # long: every fact and every assumption goes through here
         self.answers: dict[object, Answers] = {}
         self.log: list[PoolId] = []
         self.log_number = 0
+        #: Cache of placement/devices: explanations by demands, each with the version that it holds for.
+        self.explained: dict[object, tuple[object, str]] = {}
         self.changes = DeviceChanges()
 
     def update(self, fact: DeviceFact) -> None:
@@ -285,6 +288,11 @@ class Devices:  # long: every fact and every assumption goes through here
         taken = (one.device for one in chosen.allocation.results if not one.admin and one.device in self.used)
         device = next(taken, None)
         return "" if device is None else f"device {device} is not free for claim {chosen.claim} any more"
+
+    @property
+    def version(self) -> object:
+        """A value that differs when views, classes or devices in use have changed."""
+        return self._built, self.log_number, len(self.log)
 
     def devices_of(self, pool: PoolId) -> Iterator[Device]:
         """Yields all devices of a pool, whatever their generation."""

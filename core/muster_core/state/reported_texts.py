@@ -68,10 +68,11 @@ class ReportedTexts:
 
 
 def is_alike(one: UnschedulableReason, other: UnschedulableReason) -> bool:
-    """Whether two reasons of one kind tell users the same: the number of nodes and the reasons, without amounts."""
+    """Whether two reasons of one kind tell users the same: nodes, reasons and details. Other amounts may differ."""
     return one is other or _essence(one) == _essence(other)
 
 
-def _essence(why: UnschedulableReason) -> tuple[int, tuple[str, ...], str]:
+def _essence(why: UnschedulableReason) -> tuple[int, tuple[str, ...], str, str]:
     names = tuple(sorted(name for name, _ in why.counts))
-    return why.nodes, names, why.message if why.counts else _AMOUNT.sub("#", why.message)
+    message = why.message if why.counts else _AMOUNT.sub("#", why.message)
+    return why.nodes, names, message, why.detail

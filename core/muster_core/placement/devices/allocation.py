@@ -236,8 +236,6 @@ class _Search:  # long: one search with its state
         #: Positions of these candidates.
         self._indices: dict[int, None] = {}
         self._needs: list[_Need] = []
-        #: A feature of a device that would match.
-        self._unsupported = ""
 
     def run(self) -> tuple[DeviceAllocation, ...]:
         """Returns an allocation for each demand. Raises _Refused."""
@@ -246,8 +244,6 @@ class _Search:  # long: one search with its state
         self._needs = self._find_needs()
         if not self._is_dead_end((0, 0)) and self._next_request(0, 0) is _Outcome.FOUND:
             return tuple(self._allocation(chosen) for chosen in self._results)
-        if self._unsupported:
-            raise _Refused(f"{CANNOT}: a device uses {self._unsupported}, which is not supported")
         if any(pool.is_invalid for pool in self._view.pools):
             raise _Refused("invalid resource pools were encountered")
         raise _Refused(CANNOT)
@@ -367,10 +363,7 @@ class _Search:  # long: one search with its state
         """Whether nothing but constraints keeps a matching device from the request."""
         if not wanted.request.admin and self._is_used(candidate.id):
             return False
-        if candidate.device.unsupported:
-            self._unsupported = candidate.device.unsupported
-            return False
-        return not _is_repelled(wanted.request, candidate.device.taints)
+        return not candidate.device.unsupported and not is_repelled(wanted.request, candidate.device.taints)
 
     def _next_request(self, claim: int, request: int) -> _Outcome:
         """Allocates this request and all that follow."""
@@ -512,7 +505,8 @@ def _extend(known: list[Requirement], more: Iterable[Requirement]) -> None:
             known.append(one)
 
 
-def _is_repelled(request: DeviceRequest, taints: Iterable[DeviceTaint]) -> bool:
+def is_repelled(request: DeviceRequest, taints: Iterable[DeviceTaint]) -> bool:
+    """Whether the request does not tolerate one of the taints."""
     preventing = (taint for taint in taints if taint.effect in _PREVENTING)
     return any(not any(one.tolerates(taint) for one in request.tolerations) for taint in preventing)
 

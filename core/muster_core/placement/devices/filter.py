@@ -87,7 +87,7 @@ def _reach_rows(nodes: NodeTable, reach: NodeAccess) -> BoolColumn:
     return found
 
 
-def _devices(nodes: NodeTable) -> Devices:
+def with_views(nodes: NodeTable) -> Devices:
     """Returns the devices with the views of the present nodes."""
     devices = nodes.pods_on_nodes.devices
     devices.build_views(nodes.facts_epoch, nodes.rows, lambda reach: reach_rows(nodes, reach))
@@ -161,7 +161,7 @@ class DevicesFilter:
             self._refused = [(IN_USE, np.ones(len(self._allowed), dtype=np.bool_))]
             self._allowed = np.zeros(len(self._allowed), dtype=np.bool_)
             return np.arange(len(self._allowed))
-        if not _open(self._nodes, self._planned, self._claims):
+        if not open_demands(self._nodes, self._planned, self._claims):
             return None
         if not self._is_forked:
             self._planned, self._is_forked = self._planned.fork(), True
@@ -174,10 +174,10 @@ class DevicesFilter:
         size = nodes.rows.size
         refused: list[tuple[str, BoolColumn]] = []
         left = np.ones(size, dtype=np.bool_)
-        demands = _open(nodes, planned, self._claims)
+        demands = open_demands(nodes, planned, self._claims)
         if demands:
-            devices = _devices(nodes)
-            answers = _answers(devices, planned, demands)
+            devices = with_views(nodes)
+            answers = planned_answers(devices, planned, demands)
             codes = answers.codes[answers.group_of[devices.view_of]]
             if answers.fatal is not None:
                 refused.append((answers.fatal[1].text, left))
@@ -209,6 +209,21 @@ def assume(snapshot: Snapshot, shape: RequestShape, row: int, count: int = 1) ->
     """Records in the snapshot the devices that the claims of `count` pods get on the row; a negative count frees them.
 
     The filter must allow the row.
+def is_anywhere(devices: Devices, planned: PlannedDevices, demands: Demands) -> bool:
+    """Whether some node has devices for the demands, whatever else it lacks."""
+    found = planned_answers(devices, planned, demands)
+    return found.fatal is None and bool((found.codes[found.group_of[devices.present]] == _ALLOWED).any())
+
+
+def has_devices(snapshot: Snapshot, shape: RequestShape) -> BoolColumn:
+    """Rows that can access a device, in use or not, that matches some request of the claims without devices."""
+    devices, planned = with_views(snapshot.nodes), snapshot.devices
+    demands = open_demands(snapshot.nodes, planned, shape.pod_on_node.facts.devices)
+    groups = _real_answers(devices, demands).group_of
+    found = np.array([bool(view.pools) for view in devices.views], dtype=np.bool_)
+    return found[groups[devices.view_of]] if demands else np.ones(snapshot.size, dtype=np.bool_)
+
+
     """
     claims = shape.pod_on_node.facts.devices
     if not claims:
@@ -222,10 +237,10 @@ def assume(snapshot: Snapshot, shape: RequestShape, row: int, count: int = 1) ->
 
 def plan(nodes: NodeTable, planned: PlannedDevices, claims: Sequence[PodClaim], row: int, count: int) -> None:
     """Plans `count` pods on an allowed row, with devices for those of their claims that have none yet."""
-    demands = _open(nodes, planned, claims)
+    demands = open_demands(nodes, planned, claims)
     chosen: Iterator[DeviceAllocation] = iter(())
     if demands:
-        devices = _devices(nodes)
+        devices = with_views(nodes)
         found = allocate(devices.views[devices.view_of.item(row)], demands, devices.classes, planned.is_used)
         if isinstance(found, Refusal):
             raise ValueError(f"row {row} was allowed, but: {found.text}")
@@ -234,7 +249,7 @@ def plan(nodes: NodeTable, planned: PlannedDevices, claims: Sequence[PodClaim], 
         planned.plan(one, next(chosen) if planned.allocation(one) is None else None, count)
 
 
-def _open(nodes: NodeTable, planned: PlannedDevices, claims: Iterable[PodClaim]) -> Demands:
+def open_demands(nodes: NodeTable, planned: PlannedDevices, claims: Iterable[PodClaim]) -> Demands:
     """Returns the demands of the claims that have no devices yet, in their order."""
     known = nodes.pods_on_nodes.devices.claims
     return tuple(known[one.claim].demand for one in claims if planned.allocation(one) is None)
@@ -245,10 +260,10 @@ def claim_independent_demands(snapshot: Snapshot, claims: Sequence[PodClaim]) ->
     devices, planned = snapshot.nodes.pods_on_nodes.devices, snapshot.devices
     if any(one.claim in devices.users() or planned.allocation(one) is not None for one in claims):
         return None
-    return _open(snapshot.nodes, planned, claims) if all(one.claim in devices.claims for one in claims) else None
+    return open_demands(snapshot.nodes, planned, claims) if all(one.claim in devices.claims for one in claims) else None
 
 
-def _answers(devices: Devices, planned: PlannedDevices, demands: Demands) -> Answers:
+def planned_answers(devices: Devices, planned: PlannedDevices, demands: Demands) -> Answers:
     """Returns the answers for all present views, with the plan."""
     known = _real_answers(devices, demands)
     if known.fatal is not None or not planned.log:

@@ -125,7 +125,7 @@ const podColumns = (axis, end) => [
   { title: 'Group', class: 'wide user', sort: (item) => item.taskGroupName, cell: (item) => html`<${Name} text=${item.taskGroupName || '–'} />` },
   { title: 'Kind', class: 'wide kind', sort: kindOf, cell: kindOf },
   { title: 'State', class: 'state', sort: stateOf, cell: (item) => html`<span class=${`chip ${item.nodeId ? (item.releasing ? 'bad' : 'good') : ''}`} title=${item.releasing}>${stateOf(item)}</span>` },
-  { title: 'Node', class: 'wide user', sort: (item) => item.nodeId || '', cell: (item) => (item.nodeId ? html`<${Name} text=${item.nodeId} href=${nodeLink(item.nodeId)} />` : '–') },
+  { title: 'Node', class: 'wide user', sort: (item) => item.nodeId || '', cell: (item) => (item.nodeId ? html`<${Name} text=${item.nodeId} href=${nodeLink(item.nodeId)} />${item.devices && html` <em title=${printable(item.devices.join(', '))}>${count(item.devices.length, 'device')}</em>`}` : '–') },
   { title: 'Requests', class: 'wide queue', cell: (item) => html`<${Name} text=${amounts(item.resource)} />` },
   { title: 'Priority', class: 'num wide', down: true, sort: (item) => Number(item.priority), cell: (item) => item.priority },
   { title: 'Age', class: 'num wide', sort: (item) => -item.requestTime, cell: (item) => age(item.requestTime) },

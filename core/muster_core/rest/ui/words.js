@@ -71,7 +71,7 @@ export function amount(resource, value = 0) {
 export const short = (resource, value = 0) =>
   resource === CPU ? String(Math.round(value / 100) / 10) : amount(resource, value);
 
-export const label = (resource) => (resource === CPU ? 'cpu' : resource);
+export const label = (resource) => (resource === CPU ? 'cpu' : resource.replace('.deviceclass.resource.k8s.io/devices', ' devices'));
 
 /** Names of resources, CPU and memory first. */
 export const inOrder = (names) =>

@@ -92,7 +92,8 @@ def test_devices_are_held_until_the_claim_shows_them() -> None:
     scenario = scenario_with(gpus("n0", 1), a_claim("a"), a_claim("b"))
     effects = scenario.ask(pod("a"), pod("b"))
     assert chosen(effects) == {"a": {"a": ["n0/d0"]}}
-    assert waits(effects)["b"][1].endswith(f"2 {CANNOT}.")
+    shortage = "Request gpu needs 1 device of class any: 1 in the class, 0 free."
+    assert waits(effects)["b"][1].endswith(f"2 {CANNOT}. {shortage}")
     assert placed(send(scenario, a_claim("a", allocation=got("n0", "d0"), reserved=1))) == {}
     assert (devices(scenario).assumed, len(devices(scenario).used)) == ({}, 1)
     assert placed(scenario.release("a")) == {}, "the claim still has the device"

@@ -8,6 +8,7 @@ from random import Random  # noqa: TID251 - with a fixed seed
 import pytest
 
 from muster_core.model.devices import (
+    DeviceClaim,
     DeviceClass,
     DeviceDemand,
     DeviceFact,
@@ -21,6 +22,7 @@ from muster_core.model.devices import (
 )
 from muster_core.model.specs import PodOnNode, PodProperties
 from muster_core.placement import node_search
+from muster_core.placement.devices import explanation
 from muster_core.placement.devices.filter import Concern
 from muster_core.state.devices import PoolView
 from tests.unit.builders import a_node
@@ -49,7 +51,7 @@ NOT_AVAILABLE = "resourceclaim not available on the node"
 def test_a_node_is_feasible_if_it_has_enough_free_devices() -> None:
     there = Published("a", "b", "c", facts=(gpus("a", 1), gpus("b", 2), a_claim("two", wanting(2))))
     assert there.free("two") == "b"
-    assert there.text("two") == "0/3 nodes are available: 2 cannot allocate all claims."
+    assert there.text("two") == "0/3 nodes are available: 2 cannot allocate all claims.", "the third may lack CPU"
 
 
 def test_devices_of_allocated_claims_are_in_use_except_those_with_admin_access() -> None:
@@ -130,11 +132,88 @@ def test_an_untolerated_taint_keeps_a_device_free() -> None:
 
 def test_a_device_with_an_unsupported_feature_is_named() -> None:
     there = Published("a", facts=(a_slice("a", at("a"), a_device("d0", unsupported="shared counters")), a_claim("new")))
-    assert there.reasons("new") == {
-        "a": ["cannot allocate all claims: a device uses shared counters, which is not supported"]
-    }
+    assert there.reasons("new") == {"a": [CANNOT]}
+    assert "1 in the class, 1 not usable because of shared counters, which is not supported" in there.text("new")
     there.send(a_slice("b", at("a"), a_device("d0")))
     assert there.free("new") == "a"
+
+
+BROKEN = DeviceTaint("broken", "yes", "NoSchedule")
+LARGE = f'device.attributes["{DRIVER}"].?memory.orValue(0) >= 80'
+#: What is there beside two free GPUs of 40 on node a, one of two of 80 on node b, and a network device of both.
+EXPLAINED: dict[str, tuple[tuple[DeviceFact, ...], tuple[DeviceFact, ...], str]] = {
+    "selectors": (
+        (),
+        (a_claim("new", wanting(2, selectors=(LARGE,))),),
+        (
+            "Request gpu needs 2 devices of class any: 5 in the class, 2 matched by its selectors, 1 free, "
+            "at most 1 for one node."
+        ),
+    ),
+    "no match": (
+        (),
+        (a_claim("new", wanting(selectors=("false",))),),
+        "Request gpu needs 1 device of class any: 5 in the class, 0 matched by its selectors, 0 free.",
+    ),
+    "the second claim and request": (
+        (),
+        (a_claim("one"), a_claim("new", wanting(), wanting(4, name="more"))),
+        "Claim 2, request more needs 4 devices of class any: 5 in the class, 4 free, at most 3 for one node.",
+    ),
+    "taints": (
+        (a_slice("net", EVERYWHERE, a_device("nic", taints=(BROKEN,))),),
+        (a_claim("new", wanting(3)),),
+        (
+            "Request gpu needs 3 devices of class any: 5 in the class, 1 with taints that it does not tolerate, "
+            "3 free, at most 2 for one node."
+        ),
+    ),
+    "alternatives": (
+        (),
+        (a_claim("new", wanting(alternatives=(wanting(5, name="many"), wanting(4, name="fewer")))),),
+        "Request gpu/many needs 5 devices of class any: 5 in the class, 4 free, at most 3 for one node.",
+    ),
+    "all": (
+        (),
+        (a_claim("new", wanting(everything=True, selectors=("false",))),),
+        "Request gpu needs all devices of class any: 5 in the class, 0 matched by its selectors, 0 free.",
+    ),
+    "constraint": (
+        (),
+        (a_claim("new", wanting(2), wanting(name="other"), match="memory"),),
+        f"The claim needs devices with one value of {DRIVER}/memory: no node has enough free ones.",
+    ),
+    "together": (
+        (),
+        (a_claim("new", wanting(2), wanting(2, name="other")),),
+        "No node has enough free devices for all its requests together.",
+    ),
+}
+
+
+@pytest.mark.parametrize("facts, claims, why", EXPLAINED.values(), ids=EXPLAINED)
+def test_the_reason_says_which_request_no_node_can_satisfy_and_why(
+    facts: tuple[DeviceFact, ...], claims: tuple[DeviceClaim, ...], why: str
+) -> None:
+    net = a_slice("net", EVERYWHERE, a_device("nic"))
+    used = a_claim("used", allocation=got("b", "d0"))
+    there = Published("a", "b", facts=(gpus("a", 2, memory=40), gpus("b", 2, memory=80), net, used, *facts, *claims))
+    names = [one.name.partition("/")[2] for one in claims]
+    assert there.text(*names) == f"0/2 nodes are available: 2 cannot allocate all claims. {why}"
+
+
+def test_an_explanation_is_kept_until_devices_change() -> None:
+    """Pods of one template have equal demands, and may fail at each attempt."""
+    nodes = [f"n{number}" for number in range(50)]
+    there = Published(*nodes, facts=(*(gpus(node, 8) for node in nodes), a_claim("new", wanting(9)), a_claim("used")))
+    with CallCounter() as first_time:
+        first = explanation.of_claims(there.snapshot(), shape("new"))
+    with CallCounter() as again:
+        assert explanation.of_claims(there.snapshot(), shape("new")) == first
+    assert again.calls < first_time.calls // 20
+    there.send(a_claim("used", allocation=got("n0", "d0")))
+    assert "400 free" in first
+    assert "399 free" in explanation.of_claims(there.snapshot(), shape("new"))
 
 
 def test_pools_that_are_incomplete_or_invalid_have_no_devices() -> None:
