@@ -97,7 +97,9 @@ def _fit_elsewhere(partition: Partition, node: NodeId, movable: list[Allocation]
     for one in movable:
         spec = one.spec
         pod_on_node = pod_on_node_of(spec.facts, partition.nodes.pods_on_nodes.tags.project(spec.tags))
-        shape = RequestShape(spec.resources, spec.constraints, spec.avoid | {node}, spec.placement, pod_on_node)
+        shape = RequestShape(
+            spec.resources.on_nodes, spec.constraints, spec.avoid | {node}, spec.placement, pod_on_node
+        )
         counts[shape] = counts.get(shape, 0) + 1
     answer = place_all(Snapshot(partition.nodes), list(counts.items()), partition.config.node_sort)
     return isinstance(answer, Places)

@@ -181,7 +181,7 @@ def declared(partition: Partition, member: Member, affinity: tuple[PodTerm, ...]
     inter_pod = InterPodConstraints(affinity=affinity, anti_affinity=member.facts.inter_pod.anti_affinity)
     tags = partition.nodes.pods_on_nodes.tags.project(dict(member.tags))
     facts = PodProperties(inter_pod) if inter_pod != NO_INTER_POD_CONSTRAINTS else NO_PROPERTIES
-    return RequestShape(member.resources, member.constraints, pod_on_node=pod_on_node_of(facts, tags))
+    return RequestShape(member.resources.on_nodes, member.constraints, pod_on_node=pod_on_node_of(facts, tags))
 
 
 def held(app: Application) -> dict[NodeId, int]:
@@ -394,4 +394,4 @@ def _warn(
 def _on_empty_nodes(kind: AskClass) -> RequestShape:
     """Returns the shape of requested slots as `declared` does: without what may refer to pods outside the gang."""
     facts = PodProperties(InterPodConstraints(anti_affinity=kind.pod_on_node.facts.inter_pod.anti_affinity))
-    return RequestShape(kind.resources, kind.constraints, pod_on_node=PodOnNode(kind.pod_on_node.tags, facts))
+    return RequestShape(kind.resources.on_nodes, kind.constraints, pod_on_node=PodOnNode(kind.pod_on_node.tags, facts))

@@ -336,7 +336,7 @@ class _Keeper:
         """Whether the resources are available on the node next to the plan. If so, they are charged."""
         snapshot = self.answer.snapshot
         row = snapshot.nodes.rows.row(node)
-        for name, amount in resources.items():
+        for name, amount in resources.on_nodes.items():
             column = snapshot.available(name)
             if column is None or column.item(row) < amount:
                 return False

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from muster_si import keys
+
 
 class Resources:
     """An amount per resource name; absent = 0. Immutable.
@@ -15,7 +17,9 @@ class Resources:
     Amounts of 0 are not stored, so equal amounts are equal values with equal hashes.
     """
 
-    __slots__ = ("_amounts", "_hash")
+    __slots__ = ("_amounts", "_hash", "_on_nodes")
+
+    _on_nodes: Resources
 
     def __init__(self, amounts: Mapping[str, int] | None = None) -> None:
         self._amounts = {n: a for n, a in amounts.items() if a} if amounts else {}
@@ -81,9 +85,24 @@ class Resources:
                 return False
         return True
 
+    @property
+    def on_nodes(self) -> Resources:
+        """The part that counts on nodes: all but the devices of claims, which only quotas count."""
+        try:
+            return self._on_nodes
+        except AttributeError:  # the first time
+            kept = {name: amount for name, amount in self._amounts.items() if not is_of_devices(name)}
+            self._on_nodes = self if len(kept) == len(self._amounts) else _of(kept)
+            return self._on_nodes
+
     def __repr__(self) -> str:
         inside = ", ".join(f"{n}={a}" for n, a in sorted(self._amounts.items()))
         return f"Resources({inside})"
+
+
+def is_of_devices(name: str) -> bool:
+    """Whether the resource is the number of devices of a DeviceClass in claims. No node has such a resource."""
+    return name.endswith(keys.DEVICES_OF_CLASS)
 
 
 def _of(amounts: dict[str, int]) -> Resources:

@@ -79,7 +79,7 @@ def _may_fit(partition: Partition, kind: AskClass, reservation: NodeReservation)
         return True
     nodes = partition.nodes
     left = nodes.available(reservation.node) - nodes.node_reserved(reservation.node) + reservation.resources
-    return left.covers(kind.resources)
+    return left.covers(kind.resources.on_nodes)
 
 
 def _place(
@@ -207,7 +207,7 @@ def _nearest(partition: Partition, app: Application, kind: AskClass) -> NodeId:
     if not len(rows):
         return NO_NODE
     lacking = np.zeros(len(rows))
-    for name, amount in kind.resources.items():
+    for name, amount in kind.resources.on_nodes.items():
         available = snapshot.available_at(name, rows)
         if available is not None:
             np.maximum(lacking, (amount - available) / amount, out=lacking)
@@ -258,7 +258,7 @@ def _are_large_enough(snapshot: Snapshot, kind: AskClass, own: Mapping[int, Reso
     """
     fitting = np.ones(len(rows), dtype=np.bool_)
     shared = [(index, own[row]) for index, row in enumerate(rows.tolist()) if row in own] if own else []
-    for name, amount in kind.resources.items():
+    for name, amount in kind.resources.on_nodes.items():
         most = snapshot.at_best(name, rows)
         if most is None:
             return np.zeros(len(rows), dtype=np.bool_)

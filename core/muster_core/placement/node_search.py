@@ -502,6 +502,8 @@ def resolvable(snapshot: Snapshot, shape: RequestShape) -> BoolColumn:
     """Rows that refuse the shape only for reasons that the end of pods on the node may resolve."""
     refused, lasting = np.zeros(snapshot.size, dtype=np.bool_), np.zeros(snapshot.size, dtype=np.bool_)
     small = resources.too_small(snapshot.capacity, shape.resources, ~lasting)
+    if shape.pod_on_node.facts.devices:
+        lasting |= ~devices.has_devices(snapshot, shape)
     for reason, rows in refusals(snapshot, shape):
         refused |= rows
         lasting |= rows & (small if reason.startswith(resources.INSUFFICIENT) else not is_resolvable(reason))

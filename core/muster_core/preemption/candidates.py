@@ -267,7 +267,7 @@ class Ranking:
     def _cost(self, amount: Resources) -> float:
         cost = self._costs.get(amount)
         if cost is None:
-            shares = (part / max(self._cluster[name], 1) for name, part in amount.items())
+            shares = (part / max(self._cluster[name], 1) for name, part in amount.on_nodes.items())
             cost = self._costs[amount] = max(shares, default=0.0)
         return cost
 
@@ -383,3 +383,5 @@ def move(snapshot: Snapshot, candidate: Candidate, count: int) -> None:
     spec, nodes = candidate.allocation.spec, snapshot.nodes
     tags = nodes.pods_on_nodes.tags.project(spec.tags)
     snapshot.enter(nodes.rows.row(candidate.allocation.node), pod_on_node_of(spec.facts, tags), count)
+    if spec.facts.devices:
+        snapshot.devices.leave(spec.facts.devices, -count)

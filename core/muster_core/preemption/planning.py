@@ -35,7 +35,7 @@ from muster_core.model.limits import (
     ALLOCATIONS_PER_QUOTA_PREEMPTION,
     MEMBERS_PER_PREEMPTION,
 )
-from muster_core.model.resources import NOTHING, Resources
+from muster_core.model.resources import NOTHING, Resources, is_of_devices
 from muster_core.placement import node_search
 from muster_core.placement.node_reservations import lift
 from muster_core.preemption.candidates import (
@@ -246,6 +246,8 @@ class _VictimSearch:
             return True
         used = np.zeros(self.snapshot.size, dtype=np.bool_)
         for name in lacking:
+            if is_of_devices(name):  # pods anywhere may have them
+                used[:] = True
             capacity, available = self.snapshot.capacity(name), self.snapshot.available(name)
             if capacity is not None and available is not None:
                 used |= capacity > available
@@ -457,6 +459,7 @@ def plan_for_required_node(partition: Partition, app: Application, ask: Ask, now
     if victims is None:
         return NO_HELP_ON_NODE
     row = partition.nodes.rows.row(node)
+    asked = asked.on_nodes
     room = {name: column.item(row) for name in asked if (column := snapshot.available(name)) is not None}
     freed = sum((one.resources for one in victims), releasing_on(partition, node, now_ns))
     for victim in victims:

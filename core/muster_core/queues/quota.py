@@ -17,7 +17,7 @@ from muster_core.model.config import ApplicationOrder
 from muster_core.model.decisions import ReasonKind, UnschedulableReason
 from muster_core.model.ids import QueuePath
 from muster_core.model.records import Detail
-from muster_core.model.resources import NOTHING, UNLIMITED, Limit, Resources
+from muster_core.model.resources import NOTHING, UNLIMITED, Limit, Resources, is_of_devices
 from muster_core.model.specs import ApplicationSpec
 from muster_core.model.states import ApplicationState
 from muster_core.state import ordering
@@ -304,9 +304,10 @@ class FairnessQuantum:
     def is_over(self) -> bool:
         """Whether a competing queue is due."""
         return any(
-            amount > (rival.share + AHEAD) * rival.due(name)
+            amount > (rival.share + AHEAD) * whole
             for rival in self.rivals
             for name, amount in rival.used().items()
+            if (whole := rival.due(name)) or not is_of_devices(name)
         )
 
 

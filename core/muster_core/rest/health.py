@@ -103,11 +103,11 @@ def _totals(partition: Partition) -> Iterator[str]:
 
 def _sums_of_nodes(partition: Partition) -> Iterator[str]:
     for name in _nodes_of(partition):
-        counted = sum((item.spec.resources for item in partition.placed.get(name, {}).values()), NOTHING)
+        counted = sum((item.spec.resources.on_nodes for item in partition.placed.get(name, {}).values()), NOTHING)
         for app_id, key in partition.targets.get(name, {}):
             app = partition.applications.get(app_id)
             ask = app.asks.get(key) if app else None
-            counted += ask.spec.resources if ask else NOTHING
+            counted += ask.spec.resources.on_nodes if ask else NOTHING
         kept = partition.nodes.allocated(name)
         yield f"node {name}: allocated is {kept}, the sum of its allocations is {counted}" if kept != counted else _FINE
 

@@ -222,7 +222,7 @@ def _check_together(
     for node in checked:
         amount = sum((each.times(counts[node]) for each, counts in wanted.items() if node in counts), NOTHING)
         kept = reservations.kept(partition, app, node, required_only=node in required)
-        if not (partition.nodes.available(node) - kept).covers(amount):
+        if not (partition.nodes.available(node) - kept).covers(amount.on_nodes):
             raise BrokenDecision("placement", f"node {node} has no room for {amount} next to its reservations")
 
 
@@ -300,7 +300,7 @@ def _start_replacement(partition: Partition, app: Application, decision: Placeho
         if decision.node not in partition.nodes:
             raise BrokenDecision("replacement", f"node {decision.node} no longer exists")
         kept = reservations.kept(partition, app, decision.node, required_only=bool(ask.spec.required_node))
-        if not (partition.nodes.available(decision.node) - kept).covers(ask.spec.resources):
+        if not (partition.nodes.available(decision.node) - kept).covers(ask.spec.resources.on_nodes):
             raise BrokenDecision("replacement", f"node {decision.node} has no room")
     if placeholder.spec.is_virtual:
         _take_over(partition, app, placeholder, ask, decision, now_ns)
@@ -347,7 +347,7 @@ def _release_at_once(
     if spec.facts.ports or any(name not in _AMOUNTS for name, _ in spec.resources.items()):
         return False
     earlier = partition.nodes.record(node).released_at_once
-    request = ask.spec.resources if decision.same_node else NOTHING
+    request = ask.spec.resources.on_nodes if decision.same_node else NOTHING
     if request and not partition.nodes.available(node).covers(earlier.needed(now_ns) + request):
         return False
     earlier.add((app.id, placeholder.id), request)

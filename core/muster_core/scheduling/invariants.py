@@ -52,7 +52,7 @@ def _permanent(partition: Partition) -> Iterator[str]:
         *((one.node, one.spec.resources) for one in kept),
         *((spec.node, spec.resources) for spec in partition.foreign.values()),
     ):
-        counted.setdefault(node, Counter()).update(dict(amount.items()))
+        counted.setdefault(node, Counter()).update(dict(amount.on_nodes.items()))
     for node in partition.nodes:
         known, found = partition.nodes.permanent(node), Resources(counted.get(node, Counter()))
         if known != found:
@@ -85,11 +85,11 @@ def _held(partition: Partition, reservations: list[NodeReservation]) -> Iterator
     held: dict[NodeId, Counter[str]] = {}
     others: Counter[NodeId] = Counter()
     for reservation in reservations:
-        held.setdefault(reservation.node, Counter()).update(dict(reservation.resources.items()))
+        held.setdefault(reservation.node, Counter()).update(dict(reservation.resources.on_nodes.items()))
         others[reservation.node] += not (reservation.required or reservation.preempted)
     for app in partition.applications:
         for node, amount in partition.contention.own_nodes(app):
-            held.setdefault(node, Counter()).update(dict(amount.items()))
+            held.setdefault(node, Counter()).update(dict(amount.on_nodes.items()))
     for node in partition.nodes:
         counted = Resources(held.get(node, Counter()))
         if partition.nodes.node_reserved(node) != counted:
@@ -587,10 +587,10 @@ def _nodes(partition: Partition) -> Iterator[str]:
     used: dict[NodeId, Resources] = {}
     for app in partition.applications.values():
         for allocation in app.allocations.values():
-            used[allocation.node] = used.get(allocation.node, NOTHING) + allocation.spec.resources
+            used[allocation.node] = used.get(allocation.node, NOTHING) + allocation.spec.resources.on_nodes
         for ask in app.asks.values():
             if ask.replacement is not None and not ask.replacement.same_node:
-                used[ask.replacement.node] = used.get(ask.replacement.node, NOTHING) + ask.spec.resources
+                used[ask.replacement.node] = used.get(ask.replacement.node, NOTHING) + ask.spec.resources.on_nodes
     for node in used:
         if node not in partition.nodes:
             yield f"node {node} does not exist and still has allocations"

@@ -114,7 +114,7 @@ def reserved_on(partition: Partition, app: Application, node: NodeId) -> Resourc
         return NOTHING
     mine = (amount for name, amount in partition.contention.own_nodes(app.id) if name == node)
     reservations = (reservation.resources for reservation in partition.reservations.on(node))
-    return partition.nodes.node_reserved(node) - sum((*mine, *reservations), NOTHING)
+    return partition.nodes.node_reserved(node) - sum((*mine, *reservations), NOTHING).on_nodes
 
 
 def _has_all(app: Application) -> bool:
@@ -314,7 +314,7 @@ def _count(nodes: NodeTable, kind: AskClass, *, unreserved: bool) -> int:
     rows = np.flatnonzero(node_search.on_facts(Snapshot(nodes), shape_of(kind)))
     found = np.full(len(rows), _ANY, dtype=np.int64)
     columns = nodes.columns()
-    for name, amount in kind.resources.items():
+    for name, amount in kind.resources.on_nodes.items():
         column = columns.availables.column(name, columns.size)
         reserved = columns.node_reserved.column(name, columns.size) if unreserved else None
         left = 0 if column is None else column[rows]

@@ -181,7 +181,7 @@ def shrink_node(partition: Partition, node: NodeId) -> None:
     """Removes the reservations that the changed capacity of the node does not cover."""
     spec = partition.nodes.record(node).spec
     for reservation in partition.reservations.on(node):
-        if not (spec.capacity - spec.occupied).covers(reservation.resources):
+        if not (spec.capacity - spec.occupied).covers(reservation.resources.on_nodes):
             ledger.unreserve(partition, reservation.ask)
     if not (spec.capacity - spec.occupied).covers(partition.nodes.node_reserved(node)):
         requeue.leave_node(partition, node)

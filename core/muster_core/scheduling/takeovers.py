@@ -197,7 +197,7 @@ def _check(
         freed[held.node] = freed.get(held.node, NOTHING) + held.resources
     closed = commit.closed_nodes(partition, app, decision.places)
     for node, wanted in nodes.items():
-        if node in closed or not _left(partition, node, freed.get(node, NOTHING)).covers(wanted):
+        if node in closed or not _left(partition, node, freed.get(node, NOTHING)).covers(wanted.on_nodes):
             raise BrokenDecision("take-over", f"node {node} has no room even after the takeover")
     return nodes
 

@@ -183,7 +183,7 @@ def _check_room(
         for reservation in partition.reservations.on(node):
             if reservation.ask not in own and (reservation.required or (reservation.preempted and not is_required)):
                 room -= reservation.resources
-        if not room.covers(amount):
+        if not room.covers(amount.on_nodes):
             raise BrokenDecision("preemption", f"node {node} has {room} for {amount} after the release of the victims")
 
 

@@ -460,7 +460,7 @@ def _pools_of(allocation: DeviceAllocation) -> dict[PoolId, None]:
 class PlannedDevices:
     """What-if view of devices: those that a plan chooses for claims, on top of the real state."""
 
-    __slots__ = ("_counts", "_devices", "_ours", "_taken", "log", "overlays")
+    __slots__ = ("_counts", "_devices", "_gone", "_ours", "_returned", "_taken", "log", "overlays", "steps")
 
     def __init__(self, devices: Devices) -> None:
         self._devices = devices
@@ -468,6 +468,11 @@ class PlannedDevices:
         #: Number of planned pods that use the claim.
         self._counts: dict[str, int] = {}
         self._taken: dict[DeviceId, None] = {}
+        #: Number of pods on nodes that the plan removes, by claim; and devices of claims that no other pod uses.
+        self._gone: dict[str, int] = {}
+        self._returned: dict[DeviceId, None] = {}
+        #: Steps that searches for this plan have taken.
+        self.steps = 0
         #: Pools of which the plan took or returned devices; and a cache of placement/devices for them.
         self.log: list[PoolId] = []
         self.overlays: dict[object, Answers] = {}
@@ -479,7 +484,29 @@ class PlannedDevices:
 
     def is_used(self, device: DeviceId) -> bool:
         """Whether a claim or this plan has the device."""
-        return device in self._taken or device in self._devices.used
+        return device in self._taken or (device in self._devices.used and device not in self._returned)
+
+    def leave(self, claims: Iterable[PodClaim], count: int) -> None:
+        """Removes `count` pods on nodes that use the claims; a negative count adds them back.
+
+        A claim that no other pod uses will be deallocated.
+        """
+        for one in claims:
+            allocation, claim = self._devices.allocation(one), self._devices.claims.get(one.claim)
+            if allocation is None or claim is None:
+                continue
+            users = max(self._devices.users().get(one.claim, 0), claim.reserved)
+            before = self._gone.get(one.claim, 0)
+            after = self._gone[one.claim] = before + count
+            if (before >= users) != (after >= users):
+                for result in allocation.results:
+                    if result.admin:
+                        continue
+                    if after >= users:
+                        self._returned[result.device] = None
+                    else:
+                        self._returned.pop(result.device, None)
+                self.log += _pools_of(allocation)
 
     def plan(self, one: PodClaim, chosen: DeviceAllocation | None, count: int = 1) -> None:
         """Counts `count` more planned pods that use the claim. `chosen`: its devices if it has none yet."""
@@ -517,6 +544,7 @@ class PlannedDevices:
         """Returns an independent copy."""
         twin = PlannedDevices(self._devices)
         twin._ours, twin._counts, twin._taken = dict(self._ours), dict(self._counts), dict(self._taken)
-        twin.log = list(self.log)
+        twin._gone, twin._returned = dict(self._gone), dict(self._returned)
+        twin.log, twin.steps = list(self.log), self.steps
         twin.overlays = {about: replace(one, codes=one.codes.copy()) for about, one in self.overlays.items()}
         return twin

@@ -535,7 +535,7 @@ class NodeTable:  # long: every write to a node goes through here
 
         `foreign`: the amounts belong to an allocation of another scheduler.
         """
-        row = self.rows.row(node)
+        row, resources = self.rows.row(node), resources.on_nodes
         self._available.change(row, resources, -count)
         self.score_cache.changed((row,))
         if foreign:
@@ -545,7 +545,7 @@ class NodeTable:  # long: every write to a node goes through here
 
     def keep(self, node: NodeId, resources: Resources, times: int) -> None:
         """Counts amounts of a DaemonSet pod as permanent, or (-1) no longer. Raises UnknownSubject."""
-        self._permanent.change(self.rows.row(node), resources, times)
+        self._permanent.change(self.rows.row(node), resources.on_nodes, times)
 
     def take_all(self, taken: Mapping[NodeId, int], resources: Resources) -> None:
         """Like `take`, for many nodes with their counts. Raises UnknownSubject before the first write."""
@@ -557,12 +557,12 @@ class NodeTable:  # long: every write to a node goes through here
         if rows is None:
             raise UnknownSubject("node", next(node for node in taken if node not in self.rows))
         times = np.fromiter(taken.values(), dtype=np.int64, count=len(rows))
-        self._available.change_all(np.array(rows, dtype=np.int64), resources, -times)
+        self._available.change_all(np.array(rows, dtype=np.int64), resources.on_nodes, -times)
         self.score_cache.changed(rows)
 
     def without_room(self, wanted: Mapping[NodeId, int], resources: Resources) -> NodeId | None:
         """Returns the first node that is unknown or has no room for its count. None = all have room."""
-        rows = self.rows.find(wanted)
+        rows, resources = self.rows.find(wanted), resources.on_nodes
         if rows is None:
             return next(node for node in wanted if node not in self.rows)
         if len(rows) < _FEW:
@@ -584,6 +584,7 @@ class NodeTable:  # long: every write to a node goes through here
 
         `grows`: the release makes the resources available to others.
         """
+        resources = resources.on_nodes
         self._node_reserved.change(self.rows.row(node), resources, times)
         if times < 0:
             self._node_reserved.forget_empty(resources)

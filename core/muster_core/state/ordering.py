@@ -8,7 +8,7 @@ from typing import Final, Protocol
 
 from muster_core.model.config import ApplicationOrder, PartitionConfig, PriorityPolicy
 from muster_core.model.ids import ApplicationId
-from muster_core.model.resources import Resources
+from muster_core.model.resources import Resources, is_of_devices
 from muster_core.state.applications import Application
 from muster_core.state.nodes import NodeTable
 from muster_core.state.queues import Queue
@@ -78,9 +78,9 @@ def _need(partition: OrderingContext, queue: Queue) -> float:
 
 
 def part(partition: OrderingContext, queue: Queue, name: str, amount: int) -> float:
-    """Returns the amount as a part of what is due to the queue; 1 if nothing is due."""
+    """Returns the amount as a part of what is due to the queue; 1 if nothing is due, 0 for devices of claims."""
     whole = due(partition, queue, name)
-    return amount / whole if whole else 1.0
+    return amount / whole if whole else float(not is_of_devices(name))
 
 
 def due(partition: OrderingContext, queue: Queue, name: str) -> int:
@@ -96,8 +96,8 @@ def due(partition: OrderingContext, queue: Queue, name: str) -> int:
 
 
 def dominant(amounts: Resources, whole: Resources) -> float:
-    """Returns the largest ratio of an amount to `whole`."""
-    return max((amount / (whole[name] or amount) for name, amount in amounts.items()), default=0.0)
+    """Returns the largest ratio of an amount to `whole`, without devices of claims."""
+    return max((amount / (whole[name] or amount) for name, amount in amounts.on_nodes.items()), default=0.0)
 
 
 def application_key(partition: OrderingContext, app: Application) -> SortKey:

@@ -18,7 +18,7 @@ from muster_core.model.config import (
     QuotaLimit,
 )
 from muster_core.model.ids import RECOVERY, ROOT, ApplicationId, QueuePath, child_path, queue_name
-from muster_core.model.resources import NOTHING, UNLIMITED, Limit, Resources
+from muster_core.model.resources import NOTHING, UNLIMITED, Limit, Resources, is_of_devices
 from muster_core.model.states import QueueState
 from muster_core.state.request_classes import AskClass
 from muster_core.state.reservations import PreemptionSearch
@@ -74,10 +74,14 @@ class LazySum:
         return Limit({name: bound - amounts.get(name, 0) for name, bound in limit.items()})
 
     def dominant(self, whole: Resources) -> float:
-        """Returns the largest ratio of an amount to `whole`; 1 for an amount of which `whole` has nothing."""
+        """Returns the largest ratio of an amount to `whole`; 1 for an amount of which `whole` has nothing.
+
+        Devices of claims do not count.
+        """
         amounts = self._fold()
         ratios = [amounts[name] / each for name, each in whole.items() if name in amounts]
-        return max((*ratios, 1.0) if len(ratios) < len(amounts) else ratios, default=0.0)
+        is_more = len(ratios) < len(amounts) and any(not (whole[name] or is_of_devices(name)) for name in amounts)
+        return max((*ratios, 1.0) if is_more else ratios, default=0.0)
 
     def __bool__(self) -> bool:
         """Whether the sum has an amount."""

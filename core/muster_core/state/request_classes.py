@@ -226,11 +226,11 @@ class UnschedulableClasses:
 
     def _sleep(self, kind: AskClass) -> None:
         """Lets a class wait for a resource that no node offers, or else for its amounts."""
-        index = self._index(kind)
-        missing = None if kind in index else next((name for name in kind.resources if not self._offered[name]), None)
+        index, amounts = self._index(kind), kind.resources.on_nodes
+        missing = None if kind in index else next((name for name in amounts if not self._offered[name]), None)
         if missing is None:
             self._unoffered.pop(kind, None)
-            index.put(kind, kind.resources, pool_of(kind.constraints))
+            index.put(kind, amounts, pool_of(kind.constraints))
         else:
             self._unoffered[kind] = missing
 

@@ -192,7 +192,7 @@ class Snapshot:  # long: every what-if change goes through this class
 
     def charge(self, row: int, resources: Resources, count: int) -> None:
         """Like `take`, for a row. A negative count releases."""
-        for name, amount in resources.items():
+        for name, amount in resources.on_nodes.items():
             column = self._own(name)
             column[row] = column.item(row) - count * amount
 
@@ -203,7 +203,7 @@ class Snapshot:  # long: every what-if change goes through this class
                 self.charge(row, resources, count)
             return
         rows, counts = np.array(charges, dtype=np.int64).T
-        for name, amount in resources.items():
+        for name, amount in resources.on_nodes.items():
             self._own(name)[rows] -= counts * amount
 
     def enter(self, row: int, pod_on_node: PodOnNode, count: int = 1) -> None:
@@ -349,7 +349,7 @@ class AllocationPlan:
 def shape_of(kind: AskClass) -> RequestShape:
     """Returns the shape that the nodes are filtered by for requests of the class."""
     return RequestShape(
-        kind.resources, kind.constraints, kind.avoid, kind.placement, kind.pod_on_node, kind.required_node
+        kind.resources.on_nodes, kind.constraints, kind.avoid, kind.placement, kind.pod_on_node, kind.required_node
     )
 
 

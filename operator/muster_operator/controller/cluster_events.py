@@ -252,9 +252,7 @@ def _devices_seen(ledger: Ledger, out: Outcome, fact: DeviceEvent, now: float) -
     volume_binding.storage_changed(ledger, out, device_key(key), now)
     if device_claims.identity(ledger, key) != before:
         is_first = not ledger.devices.changed
-        namespace, users = key.partition("/")[0], sorted(ledger.devices.users.get(key, ()))
-        if users:
-            ledger.devices.changed.setdefault(namespace, {}).update(dict.fromkeys(users))
+        device_claims.note_changed(ledger, key)
         if is_first:
             claims_changed(ledger, out, now)
 
@@ -287,14 +285,15 @@ def _take_changed(changed: dict[str, dict[PodUid, None]]) -> list[PodUid]:
 
 
 def _claim_changed(ledger: Ledger, out: Outcome, uid: PodUid, now: float) -> None:
-    """A claim of the pod appeared, was deleted, or is another one now: requests the pod, or takes its request back."""
-    pod = ledger.pods.get(uid)
-    if pod is None or pod.node is not None:
-        return
-    before = ledger.tasks.get(uid)
-    _pod_seen(ledger, out, pod, now)
-    if (task := ledger.tasks.get(uid)) is not None and task is before:
-        tasks.resend(ledger, out, task)
+    """A claim of the pod appeared, was deleted, or is another one now: requests the pod, or takes its request back.
+
+    If other pods count its devices now, the request or allocation is sent again.
+    """
+    pod, before = ledger.pods.get(uid), ledger.tasks.get(uid)
+    if pod is not None and pod.node is None:
+        _pod_seen(ledger, out, pod, now)
+    if before is not None and ledger.tasks.get(uid) is before:
+        tasks.resend(ledger, out, before)
 
 
 def _react_around(
@@ -321,7 +320,10 @@ def _react_around(
 
 def _pod_seen(ledger: Ledger, out: Outcome, pod: Pod | ForeignPod, now: float) -> None:
     known, group = ledger.foreign.get(pod.ref.uid), ledger.group_of.get(pod.ref.uid, "")
+    is_first = not ledger.devices.changed
     pod = _record_pod(ledger, pod)
+    if is_first and ledger.devices.changed:
+        claims_changed(ledger, out, now)  # as for a pod that is gone
     if isinstance(pod, Pod):
         if known is not None:
             tasks.release_foreign(ledger, out, known)
@@ -358,8 +360,10 @@ def _verify_again(ledger: Ledger, out: Outcome, uid: PodUid, now: float) -> None
 
 
 def _pod_gone(ledger: Ledger, out: Outcome, uid: PodUid, now: float) -> None:
-    known, group = ledger.foreign.get(uid), ledger.group_of.get(uid, "")
+    known, group, is_first = ledger.foreign.get(uid), ledger.group_of.get(uid, ""), not ledger.devices.changed
     record_event(ledger, PodGone(uid))
+    if is_first and ledger.devices.changed:
+        claims_changed(ledger, out, now)  # before it is released, so that devices of a shared claim always count
     if known is not None:
         tasks.release_foreign(ledger, out, known)
     own_pod_gone(ledger, out, uid, now)

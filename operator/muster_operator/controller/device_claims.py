@@ -25,7 +25,7 @@ from muster_operator.model.cluster_events import (
 )
 from muster_operator.model.commands import Outcome, ReserveClaim, SetCondition
 from muster_operator.model.devices import ChosenDevices, DeviceClaim, PodClaim, TaintRule
-from muster_operator.model.ids import PodUid
+from muster_operator.model.ids import PodUid, Resources, added
 from muster_operator.model.pods import Condition, Pod, PodRef
 from muster_operator.model.states import TaskState
 from muster_operator.model.storage import ClaimRef, ClusterObject, ObjectKind
@@ -113,10 +113,34 @@ def claim_of(fact: DeviceEvent) -> str:
             return ""
 
 
-def identity(ledger: Ledger, key: str) -> tuple[str, str, bool] | None:
-    """What pods that wait for the claim depend on: its UID, its owner, and whether it is being deleted."""
+def identity(ledger: Ledger, key: str) -> tuple[str, str, bool, str] | None:
+    """What the pods of the claim depend on: its UID, its owner, its deletion, and the pod that it is charged to."""
     claim = ledger.devices.claims.get(key)
-    return None if claim is None else (claim.ref.uid, claim.owner, claim.is_deleting)
+    if claim is None:
+        return None
+    return claim.ref.uid, claim.owner, claim.is_deleting, _counting(ledger, key, claim)
+
+
+def _counting(ledger: Ledger, key: str, claim: DeviceClaim) -> str:
+    """The UID of the pod that the devices of the claim count for; empty = each pod that names it.
+
+    That is the pod that it was made for, else the first one that it is reserved for. Pods that have ended are skipped.
+    """
+    users = ledger.devices.users.get(key, ())
+    return next((uid for uid in (claim.owner, *claim.reserved) if uid in users), "") if claim.devices else ""
+
+
+def charged(ledger: Ledger, pod: Pod) -> Resources:
+    """What queues count for the pod: its resources, and the devices of its claims, by class.
+
+    A claim without a reservation counts for each pod that names it, because each of them may be the first.
+    """
+    total = pod.resources
+    for key in dict.fromkeys(key for _, key in _named(pod)):
+        claim = ledger.devices.claims.get(key)
+        if claim is not None and _counting(ledger, key, claim) in {"", pod.ref.uid}:
+            total = added(total, claim.devices)
+    return total
 
 
 def record_pod(ledger: Ledger, pod: Pod) -> None:
@@ -132,9 +156,20 @@ def record_pod(ledger: Ledger, pod: Pod) -> None:
 
 
 def forget_pod(ledger: Ledger, uid: PodUid) -> None:
-    """The pod is gone or has ended."""
+    """The pod is gone or has ended. If it counted the devices of a claim, its other pods are among the changed ones."""
+    _, named = ledger.devices.used.get(uid, ("", ()))
+    claims = {key: ledger.devices.claims.get(key) for key in named}
+    ended = [key for key, claim in claims.items() if claim is not None and _counting(ledger, key, claim) == uid]
     _unrecord(ledger, uid)
     ledger.devices.held.pop(uid, None)
+    for key in ended:
+        note_changed(ledger, key)
+
+
+def note_changed(ledger: Ledger, key: str) -> None:
+    """The pods that name the claim have to be handled again."""
+    if users := sorted(ledger.devices.users.get(key, ())):
+        ledger.devices.changed.setdefault(key.partition("/")[0], {}).update(dict.fromkeys(users))
 
 
 def _unrecord(ledger: Ledger, uid: PodUid) -> None:

@@ -84,8 +84,10 @@ def ask_of(ledger: Ledger, task: Task) -> AskSpec:
     tags = {**pod.tags, keys.TAG_AVOID_NODES: ",".join(task.avoid)} if task.avoid else pod.tags
     app = ledger.applications.get(task.app)
     uid, member, unverified = pod.ref.uid, pod.membership, is_unverified(pod)
+    resources = pod.resources
     if pod.claims:
         tags = {**tags, **device_claims.tag(ledger, pod)}
+        resources = device_claims.charged(ledger, pod)
     common = pod.common
     if member.placeholder and app is not None and (partner := app.partner(task)) is not None:
         followed = tags_like(tags, partner.pod)
@@ -93,7 +95,7 @@ def ask_of(ledger: Ledger, task: Task) -> AskSpec:
     return AskSpec(  # positional: keyword arguments of a msgspec Struct are slower
         uid,
         task.app,
-        pod.resources,
+        resources,
         pod.priority,
         tags,
         "" if unverified else member.task_group,

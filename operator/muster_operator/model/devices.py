@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from muster_operator.model.ids import Resources
 from muster_operator.model.storage import ClaimRef, ClusterObject
 
 
@@ -46,6 +47,7 @@ class DeviceClaim:
     ``known``: JSON of what a write depends on; empty if it is allocated or reserved. ``is_ours``: Muster wrote it.
 
     ``configurations``: JSON of ``spec.devices.config``; empty if there are none, or the claim is allocated already.
+    ``devices``: number of devices by class, as queues count them.
     """
 
     ref: ClaimRef
@@ -57,6 +59,7 @@ class DeviceClaim:
     reported: ClusterObject
     known: str = ""
     is_ours: bool = False
+    devices: Resources = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,6 +112,9 @@ DEVICE_SLICE_BYTES: Final = 1024 * _KIB
 #: Taints of a device, its own and those of rules: the maximum that the core reads. Kubernetes accepts 16 of its own.
 DEVICE_TAINTS: Final = 64
 
+#: Devices of one ResourceClaim, as the API server allows.
+CLAIM_RESULTS: Final = 32
+
 #: Text of a release, which can contain a message of the API server.
 REASON_CHARACTERS: Final = 1_024
 

@@ -24,6 +24,7 @@ from muster_operator.model.devices import (
     TaintRule,
 )
 from muster_operator.model.errors import BadInputError
+from muster_operator.model.ids import added, larger
 from muster_operator.model.names import FIELD_MANAGER
 from muster_operator.model.storage import ClaimRef, ClusterObject, ObjectKind
 from muster_operator.translate.constraints import node_term
@@ -241,7 +242,28 @@ def read_claim(raw: Raw) -> DeviceClaim | None:
         reported=_reported(ref, always, fields),
         known="" if status.get("allocation") or reserved else _known(metadata),
         is_ours=any(entry.get("manager") == FIELD_MANAGER for entry in objects(metadata.get("managedFields"))),
+        devices=_devices_by_class(devices),
     )
+
+
+def _devices_by_class(devices: Raw) -> dict[str, int]:
+    """The number of devices by class, as queues count them.
+
+    As in Kubernetes' ResourceQuota: of alternatives the largest number of each class, and CLAIM_RESULTS for all devices
+    of a node, before and after the allocation. Differs: devices for administrators do not count, because other pods use
+    them.
+    """
+    total: dict[str, int] = {}
+    for request in objects(devices.get("requests")):
+        exactly = request.get("exactly")
+        largest: dict[str, int] = {}
+        for one in [exactly] if isinstance(exactly, dict) else objects(request.get("firstAvailable")):
+            if not one.get("adminAccess"):
+                count = limits.CLAIM_RESULTS if one.get("allocationMode") == "All" else integer(one.get("count"), 1)
+                count = max(min(count, limits.CLAIM_RESULTS), 0)
+                largest = larger(largest, {text(one.get("deviceClassName")) + keys.DEVICES_OF_CLASS: count})
+        total = added(total, largest)
+    return total
 
 
 def _configurations_text(devices: Raw) -> tuple[str, str]:

@@ -7,6 +7,7 @@ import pytest
 from devcluster.api import Json
 from devcluster.nodes import FakeNode
 from tests.e2e.conditions import scheduled, wait_for_reason
+from tests.e2e.configuration import queue_file
 from tests.e2e.conftest import OpenScenario
 from tests.e2e.devices.devices import (
     CLASS,
@@ -76,12 +77,29 @@ async def test_pods_of_a_template_get_distinct_devices_and_free_them(open_scenar
         assert allocated(await claims_of(scenario)) == [("node-1", "gpu-0"), ("node-1", "gpu-1")]
         names = {pod["metadata"]["name"] for pod in bound}
         [waiting] = {"one", "two", "three"} - names
-        await wait_for_reason(scenario, waiting, "Unschedulable", "cannot allocate all claims")
+        shortage = f"Request gpu needs 1 device of class {CLASS}: 2 in the class, 0 free."
+        await wait_for_reason(scenario, waiting, "Unschedulable", f"3 cannot allocate all claims. {shortage}")
         await delete(scenario, min(names))
         assert await node_of(scenario, waiting) == "node-1"
         assert len(allocated(await claims_of(scenario))) == 2
         await delete(scenario, "one", "two", "three")
         await all_free(scenario)
+
+
+async def test_a_queue_limits_devices_and_a_shared_claim_counts_once(open_scenario: OpenScenario) -> None:
+    of_class = f"{CLASS}.deviceclass.resource.k8s.io/devices"
+    leaf = {"name": "leaf", "resources": {"max": {of_class: "2"}}}
+    scenario = await open_scenario(NODES, SETTING | queue_file(leaf, rules=[{"name": "fixed", "value": "root.leaf"}]))
+    async with devices(scenario, a_slice("node-1", 4)):
+        await scenario.create([a_claim("shared"), *(a_user(name, claim="shared") for name in ("one", "two"))])
+        await scenario.create([a_user("three")])
+        assert [await node_of(scenario, name) for name in ("one", "two", "three")] == ["node-1"] * 3
+        await scenario.create([a_user("four")])
+        await wait_for_reason(scenario, "four", "SchedulingSkipped", of_class)
+        await delete(scenario, "one")
+        await wait_for_reason(scenario, "four", "SchedulingSkipped", of_class)
+        await delete(scenario, "two")
+        assert await node_of(scenario, "four") == "node-1"
 
 
 async def test_the_written_claim_is_as_kube_scheduler_writes_it(open_scenario: OpenScenario) -> None:

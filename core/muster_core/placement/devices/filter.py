@@ -47,6 +47,10 @@ _MOST_DEMANDS: Final = 256
 #: Steps that the searches of one filter may take together.
 _STEPS_TOGETHER: Final = 40_000
 
+#: Steps for the changes of one plan, which asks again for each member and for each victim. A search without
+#: backtracking is always completed.
+_STEPS_PER_PLAN: Final = 2_000_000
+
 #: A search that was not complete is repeated at one of so many looks, or when a device of its view was taken or freed.
 _LOOKS_PER_RETRY: Final = 16
 
@@ -205,10 +209,6 @@ def devices_filter(snapshot: Snapshot, shape: RequestShape) -> DevicesFilter | A
     return AlwaysUnschedulable(snapshot, why) if why else DevicesFilter(snapshot, claims)
 
 
-def assume(snapshot: Snapshot, shape: RequestShape, row: int, count: int = 1) -> None:
-    """Records in the snapshot the devices that the claims of `count` pods get on the row; a negative count frees them.
-
-    The filter must allow the row.
 def is_anywhere(devices: Devices, planned: PlannedDevices, demands: Demands) -> bool:
     """Whether some node has devices for the demands, whatever else it lacks."""
     found = planned_answers(devices, planned, demands)
@@ -224,6 +224,10 @@ def has_devices(snapshot: Snapshot, shape: RequestShape) -> BoolColumn:
     return found[groups[devices.view_of]] if demands else np.ones(snapshot.size, dtype=np.bool_)
 
 
+def assume(snapshot: Snapshot, shape: RequestShape, row: int, count: int = 1) -> None:
+    """Records in the snapshot the devices that the claims of `count` pods get on the row; a negative count frees them.
+
+    The filter must allow the row.
     """
     claims = shape.pod_on_node.facts.devices
     if not claims:
@@ -271,11 +275,13 @@ def planned_answers(devices: Devices, planned: PlannedDevices, demands: Demands)
     own = planned.overlays.get(demands)
     if own is None:
         own = planned.overlays[demands] = known.planned()
-    work = StepBudget(_STEPS_TOGETHER)
+    work = StepBudget(min(_STEPS_TOGETHER, _STEPS_PER_PLAN - planned.steps))
+    before = work.left
     for number in _groups(own, planned.log[own.seen :]):
         if own.fatal is None:
             _ask(devices, own, number, demands, planned.is_used, work)
     own.seen = len(planned.log)
+    planned.steps += before - work.left
     return own
 
 

@@ -19,6 +19,7 @@ from muster_core.placement.plugins.resources import CROWDED, INSUFFICIENT, TAKEN
 from muster_core.placement.plugins.topology_spread import SKEWED
 from muster_core.placement.volumes import binding, restrictions
 from muster_core.state.columns import BoolColumn
+from muster_core.state.devices import CANNOT
 from muster_core.state.snapshot import RequestShape, Snapshot
 
 
@@ -89,7 +90,7 @@ SCORES: Final = (
 RESOLVABLE: Final = frozenset(
     {
         *(TAKEN, CROWDED, restrictions.DISK, restrictions.IN_USE, restrictions.TOO_MANY),
-        *(SKEWED, ANTI_AFFINITY_NOT_MET, EXISTING_ANTI_AFFINITY_NOT_MET, TOO_MANY),
+        *(SKEWED, ANTI_AFFINITY_NOT_MET, EXISTING_ANTI_AFFINITY_NOT_MET, TOO_MANY, CANNOT),
     }
 )
 

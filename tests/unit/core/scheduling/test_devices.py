@@ -8,6 +8,7 @@ from random import Random  # noqa: TID251 - with a fixed seed
 import pytest
 
 from muster_core.model.claims import ClaimChoice
+from muster_core.model.config import Configuration, QueueConfig
 from muster_core.model.decisions import Placement
 from muster_core.model.devices import (
     ChosenDevices,
@@ -22,9 +23,13 @@ from muster_core.model.effects import AllocationResponse, Effect
 from muster_core.model.errors import BrokenDecision
 from muster_core.model.events import AllocationReported, ApplicationAdded, AskAdded, ClusterObjectsReported
 from muster_core.model.ids import AllocationKey, NodeId
+from muster_core.model.resources import UNLIMITED, Limit, Resources
 from muster_core.model.specs import AskSpec, PodProperties
+from muster_core.rest.summaries import nodes
+from muster_core.rest.views import allocation, node
 from muster_core.scheduling.commit import commit
 from muster_core.state.devices import Devices
+from muster_si import keys
 from tests.unit.builders import PARTITION, a_configuration, a_queue, an_allocation, an_application, an_ask
 from tests.unit.core.placement.devices.device_clusters import (
     ANY,
@@ -39,6 +44,7 @@ from tests.unit.core.placement.devices.device_clusters import (
     wanting,
 )
 from tests.unit.core.scheduling.direct import a_gang, held, member
+from tests.unit.core.scheduling.preemption_scenario import confirm, run, victims, with_preemption
 from tests.unit.core.scheduling.scenario import Scenario, placed, waits
 
 CANNOT = "cannot allocate all claims"
@@ -98,6 +104,13 @@ def test_devices_are_held_until_the_claim_shows_them() -> None:
     assert (devices(scenario).assumed, len(devices(scenario).used)) == ({}, 1)
     assert placed(scenario.release("a")) == {}, "the claim still has the device"
     assert chosen(send(scenario, a_claim("a"))) == {"b": {"b": ["n0/d0"]}}
+
+
+def test_the_reported_reason_follows_the_devices() -> None:
+    used = a_claim("used", allocation=got("n0", "d0", "d1"))
+    scenario = scenario_with(used, a_claim("a"))
+    assert "0 in the class, 0 free" in waits(scenario.ask(pod("a")))["a"][1]
+    assert "2 in the class, 0 free" in waits(send(scenario, gpus("n0", 2)) + scenario.wait(120))["a"][1]
 
 
 def test_a_pod_that_ends_before_its_claim_shows_the_devices_frees_them() -> None:
@@ -183,6 +196,15 @@ def test_a_pod_that_was_bound_before_a_restart_keeps_its_devices() -> None:
     assert not devices(scenario).assumed
 
 
+@pytest.mark.parametrize("node", ["n0", "n1"])
+def test_a_waiting_pod_whose_devices_count_is_tried_when_one_is_free(node: str) -> None:
+    scenario = scenario_with(gpus("n0", 1), a_claim("a"), a_claim("b"))
+    assert list(placed(scenario.ask(charged("a")))) == ["a"]
+    assert placed(scenario.ask(charged("b"))) == {}
+    freed = scenario.release("a") if node == "n0" else send(scenario, gpus("n1", 1))
+    assert placed(freed) == {"b": node}
+
+
 def a_member(number: int, *claims: str) -> AskSpec:
     return pod("", *(claims or (f"c{number}",)), spec=member(f"m{number}"))
 
@@ -258,3 +280,106 @@ def test_no_device_is_given_twice_in_random_worlds(seed: int) -> None:
         for claim_devices in chosen(effects).values():
             assert all(claim_devices.values())
             assert all(count == 1 for count in devices(scenario).used.values())
+
+
+CLASS = f"any{keys.DEVICES_OF_CLASS}"
+
+
+def charged(key: str, *claims: str, count: int = 1, app: str = "app", spec: AskSpec | None = None) -> AskSpec:
+    """Return the request of a pod as the operator sends it: with the number of devices of its claims."""
+    found = pod(key, *claims, spec=spec or an_ask(key, app=app))
+    return replace(found, resources=found.resources + Resources({CLASS: count}))
+
+
+def limited(name: str, most: int | None = None, guaranteed: int = 0) -> QueueConfig:
+    """Return a queue with a maximum and a guarantee of devices."""
+    most_devices = UNLIMITED if most is None else Limit({CLASS: most})
+    return replace(a_queue(name), max=most_devices, guaranteed=Resources({CLASS: guaranteed}))
+
+
+def with_queues(configuration: Configuration, *facts: DeviceFact, nodes: int = 2) -> Scenario:
+    scenario = Scenario(configuration)
+    for number in range(nodes):
+        scenario.add_node(f"n{number}")
+    send(scenario, ANY, *facts)
+    return scenario
+
+
+def test_a_queue_counts_devices_by_class_and_nodes_do_not() -> None:
+    claims = [a_claim(name, wanting(2)) for name in "abc"]
+    scenario = with_queues(a_configuration(limited("a", 5)), *(gpus(f"n{n}", 4) for n in range(2)), *claims)
+    scenario.send(ApplicationAdded(an_application()))
+    effects = scenario.ask(*(charged(name, count=2) for name in "abc"))
+    assert sorted(placed(effects)) == ["a", "b"]
+    assert CLASS in waits(effects)["c"][1]
+    assert scenario.app().queue.allocated[CLASS] == 4
+    assert CLASS not in scenario.partition.nodes.allocated(NodeId("n0"))
+    assert placed(scenario.release("a")) == {"c": "n0"}
+
+
+def test_a_gang_waits_until_its_queue_has_quota_for_the_devices_of_all_members() -> None:
+    claims = [a_claim(f"c{number}") for number in range(3)]
+    scenario = with_queues(a_configuration(limited("a", 3)), gpus("n0", 4), a_claim("other"), *claims)
+    scenario.send(ApplicationAdded(an_application("first")))
+    assert placed(scenario.ask(charged("other", app="first")))
+    scenario.send(a_gang(3))
+    members = [charged("", f"c{n}", spec=member(f"m{n}")) for n in range(3)]
+    assert (placed(scenario.ask(*members)), held(scenario)) == ({}, 0)
+    assert sorted(placed(scenario.release("other", app="first"))) == ["m0", "m1", "m2"]
+
+
+def test_a_charge_that_another_pod_of_the_claim_takes_over_is_counted_once() -> None:
+    scenario = with_queues(a_configuration(limited("a", 2)), gpus("n0", 2), a_claim("shared"), a_claim("own"))
+    scenario.send(ApplicationAdded(an_application()), ApplicationAdded(an_application("other")))
+    assert sorted(placed(scenario.ask(charged("a", "shared"), charged("b", "shared")))) == ["a", "b"]
+    assert placed(scenario.ask(charged("c", "own", app="other"))) == {}
+    facts = PodProperties(devices=using("shared"))
+    effects = scenario.send(AllocationReported(replace(an_allocation("b", "n0"), facts=facts)))
+    assert placed(effects + scenario.wait(1)) == {"c": "n0"}
+    assert scenario.app().queue.allocated[CLASS] == 2
+    scenario.release("c", app="other")
+    scenario.release("a")
+    taken_over = replace(an_allocation("b", "n0"), facts=facts)
+    scenario.send(AllocationReported(replace(taken_over, resources=taken_over.resources + Resources({CLASS: 1}))))
+    assert scenario.app().queue.allocated[CLASS] == 1
+
+
+def test_a_queue_below_its_guarantee_of_devices_preempts_those_that_have_them() -> None:
+    """The victims are the fewest pods whose devices suffice, and not pods without devices."""
+    queues = with_preemption(limited("a", guaranteed=1), limited("b", guaranteed=1))
+    claims = [a_claim(name) for name in ("x", "y", "mine")]
+    scenario = with_queues(queues, gpus("n0", 1), gpus("n1", 1), *claims, nodes=3)
+    run(scenario, "root.b", an_ask("plain"), charged("x"), charged("y"))
+    for name in ("x", "y"):
+        shown = devices(scenario).assumed[f"ns/{name}"]
+        send(scenario, a_claim(name, allocation=shown.allocation, reserved=1))
+    effects = run(scenario, "root.a", charged("mine")) + scenario.wait(60)
+    [victim] = victims(effects)
+    assert victim in ("x", "y")
+    assert placed(confirm(scenario, effects)) == {}, "the claim still has the device"
+    effects = send(scenario, DeviceObjectGone(DeviceObject.CLAIM, f"ns/{victim}")) + scenario.wait(20)
+    assert list(placed(effects)) == ["mine"]
+    assert victims(effects + scenario.wait(120)) == set()
+
+
+def test_preemption_frees_no_device_of_a_claim_that_other_pods_use() -> None:
+    queues = with_preemption(limited("a", guaranteed=1), limited("b", guaranteed=1))
+    shared = a_claim("shared", allocation=got("n0", "d0"), reserved=2)
+    scenario = with_queues(queues, gpus("n0", 1), shared, a_claim("mine"), nodes=1)
+    run(scenario, "root.b", charged("x", "shared", count=2))
+    assert victims(run(scenario, "root.a", charged("mine")) + scenario.wait(60)) == set()
+
+
+def test_rest_has_the_devices_of_nodes_by_class_and_those_of_allocations() -> None:
+    net = a_slice("net", EVERYWHERE, a_device("nic"))
+    none = DeviceClass("none", selectors=("false",))
+    scenario = scenario_with(gpus("n0", 2), net, none, a_claim("a", wanting(2)), a_claim("b"))
+    scenario.ask(pod("a"), pod("b"))
+    partition = scenario.partition
+    summaries = {one.nodeID: one for one in nodes(partition, [NodeId("n0"), NodeId("n1")])}
+    for found in (node(partition, NodeId("n0")), summaries["n0"]):
+        assert [amounts.get(CLASS) for amounts in (found.capacity, found.allocated, found.available)] == [2, 2, 0]
+        assert not any(name.startswith("none") for name in found.capacity)
+    assert CLASS not in summaries["n1"].capacity, "the network device is of no node"
+    shown = [allocation(one, partition).devices for one in scenario.app().allocations.values()]
+    assert sorted(map(str, shown)) == [str([f"{DRIVER}/n0/d0", f"{DRIVER}/n0/d1"]), str([f"{DRIVER}/net/nic"])]

@@ -23,12 +23,16 @@ from muster_operator.model.commands import (
     SetCondition,
 )
 from muster_operator.model.core_messages import (
+    AllocationReleased,
     AllocationReported,
     ApplicationSubmitted,
     AskReleased,
+    AskSpec,
     AskSubmitted,
     ClusterObjectReported,
     CoreRequest,
+    NodeCreated,
+    NodeUpdated,
 )
 from muster_operator.model.ids import PodUid
 from muster_operator.model.pods import Placement, PodRef
@@ -236,7 +240,7 @@ def test_the_pods_of_a_namespace_do_not_wait_for_all_those_of_another_one() -> N
 
 def test_a_change_of_a_claim_that_matters_to_no_pod_is_only_reported() -> None:
     """Each pod that shares a claim changes it; others that wait for it must not be compared each time."""
-    driver = a_driver()
+    driver = a_driver(device_claim_seen(reserved=("uid-other",)))
     waiting(driver)
     out = driver.fact(device_claim_seen(reserved=("uid-other",), allocation=an_allocation()))
     assert [type(item) for item in out.requests] == [ClusterObjectReported]
@@ -250,6 +254,51 @@ def test_more_claims_than_the_limit_are_refused() -> None:
     assert out.requests == []
     [event] = [command for command in out.commands if isinstance(command, PostEvent)]
     assert "65 entries, more than 64" in event.note
+
+
+GPUS = f"gpus{keys.DEVICES_OF_CLASS}"
+
+
+def counted(requests: Iterable[CoreRequest]) -> dict[str, int]:
+    """The devices that queues count, by pod, in the last message about each."""
+    asks: list[AskSpec] = []
+    for item in requests:
+        match item:
+            case AskSubmitted(ask):
+                asks.append(ask)
+            case AllocationReported(allocation):
+                asks.append(allocation.ask)
+            case NodeCreated(existing=existing) | NodeUpdated(existing=existing):
+                asks += (allocation.ask for allocation in existing)
+            case _:
+                pass
+    return {ask.key: ask.resources.get(GPUS, 0) for ask in asks}
+
+
+def test_a_claim_counts_for_the_first_pod_that_it_is_reserved_for() -> None:
+    driver = a_driver()
+    seen_first = waiting(driver).requests + driver.see(a_user(name="w1")).requests
+    assert counted(seen_first) == {"uid-w0": 1, "uid-w1": 1}, "each of them may be the first"
+    [command] = orders(driver.allocated("uid-w0", devices=(chosen(),)))
+    driver.result(done(command))
+    reserved = driver.fact(device_claim_seen(reserved=("uid-w0",), allocation=an_allocation()))
+    assert counted(reserved.requests) == {"uid-w0": 1, "uid-w1": 0}
+    both = device_claim_seen(reserved=("uid-w0", "uid-w1"), allocation=an_allocation())
+    assert counted(driver.fact(both).requests) == {}, "nothing changes"
+    ended = driver.gone("w0")
+    assert counted(ended.requests) == {"uid-w1": 1}
+    kinds = [type(item) for item in ended.requests if isinstance(item, AskSubmitted | AllocationReleased)]
+    assert kinds == [AskSubmitted, AllocationReleased], "the devices count all the time"
+    assert counted(driver.fact(device_claim_seen(reserved=("uid-w1",), allocation=an_allocation())).requests) == {}
+    assert counted(driver.see(a_user(name="w2")).requests) == {"uid-w2": 0}
+
+
+def test_a_claim_that_was_made_for_a_pod_counts_for_it_without_further_messages() -> None:
+    driver = a_driver(device_claim_seen(owner="uid-w0"))
+    out = waiting(driver, a_user(MADE, resourceClaimStatuses=made("gpu")))
+    assert counted(out.requests) == {"uid-w0": 1}
+    reserved = device_claim_seen(owner="uid-w0", reserved=("uid-w0",), allocation=an_allocation())
+    assert counted(driver.fact(reserved).requests) == {}
 
 
 # -- writes -----------------------------------------------------------------------------------------------------------
@@ -422,6 +471,13 @@ def test_a_restart_keeps_a_pod_back_whose_claim_is_missing() -> None:
     driver.see(a_user(MADE))
     assert requested_keys(restarted(driver)) == []
     assert list(driver.ledger.devices.held) == ["uid-w0"]
+
+
+def test_the_devices_of_bound_pods_count_after_a_restart() -> None:
+    driver = a_driver(device_claim_seen(reserved=("uid-w0", "uid-w1"), allocation=an_allocation()))
+    waiting(driver, a_user() | {"spec": a_user()["spec"] | {"nodeName": "n1"}})
+    driver.see(a_user(name="w1") | {"spec": a_user()["spec"] | {"nodeName": "n1"}})
+    assert counted(restarted(driver).requests) == {"uid-w0": 1, "uid-w1": 0}
 
 
 LEFTOVERS = {"of the pod": ("uid-w0",), "of none": ()}

@@ -461,3 +461,33 @@ def test_the_choice_of_the_core_is_read() -> None:
         ChosenDevices(ClaimRef("dev", "c", "u"), (admin,), "n1"),
         ChosenDevices(ClaimRef("dev", "d", "v"), (other,), "", (TERM,)),
     )
+
+
+COUNTS: dict[str, tuple[list[Raw], dict[str, int]]] = {
+    "requests": ([exactly(count=2), exactly("two"), exactly("nic", "nics")], {"gpus": 3, "nics": 1}),
+    "all devices": ([exactly(allocationMode="All")], {"gpus": 32}),
+    "more than a claim can have": ([exactly(count=2**63 - 1)], {"gpus": 32}),
+    "administrators": ([exactly(adminAccess=True, allocationMode="All")], {}),
+    "alternatives": (
+        [
+            {
+                "name": "any",
+                "firstAvailable": [
+                    {"name": "a", "deviceClassName": "gpus", "count": 1},
+                    {"name": "b", "deviceClassName": "small", "count": 4},
+                    {"name": "c", "deviceClassName": "gpus", "count": 2},
+                ],
+            }
+        ],
+        {"gpus": 2, "small": 4},
+    ),
+}
+
+
+@pytest.mark.parametrize("requests, expected", COUNTS.values(), ids=COUNTS)
+def test_queues_count_the_devices_of_a_claim_by_class_also_when_it_is_allocated(
+    requests: list[Raw], expected: dict[str, int]
+) -> None:
+    named = {f"{name}.deviceclass.resource.k8s.io/devices": count for name, count in expected.items()}
+    allocated: Raw = {"allocation": {"devices": {"results": []}}}
+    assert [claim_seen(a_claim(*requests, status=status)).devices for status in (None, allocated)] == [named, named]
