@@ -24,6 +24,9 @@ CASES = int(os.environ.get("MUSTER_CONFORMANCE_DEVICES", "1000"))
 #: Cases of which a part of Muster is switched off, and the least number of pairs of each kind among all cases.
 FEW = 300
 AT_LEAST = 5
+
+#: Muster ends a search after a number of steps; at most one in so many cases.
+MOST_ENDED = 1_000
 KINDS = ("found", "refused", "CEL runtime error", "invalid resource pools", "currently being updated", "device class")
 
 
@@ -46,7 +49,11 @@ def test_the_same_devices_are_allocated_or_none(kube_scheduler: KubeScheduler) -
     seen: Counter[str] = Counter()
     for seed, question, mine, theirs in pairs(kube_scheduler, CASES):
         seen[kind_of(theirs)] += 1
-        assert not differs(mine, theirs, question), (seed, mine, theirs)
+        if "too many steps" in mine.get("error", ""):
+            seen["ended"] += 1
+        else:
+            assert not differs(mine, theirs, question), (seed, mine, theirs)
+    assert seen["ended"] <= CASES // MOST_ENDED
     assert [kind for kind in KINDS if seen[kind] < AT_LEAST] == []
 
 
