@@ -20,7 +20,7 @@ from devcluster.process import Process
 from devcluster.waiting import until
 
 POLICY = Path(__file__).with_name("audit_policy.yaml")
-GANG_GATES = "GenericWorkload=true"
+GANG_GATES = "GenericWorkload=true,TopologyAwareWorkloadScheduling=true"
 """Kubernetes' own gang scheduling (KEP-4671, off by default in 1.37): the PodGroup API and the scheduler plugin."""
 GANG_API = "scheduling.k8s.io/v1beta1"
 START_S = 60.0

@@ -13,19 +13,21 @@ from dataclasses import dataclass
 from typing import Final
 
 from muster_core.gangs import topology as gangs_topology
-from muster_core.gangs.topology import Domain
+from muster_core.gangs.topology import Part
 from muster_core.model import messages
 from muster_core.model.constraints import NO_INTER_POD_CONSTRAINTS, InterPodConstraints, PodTerm
 from muster_core.model.decisions import Decision, Placement, QuotaReservation, ReasonKind, UnschedulableReason
 from muster_core.model.ids import AllocationKey, NodeId, TaskGroup
 from muster_core.model.resources import NOTHING, Resources
 from muster_core.model.specs import NO_PROPERTIES, Member, PodOnNode, PodProperties
-from muster_core.placement import node_search
+from muster_core.placement import node_search, pods
 from muster_core.placement.node_reservations import snapshot_for
 from muster_core.placement.search.backtracking import place_all
 from muster_core.placement.search.requests import MemberDemand, Places, Shortage, Work
 from muster_core.queues import quota
+from muster_core.queues.quota import FairnessQuantum
 from muster_core.state.applications import Application, lacking
+from muster_core.state.columns import BoolColumn
 from muster_core.state.ordering import classes
 from muster_core.state.request_classes import AskClass, UnschedulableClass, pod_on_node_of
 from muster_core.state.scheduler_state import Partition
@@ -48,7 +50,7 @@ def place_part(
     app: Application,
     counts: dict[AskClass, int],
     allocation_plan: AllocationPlan,
-    parts: list[Domain] | None,
+    parts: list[Part] | None,
 ) -> None:
     """Plans as many members as fit. The others are reported as unschedulable, so that an autoscaler may add nodes."""
     search = _PartPlan(partition, app, snapshot_for(partition, app), parts)
@@ -109,7 +111,7 @@ class _PartPlan:
     partition: Partition
     app: Application
     snapshot: Snapshot
-    parts: list[Domain] | None
+    parts: list[Part] | None
 
     def place(self, kind: AskClass, count: int) -> list[tuple[NodeId, int]]:
         """Places up to `count` members."""
@@ -136,7 +138,7 @@ class _PartPlan:
 
 def parts_of(
     partition: Partition, app: Application, counts: dict[AskClass, int], coming: Sequence[MemberDemand]
-) -> list[Domain] | None:
+) -> list[Part] | None:
     """Returns the topology domains for a part of a packed gang, chosen so that the `coming` members fit too.
 
     None = the gang has no topology.
@@ -182,6 +184,25 @@ def declared(partition: Partition, member: Member, affinity: tuple[PodTerm, ...]
     tags = partition.nodes.pods_on_nodes.tags.project(dict(member.tags))
     facts = PodProperties(inter_pod) if inter_pod != NO_INTER_POD_CONSTRAINTS else NO_PROPERTIES
     return RequestShape(member.resources.on_nodes, member.constraints, pod_on_node=pod_on_node_of(facts, tags))
+
+
+def plan_pods(
+    partition: Partition, app: Application, at_most: int, quantum: FairnessQuantum, budget: pods.SearchBudget
+) -> AllocationPlan:
+    """Like `pods.plan_pods`. Members beyond the minimum and replacements first use the topology domains of their gang.
+
+    If one domain is required, the filters keep them inside (`NodeTable.homes`).
+    """
+    inside: list[BoolColumn] = []
+    if (
+        app.spec.topology is not None
+        and app.gang.was_complete
+        and app.allocations
+        and any(kind.group and not app.has_placeholder(kind) for kind in app.waiting)
+    ):
+        levels = gangs_topology.domains(Snapshot(partition.nodes), app.spec.topology, held(app)).levels
+        inside = [level.values.rows(*level.held) for level in reversed(levels)]
+    return pods.plan_pods(partition, app, at_most, quantum, budget, inside)
 
 
 def held(app: Application) -> dict[NodeId, int]:

@@ -35,6 +35,7 @@ NodeId = NewType("NodeId", str)
 TaskGroup = NewType("TaskGroup", str)
 NO_GROUP: Final = TaskGroup("")
 NO_NODE: Final = NodeId("")
+NO_APPLICATION: Final = ApplicationId("")
 ROOT: Final = QueuePath("root")
 
 #: Queue for recovered applications that no rule places. No rule may name it.

@@ -7,6 +7,9 @@ from typing import Final
 #: Task groups of one gang. A plan tries them in several orders, so its cost grows with the square of their number.
 TASK_GROUPS_PER_GANG: Final = 100
 
+#: Levels of a gang's topology. The work of a plan grows with the number of domains of all levels.
+TOPOLOGY_LEVELS: Final = 8
+
 #: Allocations of one request. They are released in one step, at about 30 us each.
 ALLOCATIONS_PER_REQUEST: Final = 1_000
 

@@ -21,6 +21,7 @@ from muster_core.model.constraints import (
 )
 from muster_core.model.devices import PodClaim
 from muster_core.model.ids import (
+    NO_APPLICATION,
     NO_GROUP,
     NO_NODE,
     AllocationId,
@@ -186,9 +187,11 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """The gang is packed into as few values of this node label as possible; `required`: into one or not at all."""
+    """Node labels that the gang is packed by: into as few domains of the first as possible, in these into as few of the
+    second as possible, and so on. `required`: into one domain of the first, or not at all.
+    """
 
-    key: str
+    keys: tuple[str, ...]
     required: bool = False
 
 
@@ -300,6 +303,8 @@ class AskSpec:
     #: Tags that all requests of the same origin have: one shared object for all requests that differ only in key, name
     #: and time. Empty = not determined. Contains nothing that `tags` does not contain.
     common: Mapping[str, str] = field(default_factory=lambda: _NO_TAGS, compare=False)
+    #: Its application, if that requires one topology domain (`NodeTable.homes`); empty = any domain.
+    home: ApplicationId = NO_APPLICATION
 
     @property
     def has_selectors(self) -> bool:

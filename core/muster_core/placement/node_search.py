@@ -554,10 +554,21 @@ def _refused_on_facts(
         passed = matches_targets(shape.placement.nodes, snapshot.nodes)
         yield TARGETS, left & ~passed
         left = left & passed
-    if snapshot.within is not None:
-        yield OUTSIDE, left & ~snapshot.within
-        left = left & snapshot.within
+    inside = _inside(snapshot, shape)
+    if inside is not None:
+        yield OUTSIDE, left & ~inside
+        left = left & inside
     return left
+
+
+def _inside(snapshot: Snapshot, shape: RequestShape) -> BoolColumn | None:
+    """Returns the rows of the topology domains that the plan and the gang of the shape may use; None = all rows."""
+    home = snapshot.nodes.homes.get(shape.home) if shape.home else None
+    if home is None:
+        return snapshot.within
+    key, value = home
+    rows = snapshot.nodes.attribute(key).has_any((value,), snapshot.size)
+    return rows if snapshot.within is None else rows & snapshot.within
 
 
 def _refused_by(guard: StatefulFilter, among: BoolColumn) -> Generator[Refused, None, BoolColumn]:
@@ -585,8 +596,8 @@ def on_facts(snapshot: Snapshot, shape: RequestShape) -> BoolColumn:
         facts = facts & node_properties.named(shape.required, snapshot.nodes)
     if shape.placement is not None and shape.placement.nodes:
         facts = facts & matches_targets(shape.placement.nodes, snapshot.nodes)
-    if snapshot.within is not None:
-        facts = facts & snapshot.within
+    if (inside := _inside(snapshot, shape)) is not None:
+        facts = facts & inside
     return facts & _not_avoided(snapshot, shape) if shape.avoid else facts
 
 

@@ -7,13 +7,13 @@ refusal (`claim_independent_class`).
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from operator import attrgetter
 from typing import Final
 
 from muster_core.model.decisions import Placement, UnschedulableReason
-from muster_core.model.ids import value
+from muster_core.model.ids import NodeId, value
 from muster_core.model.resources import NOTHING, Limit, Resources
 from muster_core.model.specs import NO_VOLUMES, PodProperties
 from muster_core.model.storage import Volume
@@ -24,6 +24,7 @@ from muster_core.placement.volumes.binding import unusable
 from muster_core.queues import quota
 from muster_core.queues.quota import FREELY, FairnessQuantum
 from muster_core.state.applications import Application
+from muster_core.state.columns import BoolColumn
 from muster_core.state.node_pods import Attachments
 from muster_core.state.ordering import classes
 from muster_core.state.request_classes import AskClass
@@ -68,7 +69,7 @@ def claim_independent_class(snapshot: Snapshot, wanted: AskClass) -> Hashable | 
         inter_pod=facts.inter_pod, ports=facts.ports, volumes=NO_VOLUMES, preferences=facts.preferences
     )
     drivers = tuple(handle.driver for handle in dict.fromkeys(volumes.attached))
-    about = (wanted.resources, wanted.constraints, wanted.avoid, wanted.pod_on_node.tags, others)
+    about = (wanted.resources, wanted.constraints, wanted.avoid, wanted.home, wanted.pod_on_node.tags, others)
     return (about, tuple(kinds), volumes.disks, drivers, demands)
 
 
@@ -122,14 +123,15 @@ def plan_pods(
     at_most: int,
     quantum: FairnessQuantum = FREELY,
     budget: SearchBudget = UNBOUNDED,
+    inside: Sequence[BoolColumn] = (),
 ) -> AllocationPlan:
     """Plans nodes for the waiting pods of an application, class by class in their order.
 
     Places at most `at_most` pods, within the quota and the fairness quantum `quantum`. At least one class is evaluated
-    whatever the budget is.
+    whatever the budget is. `inside`: the rows that members of its gang use first, the most preferred ones first.
     """
     allocation_plan = AllocationPlan()
-    search = _PodSearch(partition, app, allocation_plan, quantum, at_most, budget.looks, budget.only)
+    search = _PodSearch(partition, app, allocation_plan, quantum, at_most, budget.looks, inside, budget.only)
     kinds = classes(app)
     if budget.only is not None:
         kinds = [kind for kind in kinds if kind in budget.only]
@@ -169,6 +171,7 @@ class _PodSearch:
     quantum: FairnessQuantum
     left: int
     looks: int
+    inside: Sequence[BoolColumn] = ()
     only: Mapping[AskClass, int] | None = None
     planned: Resources = NOTHING
     snapshot: Snapshot | None = None
@@ -226,9 +229,15 @@ class _PodSearch:
 
     def _give(self, kind: AskClass, allowed: int, snapshot: Snapshot) -> int:
         partition = self.partition
-        is_last = len(self.app.waiting) == 1
-        spots = node_search.place(snapshot, shape_of(kind), allowed, partition.config.node_sort, is_last=is_last)
-        placed = sum(there for _, there in spots)
+        is_last, sort = len(self.app.waiting) == 1, partition.config.node_sort
+        spots: list[tuple[NodeId, int]] = []
+        placed = 0
+        for rows in (*self.inside, None) if kind.group and self.inside else (None,):
+            if placed < allowed:
+                snapshot.within, last = rows, is_last and rows is None
+                spots += node_search.place(snapshot, shape_of(kind), allowed - placed, sort, is_last=last)
+                placed = sum(there for _, there in spots)
+        snapshot.within = None
         if placed and self.room is not None:
             chosen = chosen_for(snapshot, kind)
             self.allocation_plan.decisions.append(

@@ -58,6 +58,9 @@ def add_ask(partition: Partition, spec: AskSpec, now_ns: int) -> None:
 
     Raises any internal error; the request is then pending or rejected.
     """
+    found = partition.applications.get(spec.application)
+    if found is not None and spec.group and gangs.requires_domain(found.spec):
+        spec = replace(spec, home=found.id)
     try:
         _add_ask(partition, spec, now_ns)
     except Exception as error:

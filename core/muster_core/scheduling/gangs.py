@@ -17,6 +17,7 @@ from muster_core.model import messages
 from muster_core.model.effects import AskRelease, SchedulingState, SchedulingStateChanged
 from muster_core.model.events import TimerKind
 from muster_core.model.ids import (
+    NO_APPLICATION,
     ApplicationId,
     NodeId,
     TaskGroup,
@@ -96,7 +97,13 @@ def virtual_ask(spec: ApplicationSpec, member: Member) -> AskSpec:
         allow_preempt_self=member.allow_preempt_self,
         allow_preempt_other=member.allow_preempt_other,
         created_ns=spec.created_ns,
+        home=spec.id if requires_domain(spec) else NO_APPLICATION,
     )
+
+
+def requires_domain(spec: ApplicationSpec) -> bool:
+    """Whether all members of the gang must be in one topology domain."""
+    return spec.topology is not None and spec.topology.required
 
 
 def add_slots(partition: Partition, app: Application, kind: AskClass, make: Callable[[], AskSpec], count: int) -> None:

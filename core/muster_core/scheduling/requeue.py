@@ -18,11 +18,12 @@ from muster_core.model import messages
 from muster_core.model.ids import ApplicationId, NodeId
 from muster_core.model.limits import LOOKS_PER_ATTEMPT
 from muster_core.model.resources import NOTHING, Limit, Resources
+from muster_core.model.specs import Topology
 from muster_core.placement import node_search
 from muster_core.placement.devices.filter import Concern
 from muster_core.state import ordering
 from muster_core.state.applications import Application, lacking
-from muster_core.state.columns import IntColumn
+from muster_core.state.columns import IntColumn, value_of
 from muster_core.state.nodes import ANY_CLAIM, NodeTable
 from muster_core.state.queues import Queue
 from muster_core.state.request_classes import AskClass, label_mark
@@ -179,6 +180,21 @@ def leave_node(partition: Partition, node: NodeId) -> None:
     for name in [name for name, found in partition.contention.open.items() if node in found.nodes]:
         close(partition, partition.applications[name])
         partition.scheduling.requeue(partition.applications[name])
+
+
+def enter_domain(partition: Partition, app: Application, topology: Topology, node: NodeId) -> None:
+    """Keeps later members of a gang that requires one topology domain in that of its first allocation."""
+    value = value_of(partition.nodes.record(node).spec, topology.keys[0])
+    if value and topology.required and (app.is_reserving or app.gang.was_complete):
+        partition.nodes.homes[app.id] = topology.keys[0], value
+
+
+def leave_domain(partition: Partition, app: Application) -> None:
+    """Lets the members use any topology domain again, because the last allocation has ended."""
+    if partition.nodes.homes.pop(app.id, None) is not None:
+        for kind in app.waiting:
+            partition.unschedulable_classes.drop(kind)
+        partition.scheduling.requeue(app)
 
 
 _ANY: Final = 1 << 40

@@ -383,7 +383,7 @@ class QueueAttempt:
             self._settle(app, [replacements], more=True)
             return
         self.tried = partition.scheduling.reasons_to_try(app)
-        allocation_plan = pods.plan_pods(partition, app, self.left, self._quantum_for(app), self._budget(app))
+        allocation_plan = planning.plan_pods(partition, app, self.left, self._quantum_for(app), self._budget(app))
         self._carry_out(app, allocation_plan)
         self._note_progress(app, allocation_plan)
         # Which placeholders are replaced or released depends on what was placed now.
@@ -447,7 +447,7 @@ class QueueAttempt:
         if self.partition.has_stale_classes:
             requeue.evaluate(self.partition, app)
         budget = pods.SearchBudget(lambda: True, LOOKS_PER_ATTEMPT, repair.replacements(app))
-        return pods.plan_pods(self.partition, app, self.left, FREELY, budget)
+        return planning.plan_pods(self.partition, app, self.left, FREELY, budget)
 
     def _replace_only(self, app: Application) -> None:
         """Replaces placeholders by real pods.

@@ -52,6 +52,7 @@ Required = Annotated[str, Meta(min_length=1)]
 RequiredShortText = Annotated[str, Meta(min_length=1, max_length=NAME_LIMIT)]
 WholeQuantity = Annotated[int, Meta(ge=0, le=QUANTITY_LIMIT)]
 TextList = tuple[str, ...]
+_TopologyKeys = Annotated[tuple[RequiredShortText, ...], Meta(min_length=1, max_length=limits.TOPOLOGY_LEVELS)]
 _Port = Annotated[int, Meta(ge=1, le=65_535)]
 _Weight = Annotated[int, Meta(ge=0, le=100)]
 _SignedWeight = Annotated[int, Meta(ge=-100, le=100)]
@@ -152,12 +153,12 @@ class ConstraintsDocument(Document):
 class TopologyDocument(Document):
     """`muster/gang-topology`."""
 
-    key: RequiredShortText
+    keys: _TopologyKeys
     required: bool = False
 
     def read(self) -> Topology:
-        """Returns the label that a gang is packed by."""
-        return Topology(self.key, self.required)
+        """Returns the labels that a gang is packed by, the outermost first."""
+        return Topology(self.keys, self.required)
 
 
 # -- other pods --

@@ -371,6 +371,7 @@ class NodeTable:  # long: every write to a node goes through here
         "domains",
         "facts_epoch",
         "features",
+        "homes",
         "images",
         "labels",
         "pods_on_nodes",
@@ -403,6 +404,8 @@ class NodeTable:  # long: every write to a node goes through here
         self.domains: dict[str, Domains] = {}
         self.cells: dict[tuple[bool, tuple[str, ...]], Cells] = {}
         self.attributes = Attributes()
+        #: Label and value of the topology domain of each application that requires one and has members in it.
+        self.homes: dict[ApplicationId, tuple[str, str]] = {}
         self.pods_on_nodes = NodePods()
         self.wake_up_nodes = WakeUpNodes(self.pods_on_nodes.devices.changes)
         #: Cache of placement/node_search: 1 / capacity per resource. Cleared when a capacity changes.

@@ -13,7 +13,7 @@ from zlib import crc32
 
 from muster_core.model.constraints import NO_TAGS, Constraints, PlacementConstraint, Tags
 from muster_core.model.decisions import UnschedulableReason
-from muster_core.model.ids import NO_NODE, NodeId, TaskGroup
+from muster_core.model.ids import NO_APPLICATION, NO_NODE, ApplicationId, NodeId, TaskGroup
 from muster_core.model.resources import NOTHING, Resources
 from muster_core.model.specs import NO_POD, NO_PROPERTIES, AskSpec, PodOnNode, PodProperties
 from muster_core.state.columns import AmountIndex
@@ -47,13 +47,15 @@ class AskClass:
     pod_on_node: PodOnNode = NO_POD
     #: The only node that may run it (DaemonSet pods); empty = any node.
     required_node: NodeId = NO_NODE
+    #: The application whose topology domain it must be in (`NodeTable.homes`); empty = any domain.
+    home: ApplicationId = NO_APPLICATION
     _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Computes the hash once, because lookups are much more frequent than creation."""
         parts = (self.resources, self.constraints, self.avoid, self.priority, self.group, self.placeholder)
         object.__setattr__(
-            self, "_hash", hash((parts, self.as_usual, self.placement, self.pod_on_node, self.required_node))
+            self, "_hash", hash((parts, self.as_usual, self.placement, self.pod_on_node, self.required_node, self.home))
         )
 
     def __hash__(self) -> int:
@@ -83,6 +85,7 @@ def class_of(spec: AskSpec, *, as_usual: bool, tags: Tags = NO_TAGS) -> AskClass
         spec.placement,
         pod_on_node_of(spec.facts, tags),
         spec.required_node,
+        spec.home,
     )
 
 
@@ -105,6 +108,7 @@ def class_like(known: AskClass | None, spec: AskSpec, *, as_usual: bool, tags: T
         and known.pod_on_node.tags == tags
         and known.avoid == spec.avoid
         and known.required_node == spec.required_node
+        and known.home == spec.home
     ):
         return known
     return class_of(spec, as_usual=as_usual, tags=tags)

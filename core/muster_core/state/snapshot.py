@@ -24,7 +24,7 @@ from muster_core.model.constraints import (
     matches,
 )
 from muster_core.model.decisions import Decision, ReasonKind, UnschedulableReason
-from muster_core.model.ids import NO_NODE, AllocationKey, NodeId
+from muster_core.model.ids import NO_APPLICATION, NO_NODE, AllocationKey, ApplicationId, NodeId
 from muster_core.model.resources import Resources
 from muster_core.model.specs import NO_POD, PodOnNode
 from muster_core.model.storage import Choice
@@ -50,6 +50,8 @@ class RequestShape:
     pod_on_node: PodOnNode = NO_POD
     #: The only node that may run it; empty = any node.
     required: NodeId = NO_NODE
+    #: The application whose topology domain it must be in (`NodeTable.homes`); empty = any domain.
+    home: ApplicationId = NO_APPLICATION
 
     @property
     def affinity(self) -> AllocationAffinity | None:
@@ -349,7 +351,13 @@ class AllocationPlan:
 def shape_of(kind: AskClass) -> RequestShape:
     """Returns the shape that the nodes are filtered by for requests of the class."""
     return RequestShape(
-        kind.resources.on_nodes, kind.constraints, kind.avoid, kind.placement, kind.pod_on_node, kind.required_node
+        kind.resources.on_nodes,
+        kind.constraints,
+        kind.avoid,
+        kind.placement,
+        kind.pod_on_node,
+        kind.required_node,
+        kind.home,
     )
 
 

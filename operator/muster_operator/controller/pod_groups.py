@@ -276,10 +276,14 @@ def _of_group(own: Membership, group: PodGroup) -> Membership:
         app=group.app_id,
         queue=group.queue or own.queue,
         task_group=group.name if is_gang else "",
-        gang=PodGroupSource(name=group.name, min_count=group.min_count, title=group.title) if is_gang else GangSource(),
+        gang=_source(group) if is_gang else GangSource(),
         conflicts=tuple(conflicts),
         resumed=own.resumed and not is_gang,
     )
+
+
+def _source(group: PodGroup) -> PodGroupSource:
+    return PodGroupSource(name=group.name, min_count=group.min_count, title=group.title, topology=group.topology)
 
 
 def _contradiction(key: str, written: str, used: str, group: PodGroup) -> str:

@@ -198,8 +198,8 @@ def _gang_tags(ledger: Ledger, app: Application, gang: GangDefinition) -> dict[s
         tags[keys.APP_TAG_GANG_PLACEMENT] = gang.placement.value
     if gang.wait_timeout_ms:
         tags[keys.APP_TAG_GANG_WAIT_TIMEOUT] = str(gang.wait_timeout_ms)
-    if gang.topology.key:
-        topology = {"key": gang.topology.key, "required": gang.topology.required}
+    if gang.topology.keys:
+        topology = {"keys": gang.topology.keys, "required": gang.topology.required}
         tags[keys.APP_TAG_TOPOLOGY] = json.dumps(topology, separators=(",", ":"))
     return tags
 

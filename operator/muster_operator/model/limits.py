@@ -62,6 +62,9 @@ TASK_GROUP_NAME_BYTES: Final = 253
 #: Task groups. Users of YuniKorn have fewer than 20.
 GANG_GROUPS: Final = 100
 
+#: Levels of a gang's topology. The core accepts as many.
+TOPOLOGY_LEVELS: Final = 8
+
 #: Members of all groups. Each has a placeholder pod, so that more would overload the API server.
 GANG_MEMBERS: Final = 10_000
 

@@ -33,6 +33,7 @@ class PodGroup:
     """A PodGroup.
 
     ``min_count``: 0 = its policy is basic. ``priority``, ``preemption_policy``: None or empty = those of its pods.
+    ``topology``: the node label that its pods must have the same value of; empty = none.
     ``app``, ``queue``: from the keys that pods have; empty = not set. ``app_id``: the application of its pods, which
     has its name if ``app`` is empty; set when it is recorded. ``problem``: why its pods cannot
     be scheduled; empty if they can. ``condition``: None = not written yet.
@@ -48,6 +49,7 @@ class PodGroup:
     min_count: int = 0
     priority: int | None = None
     preemption_policy: str = ""
+    topology: str = ""
     app: str = ""
     queue: str = ""
     app_id: AppId = _NOT_RECORDED

@@ -66,12 +66,14 @@ class GangSource:
 class PodGroupSource(GangSource):
     """The gang of a PodGroup: its name, which is also that of its task group, and the members that start together.
 
-    ``title``: its name in messages.
+    ``title``: its name in messages. ``topology``: the node label that all members must have the same value of; empty =
+    none.
     """
 
     name: str = ""
     min_count: int = 0
     title: str = ""
+    topology: str = ""
 
     @property
     def is_written(self) -> bool:
@@ -243,9 +245,11 @@ class TaskGroup:
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """The node label that a gang is packed by; empty = none. ``required``: all members must have the same value."""
+    """The node labels that a gang is packed by, the outermost first; empty = none. ``required``: all members must have
+    the same value of the first.
+    """
 
-    key: str = ""
+    keys: tuple[str, ...] = ()
     required: bool = False
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from muster_operator.model import names
+from muster_operator.model import limits, names
 
 #: Characters of a value in a message.
 _SHOWN: Final = 40
@@ -477,11 +477,20 @@ def mode_without_topology(mode: str, topology: str) -> str:
 
 
 def not_a_label_key(parameter: str, value: str) -> str:
-    """The topology is not the key of a node label.
+    """The topology is not the key of a node label, or has too many levels.
 
-    Set the key of a node label.
+    Set the key of a node label, or several of them, the outermost first.
     """
-    return f'{parameter}: "{_cut(value)}" is ignored; set it to the key of a node label'
+    keys = f"the key of a node label, or up to {limits.TOPOLOGY_LEVELS} keys with > between them"
+    return f'{parameter}: "{_cut(value)}" is ignored; write {keys}'
+
+
+def ignored_topology(parameter: str, used: str) -> str:
+    """Two parameters set the topology.
+
+    Remove one of them.
+    """
+    return f"{parameter} is ignored, because {used} is set; remove it"
 
 
 # -- placeholders -----------------------------------------------------------------------------------------------------

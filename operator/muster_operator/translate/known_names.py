@@ -59,6 +59,7 @@ PARAMETERS: Final = (
     "gangWaitTimeoutInSeconds",
     "placeholderTimeoutInSeconds",
     "topologyKey",
+    "topologyKeys",
     "topologyMode",
 )
 

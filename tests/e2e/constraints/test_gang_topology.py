@@ -10,7 +10,8 @@ import yaml
 from devcluster.nodes import FakeNode
 from tests.e2e.conditions import wait_for_reason
 from tests.e2e.conftest import OpenScenario
-from tests.e2e.manifests import PREFIX, Group, a_gang, with_annotations
+from tests.e2e.gang_placement.test_placement_modes import every_victim, restart
+from tests.e2e.manifests import PREFIX, Group, a_gang, a_member, with_annotations
 from tests.e2e.scenario import Scenario
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "05-topology"
@@ -54,3 +55,38 @@ async def test_gangs_are_packed_into_zones_and_a_waiting_gang_reports_the_best_z
         "0/6 nodes are available: 2 Insufficient cpu, 4 ",
     )
     await wait_for_reason(scenario, "late-workers-0", "SchedulingSkipped", *texts)
+
+
+@every_victim
+async def test_late_members_stay_in_the_domains_of_two_levels_also_after_a_restart(
+    victims: list[str], open_scenario: OpenScenario
+) -> None:
+    """Each of the racks r and s in zone a has room for four members, and rack t in zone b for seven."""
+    racks = {"r": ("a", "2"), "s": ("a", "2"), "t": ("b", "3500m")}
+    scenario = await open_scenario(
+        [
+            FakeNode(f"node-{rack}", cpu=cpu, labels={ZONE: zone, "example.com/rack": rack})
+            for rack, (zone, cpu) in racks.items()
+        ]
+    )
+    groups = [Group("workers", 3, cpu="500m")]
+    parameters = f"topologyKeys={ZONE}>example.com/rack topologyMode=required"
+    await scenario.create(a_member("train", "workers", f"train-{index}", groups, parameters) for index in range(3))
+
+    async def nodes_of(count: int) -> set[str]:
+        return {pod["spec"]["nodeName"] for pod in await scenario.all_bound(count)}
+
+    assert await nodes_of(3) == {"node-t"}, "both zones have such a rack, and zone b has less room"
+    await restart(scenario, victims)
+    await scenario.create(a_member("train", "workers", f"late-{index}", groups, parameters) for index in range(5))
+    assert await nodes_of(7) == {"node-t"}
+    [waiting] = [pod for pod in await scenario.pods() if not pod["spec"].get("nodeName")]
+    text = "1 Insufficient cpu, 2 node(s) were outside the gang's topology domain"
+    await wait_for_reason(scenario, waiting["metadata"]["name"], "Unschedulable", text)
+    await scenario.api.delete("pods", "train-0", scenario.namespace, grace_s=0)
+
+    async def is_bound() -> bool:
+        found = {pod["metadata"]["name"]: pod["spec"].get("nodeName") for pod in await scenario.pods()}
+        return bool(found[waiting["metadata"]["name"]] == "node-t")
+
+    await scenario.eventually("the last member takes the place of another one", is_bound)

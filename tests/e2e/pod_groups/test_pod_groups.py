@@ -185,3 +185,17 @@ async def test_two_groups_of_one_application_are_two_gangs(open_scenario: OpenSc
     await wait_for_condition(scenario, "False", "Unschedulable", group="b")
     await scenario.cluster.add_nodes([FakeNode("node-1", cpu="2")])
     await scenario.all_bound(4)
+
+
+async def test_all_members_of_a_group_are_in_one_domain_of_its_topology(open_scenario: OpenScenario) -> None:
+    nodes = [FakeNode(f"node-{rack}", cpu=cpu, labels={"rack": rack}) for rack, cpu in {"a": "2", "b": "4"}.items()]
+    scenario = await open_scenario(nodes)
+    topology = {"topology": [{"key": "rack"}]}
+    await scenario.create([a_pod_group(schedulingConstraints=topology), *members(3)])
+    assert {pod["spec"]["nodeName"] for pod in await scenario.all_bound(3)} == {"node-b"}
+    await scenario.create(members(2, first=3))
+    await scenario.all_bound(4)
+    waiting = next(pod["metadata"]["name"] for pod in await scenario.pods() if not pod["spec"].get("nodeName"))
+    await wait_for_reason(scenario, waiting, "Unschedulable", "outside the gang's topology domain")
+    await scenario.create([a_pod_group("large", 3, schedulingConstraints=topology), *members(3, "large")])
+    await wait_for_condition(scenario, "False", "Unschedulable", "fit in rack=b (at most 2 in rack=a)", "large")

@@ -167,15 +167,19 @@ _DEPTH: Final = 96
 _Choice = tuple[int, int, int]
 
 
-def search(snapshot: Snapshot, demands: Sequence[MemberDemand], queue: Sequence[int], work: Work) -> Places | None:
+def search(
+    snapshot: Snapshot, demands: Sequence[MemberDemand], queue: Sequence[int], work: Work
+) -> tuple[Places | None, bool]:
     """Searches with backtracking. Returns nodes for all members and charges the snapshot, or returns None.
 
-    A gang of many classes returns None at once: even one step per class exceeds the bounds.
+    Also returns whether all arrangements were tried. A gang of many classes returns None at once: even one step per
+    class exceeds the bounds.
     """
     least = len(demands)
     if least > _DEPTH or not work.covers(least * least, snapshot):
-        return None
-    return _MemberSearch(snapshot, demands, queue, work).run()
+        return None, False
+    members = _MemberSearch(snapshot, demands, queue, work)
+    return members.run(), members.is_exhausted
 
 
 class _MemberSearch:
@@ -190,6 +194,9 @@ class _MemberSearch:
             node_search.allowed(snapshot, shape) if self._is_plain else self._at_best(index)
             for index, shape in enumerate(shapes)
         ]
+        rows = [int(mask.sum()) for mask in self._masks]
+        #: Whether a result of None means that no arrangement exists.
+        self.is_exhausted = self._is_plain and max(rows, default=0) <= _WIDTH
         self._left = [count for _, count in demands]
         self._chosen: dict[tuple[int, int], int] = {}
         self._seen: set[frozenset[tuple[tuple[int, int], int]]] = set()
@@ -197,11 +204,13 @@ class _MemberSearch:
     def run(self) -> Places | None:
         """Depth-first search with an explicit stack, so that the depth is not limited by recursion."""
         if not self._is_small():
+            self.is_exhausted = False
             return None
         taken: list[_Choice] = []
         ahead = [self._choices()]
         while ahead:
             choice = next(ahead[-1], None)
+            self.is_exhausted = self.is_exhausted and self._work.is_left
             if choice is None or not self._work.is_left:
                 ahead.pop()
                 if taken:
@@ -309,17 +318,23 @@ _AGAIN: Final = 3
 
 
 def place_all(
-    snapshot: Snapshot, demands: Sequence[MemberDemand], sort: NodeSort, work: Work | None = None
+    snapshot: Snapshot,
+    demands: Sequence[MemberDemand],
+    sort: NodeSort,
+    work: Work | None = None,
+    *,
+    is_thorough: bool = True,
 ) -> Places | Shortage:
     """Returns nodes for all members and charges the snapshot, or a shortage with the snapshot unchanged.
 
-    The shortage is of a demand that does not fit even alone, else that of the first attempt.
+    The shortage is of a demand that does not fit even alone, else that of the first attempt. `is_thorough`: False = it
+    makes the first attempt only.
     """
     work = work or Work()
     queue = most_constrained_first(snapshot, demands)
     liked, *others = fills(sort)
     first = _try(snapshot, demands, queue, liked, work)
-    if isinstance(first, Places) or first.alone or not _may_hold(snapshot, demands):
+    if isinstance(first, Places) or not is_thorough or first.alone or not _may_hold(snapshot, demands):
         return first
     work.begin(_AGAIN)
     after = moved(queue, demands, first.demand)
@@ -332,7 +347,13 @@ def place_all(
     answer = _try_nearby_nodes(snapshot, demands, needed, liked, work)
     if answer is not None:
         return answer
-    return search(snapshot, demands, queue, work) or search(snapshot, demands, after, work) or first
+    for order in (queue, after):
+        found, is_exhausted = search(snapshot, demands, order, work)
+        if found is not None:
+            return found
+        if is_exhausted:
+            break
+    return first
 
 
 def _try_orders(

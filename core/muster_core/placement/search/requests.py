@@ -12,7 +12,7 @@ from muster_core.model.decisions import UnschedulableReason
 from muster_core.model.ids import NodeId
 from muster_core.model.resources import NOTHING
 from muster_core.placement.plugins import node_properties, resources
-from muster_core.state.columns import BoolColumn, CodeColumn, FloatColumn, IntColumn, value_of
+from muster_core.state.columns import BoolColumn, CodeColumn, FloatColumn, IntColumn
 from muster_core.state.snapshot import RequestShape, Snapshot
 
 #: A shape, and the number of members that have it.
@@ -113,6 +113,17 @@ class Work:
         """Whether another evaluation is allowed."""
         return self._left > 0
 
+    def part(self) -> Work:
+        """Returns a budget for one of several searches. Pass it to `end` afterwards."""
+        part = Work()
+        part._left = self._left
+        return part
+
+    def end(self, part: Work) -> None:
+        """Charges what a part has spent."""
+        self._left -= part._spent
+        self._spent += part._spent
+
     def covers(self, questions: int, snapshot: Snapshot) -> bool:
         """Whether the budget allows this number of evaluations of all rows."""
         return questions * (_QUESTION + snapshot.size) <= self._left
@@ -135,26 +146,25 @@ _MOST: Final = 2**40
 _LARGEST_SUM: Final = 2**62
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Values:
-    """Values of one node label. `codes`: number of the value per row, -1 = none. `names`: values by number, empty if
-    unused.
+    """Values of one node label. `codes`: number of the value per row, -1 = none. `firsts`: rank of the first node per
+    number, which decides ties; the number of rows if it is unused.
     """
 
     codes: CodeColumn
-    names: tuple[str, ...]
+    firsts: IntColumn
 
     def rows(self, *codes: int) -> BoolColumn:
         """Rows of nodes that have one of these values."""
         return np.isin(self.codes, codes)
 
     def by_room(self, shares: FloatColumn, *, most: bool) -> list[int]:
-        """Returns the values in use sorted by available room, ties by name. `most`: the largest first, else the
-        smallest first.
+        """Returns the values in use sorted by available room, ties by their first nodes. `most`: the largest first,
+        else the smallest first.
         """
-        sign = -1.0 if most else 1.0
-        codes = set(self.codes[self.codes >= 0].tolist())
-        return sorted(codes, key=lambda code: (sign * shares[code], self.names[code]))
+        order: list[int] = np.lexsort((self.firsts, -shares if most else shares)).tolist()
+        return [code for code in order if self.firsts[code] < len(self.codes)]
 
     def able(self, shares: FloatColumn, most: int) -> list[int]:
         """Returns up to `most` values with the least sufficient room, and up to `most` values with the most room."""
@@ -164,21 +174,20 @@ class Values:
 
 def values(snapshot: Snapshot, key: str) -> Values:
     """Returns the values of a node label or attribute."""
-    nodes = snapshot.nodes
-    codes = nodes.attribute(key).codes(snapshot.size)
-    found, first = np.unique(codes, return_index=True)
-    names = [""] * (int(codes.max(initial=-1)) + 1)
-    for code, row in zip(found.tolist(), first.tolist(), strict=True):
-        if code >= 0:
-            names[code] = value_of(nodes.record(nodes.rows.at(row)).spec, key) or ""
-    return Values(codes, tuple(names))
+    return numbered(snapshot, snapshot.nodes.attribute(key).codes(snapshot.size))
+
+
+def numbered(snapshot: Snapshot, codes: CodeColumn) -> Values:
+    """Returns the sets of rows that have the same number; -1 = in no set."""
+    firsts = np.full(int(codes.max(initial=-1)) + 1, snapshot.size, np.int64)
+    has = codes >= 0
+    np.minimum.at(firsts, codes[has], snapshot.nodes.rows.ranks()[has])
+    return Values(codes, firsts)
 
 
 def shares_of(snapshot: Snapshot, demands: Sequence[MemberDemand], found: Values) -> FloatColumn:
     """Returns the fraction of the demands that fits per value, an upper bound: 1 = all of them."""
-    room = room_of(snapshot, demands, found)
-    shares: FloatColumn = (room.amounts / room.wanted[:, None]).min(axis=0)
-    return shares
+    return room_of(snapshot, demands, found).shares
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -191,14 +200,34 @@ class Room:
     amounts: IntColumn
     wanted: IntColumn
 
-    def is_enough(self, amounts: IntColumn) -> bool:
-        """Whether these sums, one per row, cover what is requested."""
-        return bool((amounts >= self.wanted).all())
+    @property
+    def shares(self) -> FloatColumn:
+        """Returns the fraction of the request that fits per value."""
+        found: FloatColumn = (self.amounts / self.wanted[:, None]).min(axis=0)
+        return found
+
+    def fewest(self, held: Sequence[int]) -> int:
+        """Returns a number of values beyond `held` that every set with enough room has at least.
+
+        If all values have too little room, the result is larger than their number.
+        """
+        rest = np.delete(self.amounts, held, axis=1)
+        sums = self.amounts[:, held].sum(axis=1)[:, None] + np.cumsum(-np.sort(-rest, axis=1), axis=1)
+        short = (sums < self.wanted[:, None]).sum(axis=1)
+        return int((short + (self.amounts[:, held].sum(axis=1) < self.wanted)).max(initial=0))
+
+    def may_help(self, held: Sequence[int], most: int) -> BoolColumn:
+        """Whether each value may be in a set of `most` values beyond `held` with enough room."""
+        rest = self.amounts.copy()
+        rest[:, held] = 0
+        others = -np.sort(-rest, axis=1)[:, : max(most - 1, 0)].sum(axis=1) + self.amounts[:, held].sum(axis=1)
+        fits: BoolColumn = (rest + others[:, None] >= self.wanted[:, None]).all(axis=0) & rest.any(axis=0)
+        return fits if most else np.zeros_like(fits)
 
 
 def room_of(snapshot: Snapshot, demands: Sequence[MemberDemand], found: Values) -> Room:
     """Returns what fits per value. The room of several values is the sum of their columns."""
-    size = len(found.names)
+    size = len(found.firsts)
     has = found.codes >= 0
     if snapshot.within is not None:
         has &= snapshot.within

@@ -36,6 +36,7 @@ _PLACEMENT: Final = "gangPlacement"
 _PLACEMENTS: Final = {placement.value: placement for placement in Placement}
 _CHOICES: Final = "Reserve, Direct or Auto"
 _TOPOLOGY: Final = "topologyKey"
+_TOPOLOGY_LEVELS: Final = "topologyKeys"
 _TOPOLOGY_MODE: Final = "topologyMode"
 _MODES: Final = {"required": True, "preferred": False}
 
@@ -96,17 +97,22 @@ def _placement(value: str, default: Placement, warnings: list[str]) -> Placement
 
 def _topology(pairs: dict[str, str], warnings: list[str]) -> Topology:
     """The topology that the gang is packed by. The default mode is ``preferred``."""
-    key, mode = pairs.get(_TOPOLOGY, ""), pairs.get(_TOPOLOGY_MODE, "preferred")
+    parameter = _TOPOLOGY_LEVELS if _TOPOLOGY_LEVELS in pairs else _TOPOLOGY
+    value, mode = pairs.get(parameter, ""), pairs.get(_TOPOLOGY_MODE, "preferred")
     if mode not in _MODES:
         warnings.append(problems.unknown_value(_TOPOLOGY_MODE, mode, "preferred", "required or preferred"))
-    if _TOPOLOGY not in pairs:
+    if parameter not in pairs:
         if _TOPOLOGY_MODE in pairs:
             warnings.append(problems.mode_without_topology(_TOPOLOGY_MODE, _TOPOLOGY))
         return NO_TOPOLOGY
-    if not key.isascii() or not _LABEL_KEY.fullmatch(key):
-        warnings.append(problems.not_a_label_key(_TOPOLOGY, key))
+    levels = tuple(dict.fromkeys(value.split(">")))
+    are_keys = value.isascii() and all(map(_LABEL_KEY.fullmatch, levels))
+    if not are_keys or len(levels) > limits.TOPOLOGY_LEVELS:
+        warnings.append(problems.not_a_label_key(parameter, value))
         return NO_TOPOLOGY
-    return Topology(key, _MODES.get(mode, False))
+    if parameter == _TOPOLOGY_LEVELS and _TOPOLOGY in pairs:
+        warnings.append(problems.ignored_topology(_TOPOLOGY, _TOPOLOGY_LEVELS))
+    return Topology(levels, _MODES.get(mode, False))
 
 
 def _pairs(text: str, warnings: list[str]) -> dict[str, str]:

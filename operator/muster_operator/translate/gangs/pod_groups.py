@@ -9,12 +9,14 @@ from muster_operator.model import limits, names, problems
 from muster_operator.model.errors import BadInputError
 from muster_operator.model.pod_groups import CONDITION_OF, GroupCondition, PodGroup
 from muster_operator.model.pods import (
+    NO_TOPOLOGY,
     GangDefinition,
     GangProblem,
     GangSource,
     Placement,
     PodGroupSource,
     TaskGroup,
+    Topology,
 )
 from muster_operator.translate.gangs.totals import placeholder_ask
 from muster_operator.translate.values import Raw, integer, mapping, objects, text, text_bytes
@@ -24,7 +26,7 @@ from muster_si import keys
 _NEVER_MS: Final = 10**12
 
 #: Fields of the specification that Muster does not implement. Their pods wait, because ignoring them breaks a promise.
-_UNSUPPORTED: Final = ("schedulingConstraints", "resourceClaims", "parentCompositePodGroupName")
+_UNSUPPORTED: Final = ("resourceClaims", "parentCompositePodGroupName")
 
 
 def read_pod_group(raw: Raw, app: str, queue: str) -> PodGroup | None:
@@ -48,6 +50,7 @@ def read_pod_group(raw: Raw, app: str, queue: str) -> PodGroup | None:
         min_count=min_count,
         priority=integer(spec["priority"]) if isinstance(spec.get("priority"), int) else None,
         preemption_policy=text(spec.get("preemptionPolicy")),
+        topology=next(iter(_topology(spec)), ""),
         app=app if _fits_app(app) else "",
         queue=queue if _fits_queue(queue) else "",
         problem=problem,
@@ -69,6 +72,11 @@ def _problems(name: str, spec: Raw, min_count: int, app: str, queue: str) -> Ite
     for field in _UNSUPPORTED:
         if spec.get(field):
             yield problems.pod_group_field(name, f"spec.{field}", "is not supported yet")
+    topology, constraints = _topology(spec), spec.get("schedulingConstraints") or {}
+    if not isinstance(constraints, dict) or constraints.keys() - {"topology"} or len(topology) > 1 or "" in topology:
+        yield problems.pod_group_field(name, "spec.schedulingConstraints", "has more than one topology key")
+    elif topology and not min_count:
+        yield problems.pod_group_field(name, "spec.schedulingConstraints", "is not supported yet for the policy basic")
     mode = spec.get("disruptionMode")
     if mode == "PodGroup" or (isinstance(mode, dict) and mode.get("all") is not None):
         yield problems.pod_group_field(name, "spec.disruptionMode.all", "is not supported yet")
@@ -78,6 +86,11 @@ def _problems(name: str, spec: Raw, min_count: int, app: str, queue: str) -> Ite
         )
     if not _fits_queue(queue):
         yield problems.pod_group_field(name, names.LABEL_QUEUE, f"has more than {limits.QUEUE_BYTES} bytes")
+
+
+def _topology(spec: Raw) -> list[str]:
+    """The node labels that all pods must have equal values of."""
+    return [text(entry.get("key")) for entry in objects(mapping(spec.get("schedulingConstraints")).get("topology"))]
 
 
 def _fits_app(app: str) -> bool:
@@ -118,5 +131,6 @@ def read(source: GangSource, _: Placement, least: Mapping[str, int]) -> GangDefi
         style=keys.STYLE_HARD,
         placeholder_timeout_ms=_NEVER_MS,
         wait_timeout_ms=_NEVER_MS,
+        topology=Topology((source.topology,), required=True) if source.topology else NO_TOPOLOGY,
         placement=Placement.DIRECT,
     )

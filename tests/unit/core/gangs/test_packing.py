@@ -17,7 +17,7 @@ from tests.unit.builders import a_node, resources
 from tests.unit.core.placement.tables import a_table
 
 FAIR = NodeSort()
-REQUIRED, PREFERRED = Topology("zone", required=True), Topology("zone")
+REQUIRED, PREFERRED = Topology(("zone",), required=True), Topology(("zone",))
 SMALL = RequestShape(resources(vcore=1000, pods=1))
 TALL = RequestShape(resources(vcore=4000, pods=1))
 
@@ -75,7 +75,7 @@ def test_a_gang_too_large_for_every_domain_is_refused_with_the_best_domain() -> 
     snapshot = Snapshot(zones(a=2, b=3))
     answer = placed(snapshot, [(SMALL, 4)], REQUIRED)
     assert isinstance(answer, Shortage)
-    assert (answer.domain, answer.missing, answer.count) == ("zone=b", 1, 4)
+    assert (answer.domain, answer.missing, answer.count) == ("zone=b (at most 2 in zone=a)", 1, 4)
     assert answer.why.text() == (
         "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) were outside the gang's topology domain."
     )
@@ -108,22 +108,23 @@ def test_a_part_of_a_gang_uses_a_domain_that_fits_the_complete_gang_when_empty()
     found = domains(snapshot, REQUIRED, {})
     best = best_domain(snapshot, [(SMALL, 6)], found)
     assert best is not None
-    assert found.values.names[best] == "b"
+    assert found.shown(best) == "zone=b"
     [part] = parts(snapshot, [(SMALL, 6)], found)
-    assert part.name == "zone=b"
+    assert part.name == "zone=b (at most 4 in zone=a)"
 
 
 def test_a_part_of_a_gang_with_a_preferred_topology_fills_domain_after_domain() -> None:
     snapshot = Snapshot(zones(a=2, b=4))
     found = parts(snapshot, [(SMALL, 9)], domains(snapshot, PREFERRED, {NodeId("n-a"): 1}))
-    assert [part.name for part in found] == ["zone=a", "zone=b", ""]
+    filled = [None if part.rows is None else snapshot.nodes.rows.at(int(part.rows.argmax())) for part in found]
+    assert filled == ["n-a", "n-b", None]
 
 
 def test_a_gang_that_requires_a_domain_does_not_fit_a_cluster_of_small_domains() -> None:
     table = zones(a=3, b=4)
     short = missing_on_empty_domains(table, [(SMALL, 5)], REQUIRED)
     assert short is not None
-    assert (short.domain, short.missing) == ("zone=b", 1)
+    assert (short.domain, short.missing) == ("zone=b (at most 3 in zone=a)", 1)
     assert missing_on_empty_domains(table, [(SMALL, 5)], PREFERRED) is None
 
 

@@ -245,7 +245,7 @@ def test_a_packed_gang_is_reserved_in_one_domain() -> None:
     cores = {"a": 3, "b": 4, "c": 9}
     scenario.send(*(NodeAdded(a_node(f"n-{zone}", 1000 * of, labels={"zone": zone})) for zone, of in cores.items()))
     event = a_gang(4)
-    packed = replace(event, spec=replace(event.spec, topology=Topology("zone", required=True)))
+    packed = replace(event, spec=replace(event.spec, topology=Topology(("zone",), required=True)))
     scenario.send(*with_members(packed))
     assert {one.node for one in scenario.app().allocations.values()} == {"n-b"}
     assert set(placed(scenario.ask(*members(4)[1:])).values()) == {"n-b"}

@@ -56,7 +56,7 @@ def test_a_restart_reserves_an_unbound_gang_before_later_ones() -> None:
 
 def test_a_packed_gang_is_reserved_again_in_the_domain_of_its_members() -> None:
     scenario = awaits_barrier()
-    spec = replace(a_gang(4, forced=True).spec, topology=Topology("zone", required=True))
+    spec = replace(a_gang(4, forced=True).spec, topology=Topology(("zone",), required=True))
     scenario.send(ApplicationAdded(spec))
     for zone, existing in (("a", ()), ("b", (bound("r0", "n-b").spec,))):
         scenario.send(NodeAdded(a_node(f"n-{zone}", labels={"zone": zone}), draining=False, existing=existing))

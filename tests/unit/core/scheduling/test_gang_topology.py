@@ -5,14 +5,24 @@ from __future__ import annotations
 from dataclasses import replace
 
 from muster_core.model.constraints import NAMESPACE, InterPodConstraints
-from muster_core.model.events import ApplicationAdded, AskAdded, NodeAdded
-from muster_core.model.ids import TaskGroup
+from muster_core.model.events import ApplicationAdded, AskAdded, NodeAction, NodeActionReported, NodeAdded
+from muster_core.model.ids import NodeId, TaskGroup
 from muster_core.model.specs import ApplicationSpec, GangPlacement, Member, PodProperties, Topology
-from tests.unit.builders import a_configuration, a_node, a_queue, an_allocation, an_application, an_ask, resources
+from tests.unit.builders import (
+    PARTITION,
+    a_configuration,
+    a_node,
+    a_queue,
+    an_allocation,
+    an_application,
+    an_ask,
+    resources,
+)
 from tests.unit.core.placement.affinity_clusters import term
 from tests.unit.core.scheduling.scenario import Scenario, notices, placed, states, waits
 
-ZONE = Topology("zone", required=True)
+ZONE = Topology(("zone",), required=True)
+RACKS = Topology(("zone", "rack"), required=True)
 OUTSIDE = "node(s) were outside the gang's topology domain"
 
 
@@ -45,12 +55,15 @@ def test_a_gang_that_fits_no_domain_waits_and_reports_the_best_domain() -> None:
     scenario = a_scenario(a=2, b=3)
     effects = scenario.gang(packed(4), 4)
     assert nodes_of(scenario) == {"n-b"}, "what fits is reserved"
-    about = "3 of 4 members of task group workers fit in zone=b"
+    about = "3 of 4 members of task group workers fit in zone=b (at most 2 in zone=a)"
     [(state, text)] = {tuple(one) for one in waits(effects).values()}
     assert state == "FAILED"
     assert text.startswith(f"{about}: 0/2 nodes are available")
     [notice] = notices(effects)
-    assert "1 of 4 members of task group workers would not fit in zone=b: 0/2 nodes are available" in notice
+    assert (
+        "1 of 4 members of task group workers would not fit in zone=b (at most 2 in zone=a): 0/2 nodes are available"
+        in notice
+    )
     grown = scenario.send(NodeAdded(a_node("n-b2", 1000, labels={"zone": "b"})))
     assert states(grown) == ["Running"]
     assert nodes_of(scenario) == {"n-b", "n-b2"}
@@ -81,7 +94,7 @@ def test_after_a_restart_missing_members_use_the_domain_of_the_gang() -> None:
 
 def test_a_gang_with_a_preferred_topology_uses_two_domains_when_one_is_too_small() -> None:
     scenario = a_scenario(a=1, b=4, c=2)
-    effects = scenario.gang(packed(6, topology=Topology("zone")), 6)
+    effects = scenario.gang(packed(6, topology=Topology(("zone",))), 6)
     assert states(effects) == ["Accepted", "Running"]
     assert nodes_of(scenario) == {"n-b", "n-c"}
 
@@ -91,7 +104,7 @@ def test_a_full_domain_of_one_gang_does_not_block_members_of_the_same_class() ->
     scenario.send(packed(3))
     scenario.ask(an_ask("p0", group="workers", placeholder=True))
     scenario.send(NodeAdded(a_node("n-b2", 1000, labels={"zone": "b"})))
-    other = scenario.gang(packed(5, "other", "root.b", Topology("zone")), 5)
+    other = scenario.gang(packed(5, "other", "root.b", Topology(("zone",))), 5)
     assert states(other, "other") == ["Accepted", "Running"]
 
 
@@ -166,3 +179,84 @@ def test_a_driver_is_placed_where_announced_workers_with_affinity_to_it_fit() ->
         effects = scenario.ask(replace(worker, facts=PodProperties(InterPodConstraints(affinity=(affinity,)))))
         assert placed(effects) == {f"w{index}": "n-b"}
     assert scenario.app().state == "Running"
+
+
+def a_hall() -> Scenario:
+    """Zone a has two racks of three nodes with two cores, and zone b has one rack of three nodes with five cores."""
+    scenario = Scenario(a_configuration(a_queue("a"), a_queue("b")))
+    for zone, racks in {"a": "rs", "b": "t"}.items():
+        for rack in racks:
+            labels = {"zone": zone, "rack": rack}
+            scenario.send(
+                *(NodeAdded(a_node(f"n-{rack}{i}", 2000 if zone == "a" else 5000, labels=labels)) for i in range(3))
+            )
+    return scenario
+
+
+def start(scenario: Scenario, name: str, members: int, topology: Topology) -> None:
+    """Start a gang without placeholder pods."""
+    spec = replace(packed(members, name, topology=topology).spec, gang_placement=GangPlacement.DIRECT)
+    spec = replace(spec, members=(Member(TaskGroup("workers"), members, resources(vcore=1000, pods=1)),))
+    asks = (AskAdded(an_ask(f"{name}{index}", app=name, group="workers")) for index in range(members))
+    scenario.send(ApplicationAdded(spec), *asks)
+
+
+def racks_of(scenario: Scenario, name: str) -> set[str]:
+    return {node[2] for node in nodes_of(scenario, name)}
+
+
+def test_a_gang_uses_the_fewest_racks_of_the_one_zone_that_it_requires() -> None:
+    scenario = a_hall()
+    start(scenario, "one", 6, RACKS)
+    start(scenario, "two", 6, RACKS)
+    assert sorted(racks_of(scenario, "one") | racks_of(scenario, "two")) == ["r", "s"]
+    start(scenario, "three", 3, RACKS)
+    assert racks_of(scenario, "three") == {"t"}
+
+
+def test_members_beyond_the_minimum_stay_in_the_required_domain_and_wait_if_it_is_full() -> None:
+    scenario = a_hall()
+    start(scenario, "app", 10, ZONE)
+    assert racks_of(scenario, "app") == {"r", "s"}
+    effects = scenario.ask(*(an_ask(f"late{index}", group="workers") for index in range(3)))
+    assert {node[2] for node in placed(effects).values()} <= {"r", "s"}
+    assert len(placed(effects)) == 2
+    [(_, why)] = waits(effects).values()
+    assert f"3 {OUTSIDE}" in why
+    scenario.release("app0")
+    assert racks_of(scenario, "app") == {"r", "s"}
+    assert len(nodes_of(scenario)) == 6
+
+
+def test_a_member_beyond_the_minimum_of_a_preferred_topology_stays_near_the_others_while_there_is_room() -> None:
+    scenario = a_hall()
+    start(scenario, "app", 5, Topology(("zone", "rack")))
+    first = racks_of(scenario, "app")
+    assert len(first) == 1
+    late = [placed(scenario.ask(an_ask(f"late{index}", group="workers")))[f"late{index}"][2] for index in range(8)]
+    assert late[0] in first
+    zone = "rs" if first < {"r", "s"} else "t"
+    assert set(late[:7]) == set(zone), "the same zone, while it has room"
+    assert late[7] == "t"
+
+
+def test_a_replacement_stays_in_the_required_domain_also_after_a_restart() -> None:
+    scenario = a_hall()
+    spec = replace(packed(3, topology=RACKS).spec, gang_placement=GangPlacement.DIRECT, forced=True)
+    scenario.send(ApplicationAdded(spec))
+    node = a_node("n-u", 3000, labels={"zone": "u", "rack": "u"})
+    running = (an_allocation(f"p{index}", "n-u", group="workers") for index in range(3))
+    scenario.send(NodeAdded(node, existing=tuple(running)))
+    scenario.release("p0")
+    assert placed(scenario.ask(an_ask("p3", group="workers"))) == {"p3": "n-u"}
+    [(_, why)] = waits(scenario.ask(an_ask("p4", group="workers"))).values()
+    assert OUTSIDE in why
+
+
+def test_a_gang_whose_members_have_all_ended_may_use_another_domain() -> None:
+    scenario = a_hall()
+    start(scenario, "app", 10, ZONE)
+    assert waits(scenario.ask(*(an_ask(f"late{index}", group="workers") for index in range(3))))
+    for node in sorted(nodes_of(scenario)):
+        scenario.send(NodeActionReported(PARTITION, NodeId(node), NodeAction.DECOMMISSION))
+    assert racks_of(scenario, "app") == {"t"}

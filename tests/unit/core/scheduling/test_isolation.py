@@ -304,7 +304,7 @@ def test_a_soft_gang_with_rack_packing_is_placed_despite_rounding_errors() -> No
     scenario.add_full_node(vcore=8000)
     scenario.send(ApplicationAdded(an_application("other", queue="root.b")))
     scenario.ask(an_ask("o0", app="other"), an_ask("o1", app="other"))
-    spec = replace(an_application("app", queue="root.a", gang=8), topology=Topology("rack", required=False))
+    spec = replace(an_application("app", queue="root.a", gang=8), topology=Topology(("rack",), required=False))
     scenario.gang(ApplicationAdded(spec), 8)
     assert len(scenario.app().allocations) == 2
     scenario.send(

@@ -214,7 +214,7 @@ def test_every_field_of_an_application_arrives() -> None:
         '"labels":{"role":"w"},"podConstraints":{"antiAffinity":[{"topologyKey":"host","labelSelector":{}}]},'
         '"preferences":{"images":["a:1"]},"priority":-3,"allowPreemptSelf":false}]',
         keys.APP_TAG_GANG_PLACEMENT: "Direct",
-        keys.APP_TAG_TOPOLOGY: '{"key":"zone","required":true}',
+        keys.APP_TAG_TOPOLOGY: '{"keys":["zone"],"required":true}',
     }
     spec = the_application(
         messages.an_application(
@@ -243,7 +243,7 @@ def test_every_field_of_an_application_arrives() -> None:
     assert member.tags == ((keys.TAG_NAMESPACE, "dev"), (keys.TAG_POD_LABEL_PREFIX + "role", "w"))
     assert member.facts.preferences.images == ("a:1",)
     assert (member.priority, member.allow_preempt_self, member.allow_preempt_other) == (-3, False, True)
-    assert spec.topology == Topology("zone", required=True)
+    assert spec.topology == Topology(("zone",), required=True)
     assert spec.gang_placement is GangPlacement.DIRECT
 
 
@@ -536,9 +536,9 @@ APPLICATIONS: list[tuple[dict[str, Any], str]] = [
     ({"tags": {keys.APP_TAG_GANG_WAIT_TIMEOUT: "soon"}}, "muster/gang-wait-timeout-ms: soon is not a time"),
     (
         {"tags": {keys.APP_TAG_TOPOLOGY: '{"required":true}'}},
-        "muster/gang-topology: the value is wrong: Object missing required field `key`",
+        "muster/gang-topology: the value is wrong: Object missing required field `keys`",
     ),
-    ({"tags": {keys.APP_TAG_TOPOLOGY: '{"key":"a","required":1}'}}, "required is wrong: Expected `bool`, got `int`"),
+    ({"tags": {keys.APP_TAG_TOPOLOGY: '{"keys":["a"],"required":1}'}}, "required is wrong: Expected `bool`, got `int`"),
     ({"tags": {keys.APP_TAG_MEMBERS: "{}"}}, "muster/members: the value is wrong: Expected `array`, got `object`"),
     ({"tags": {keys.APP_TAG_MEMBERS: '[{"name":""}]'}}, "[0].name is wrong: Expected `str` of length >= 1"),
     ({"tags": {keys.APP_TAG_MEMBERS: '[{"name":"w","minMember":0}]'}}, "[0].minMember is wrong: Expected `int` >= 1"),

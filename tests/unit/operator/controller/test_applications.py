@@ -62,7 +62,7 @@ def test_an_application_carries_exactly_these_tags() -> None:
         "yunikorn.apache.org/schedulingPolicyParameters": annotations["yunikorn.apache.org/schedulingPolicyParameters"],
         keys.APP_TAG_APPLICATION_ID: "job",
         keys.APP_TAG_GANG_WAIT_TIMEOUT: "5000",
-        keys.APP_TAG_TOPOLOGY: '{"key":"rack","required":true}',
+        keys.APP_TAG_TOPOLOGY: '{"keys":["rack"],"required":true}',
     }
 
 

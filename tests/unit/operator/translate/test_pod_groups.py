@@ -8,7 +8,7 @@ import pytest
 
 from muster_operator.model.cluster_events import PodGroupGone, PodGroupSeen
 from muster_operator.model.pod_groups import GroupCondition, PodGroup
-from muster_operator.model.pods import GangDefinition, Placement, PodGroupSource
+from muster_operator.model.pods import GangDefinition, Placement, PodGroupSource, Topology
 from muster_operator.model.settings import Settings
 from muster_operator.translate.gangs.dialects import read_gang
 from muster_operator.translate.objects import read_deletion, read_object
@@ -24,6 +24,10 @@ def a_group(spec: Raw | None = None, status: Raw | None = None, **metadata: Any)
         "spec": {"schedulingPolicy": {"gang": {"minCount": 3}}, **(spec or {})},
         "status": status or {},
     }
+
+
+def packed(*keys: str) -> Raw:
+    return {"schedulingConstraints": {"topology": [{"key": key} for key in keys]}}
 
 
 def read(raw: Raw) -> PodGroup:
@@ -78,7 +82,10 @@ def test_a_group_is_read_with_the_keys_that_pods_have(raw: Raw, expected: dict[s
         (a_group({"schedulingPolicy": {"gang": {"minCount": -1}}}), "minCount is -1, less than 1"),
         (a_group({"schedulingPolicy": {"gang": {"minCount": 2**31}}}), "minCount is 2147483648, more than 10000"),
         (a_group({"schedulingPolicy": {"gang": {"minCount": "3"}}}), "minCount is 0, less than 1"),
-        (a_group({"schedulingConstraints": {"topology": [{"key": "rack"}]}}), "schedulingConstraints is not supported"),
+        (a_group(packed("rack", "host")), "schedulingConstraints has more than one topology key"),
+        (a_group(packed("")), "schedulingConstraints has more than one topology key"),
+        (a_group({"schedulingConstraints": {"other": {}}}), "schedulingConstraints has more than one topology key"),
+        (a_group({"schedulingPolicy": {"basic": {}}, **packed("rack")}), "schedulingConstraints is not supported yet"),
         (a_group({"resourceClaims": [{"name": "gpu"}]}), "resourceClaims is not supported"),
         (a_group({"parentCompositePodGroupName": "job"}), "parentCompositePodGroupName is not supported"),
         (a_group({"disruptionMode": {"all": {}}}), "disruptionMode.all is not supported"),
@@ -101,6 +108,14 @@ def test_any_other_form_of_a_group_is_read_or_ignored(field: str, value: object)
 
 def test_a_deleted_group_is_named_with_its_namespace() -> None:
     assert read_deletion("podgroups", "dev/train") == PodGroupGone("dev/train")
+
+
+def test_all_members_of_a_group_must_be_in_one_domain_of_its_topology() -> None:
+    group = read(a_group(packed("rack")))
+    assert (group.topology, group.problem) == ("rack", "")
+    found = read_gang(PodGroupSource(name="train", min_count=3, topology=group.topology))
+    assert isinstance(found, GangDefinition)
+    assert found.topology == Topology(("rack",), required=True)
 
 
 def test_the_gang_of_a_group_never_ends_before_it_is_scheduled() -> None:

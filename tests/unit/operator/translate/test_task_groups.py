@@ -187,9 +187,14 @@ def test_parameters_set_the_style_and_timeouts() -> None:
     "parameters, topology",
     [
         ("", Topology()),
-        ("topologyKey=topology.kubernetes.io/zone", Topology("topology.kubernetes.io/zone", required=False)),
-        ("topologyKey=rack topologyMode=required", Topology("rack", required=True)),
-        ("topologyKey=rack topologyMode=preferred", Topology("rack", required=False)),
+        ("topologyKey=topology.kubernetes.io/zone", Topology(("topology.kubernetes.io/zone",), required=False)),
+        ("topologyKey=rack topologyMode=required", Topology(("rack",), required=True)),
+        ("topologyKey=rack topologyMode=preferred", Topology(("rack",), required=False)),
+        ("topologyKeys=rack", Topology(("rack",))),
+        (
+            "topologyKeys=topology.kubernetes.io/zone>rack>host topologyMode=required",
+            Topology(("topology.kubernetes.io/zone", "rack", "host"), required=True),
+        ),
     ],
 )
 def test_topology_parameters_set_the_node_label_and_the_mode(parameters: str, topology: Topology) -> None:
@@ -227,7 +232,10 @@ def test_without_parameters_a_gang_is_soft_with_the_default_timeouts() -> None:
             'schedulingPolicyParameters: "placeholderTimeoutInSeconds=2m,gangSched…" is ignored; write name',
         ),
         ("=1", 'schedulingPolicyParameters: "=1" is ignored'),
-        ("topologyKey=a/b/c", 'topologyKey: "a/b/c" is ignored; set it to the key of a node label'),
+        ("topologyKey=a/b/c", 'topologyKey: "a/b/c" is ignored; write the key of a node label'),
+        ("topologyKeys=a>>b", 'topologyKeys: "a>>b" is ignored'),
+        (f"topologyKeys={'>'.join('abcdefghi')}", 'topologyKeys: "a>b>c>d>e>f>g>h>i" is ignored; write'),
+        ("topologyKeys=a>b topologyKey=a", "topologyKey is ignored, because topologyKeys is set"),
         ("topologyMode=required", "topologyMode is ignored without topologyKey"),
         ("topologyKey=zone topologyMode=hard", 'topologyMode: "hard" is invalid; preferred is used'),
     ],
@@ -255,7 +263,7 @@ def test_an_invalid_parameter_gives_a_warning_and_the_default_is_used(parameters
 )
 def test_unknown_parameters_are_reported_once_with_a_suggestion(parameters: str, expected: str) -> None:
     found = gang(a_group(), parameters=f"{parameters} topologyKey=zone")
-    assert found.topology == Topology("zone")
+    assert found.topology == Topology(("zone",))
     assert len(found.warnings) == 1
     assert expected in found.warnings[0]
 
