@@ -21,6 +21,7 @@ from muster_core.placement import node_search
 from muster_core.placement.node_search import feasible_nodes, stateful_filters, unschedulable_reason
 from muster_core.placement.plugins import node_properties
 from muster_core.placement.search import requests
+from muster_core.placement.search.patterns import pack
 from muster_core.placement.search.requests import (
     MemberDemand,
     Places,
@@ -167,19 +168,16 @@ _DEPTH: Final = 96
 _Choice = tuple[int, int, int]
 
 
-def search(
-    snapshot: Snapshot, demands: Sequence[MemberDemand], queue: Sequence[int], work: Work
-) -> tuple[Places | None, bool]:
+def search(snapshot: Snapshot, demands: Sequence[MemberDemand], queue: Sequence[int], work: Work) -> Places | None:
     """Searches with backtracking. Returns nodes for all members and charges the snapshot, or returns None.
 
-    Also returns whether all arrangements were tried. A gang of many classes returns None at once: even one step per
-    class exceeds the bounds.
+    For members whose placement changes the feasible nodes of others. A gang of many members returns None at once: even
+    one step per member exceeds the bounds.
     """
-    least = len(demands)
-    if least > _DEPTH or not work.covers(least * least, snapshot):
-        return None, False
-    members = _MemberSearch(snapshot, demands, queue, work)
-    return members.run(), members.is_exhausted
+    count, classes = sum(count for _, count in demands), len(demands)
+    if count > _DEPTH or not work.covers(count * classes, snapshot):
+        return None
+    return _MemberSearch(snapshot, demands, queue, work).run()
 
 
 class _MemberSearch:
@@ -187,30 +185,17 @@ class _MemberSearch:
 
     def __init__(self, snapshot: Snapshot, demands: Sequence[MemberDemand], queue: Sequence[int], work: Work) -> None:
         self._snapshot, self._demands, self._queue, self._work = snapshot, demands, queue, work
-        shapes = [shape for shape, _ in demands]
-        #: No placement changes the feasible nodes of others, except by the resources it uses.
-        self._is_plain = not any(depends_on_others(shape) or stateful_filters(snapshot, shape) for shape in shapes)
-        self._masks = [
-            node_search.allowed(snapshot, shape) if self._is_plain else self._at_best(index)
-            for index, shape in enumerate(shapes)
-        ]
-        rows = [int(mask.sum()) for mask in self._masks]
-        #: Whether a result of None means that no arrangement exists.
-        self.is_exhausted = self._is_plain and max(rows, default=0) <= _WIDTH
+        self._masks = [self._at_best(shape) for shape, _ in demands]
         self._left = [count for _, count in demands]
         self._chosen: dict[tuple[int, int], int] = {}
         self._seen: set[frozenset[tuple[tuple[int, int], int]]] = set()
 
     def run(self) -> Places | None:
         """Depth-first search with an explicit stack, so that the depth is not limited by recursion."""
-        if not self._is_small():
-            self.is_exhausted = False
-            return None
         taken: list[_Choice] = []
         ahead = [self._choices()]
         while ahead:
             choice = next(ahead[-1], None)
-            self.is_exhausted = self.is_exhausted and self._work.is_left
             if choice is None or not self._work.is_left:
                 ahead.pop()
                 if taken:
@@ -228,14 +213,6 @@ class _MemberSearch:
             ahead.append(self._choices())
         return None
 
-    def _is_small(self) -> bool:
-        """Whether a solution without backtracking is within the bounds."""
-        depth = 0
-        for index, (_, count) in enumerate(self._demands):
-            most = int(self._room(index).max(initial=0)) if self._is_plain else 1
-            depth += -(-count // max(most, 1))
-        return depth <= _DEPTH and self._work.covers(depth * len(self._demands), self._snapshot)
-
     def _move(self, choice: _Choice, sign: int) -> None:
         index, row, count = choice
         node_search.charge(self._snapshot, self._demands[index][0], row, sign * count)
@@ -252,31 +229,9 @@ class _MemberSearch:
         found = {index: self._room(index) for index in waiting}
         if any(int(room.sum()) < self._left[index] for index, room in found.items()):
             return iter(())
-        return self._of_plain(waiting, found) if self._is_plain else self._of_entangled(waiting)
+        return self._of_first(waiting)
 
-    def _of_plain(self, waiting: Sequence[int], found: dict[int, IntColumn]) -> Iterator[_Choice]:
-        index = waiting[0]
-        shape, room = self._demands[index][0], found[index]
-        later = [self._demands[other] for other in waiting[1:]]
-        for _ in later:
-            self._work.look(self._snapshot)
-        alike: set[tuple[int, ...]] = set()
-        for row in tight_rows(self._snapshot, (shape, self._left[index]), room, later)[:_WIDTH].tolist():
-            signature = self._signature(row, found)
-            if (index, row) in self._chosen or signature in alike:
-                continue
-            alike.add(signature)
-            for count in range(room.item(row), 0, -1):
-                yield index, row, count
-
-    def _signature(self, row: int, found: dict[int, IntColumn]) -> tuple[int, ...]:
-        """Rows with equal signatures are interchangeable."""
-        names = dict.fromkeys(name for index in found for name in self._demands[index][0].resources)
-        columns = (self._snapshot.available(name) for name in names)
-        amounts = [0 if column is None else column.item(row) for column in columns]
-        return (*amounts, *(int(self._masks[index][row]) for index in found))
-
-    def _of_entangled(self, waiting: Sequence[int]) -> Iterator[_Choice]:
+    def _of_first(self, waiting: Sequence[int]) -> Iterator[_Choice]:
         """Yields the rows for one member of the first demand that has a feasible node."""
         for index in waiting:
             shape, _ = self._demands[index]
@@ -292,9 +247,9 @@ class _MemberSearch:
         self._work.look(self._snapshot)
         return rooms(self._snapshot, self._demands[index][0], self._masks[index], self._left[index])
 
-    def _at_best(self, index: int) -> BoolColumn:
-        """Rows that the demand could use if all inter-pod rules were satisfied."""
-        found = node_properties.allowed(self._demands[index][0].constraints, self._snapshot.nodes)
+    def _at_best(self, shape: RequestShape) -> BoolColumn:
+        """Rows that the shape could use if all inter-pod rules were satisfied."""
+        found = node_properties.allowed(shape.constraints, self._snapshot.nodes)
         return found if self._snapshot.within is None else found & self._snapshot.within
 
     def _places(self) -> Places:
@@ -347,13 +302,10 @@ def place_all(
     answer = _try_nearby_nodes(snapshot, demands, needed, liked, work)
     if answer is not None:
         return answer
-    for order in (queue, after):
-        found, is_exhausted = search(snapshot, demands, order, work)
-        if found is not None:
-            return found
-        if is_exhausted:
-            break
-    return first
+    shapes = [shape for shape, _ in demands]
+    if not any(depends_on_others(shape) or stateful_filters(snapshot, shape) for shape in shapes):
+        return pack(snapshot, demands, work) or first
+    return search(snapshot, demands, queue, work) or search(snapshot, demands, after, work) or first
 
 
 def _try_orders(

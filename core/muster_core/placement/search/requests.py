@@ -121,8 +121,7 @@ class Work:
 
     def end(self, part: Work) -> None:
         """Charges what a part has spent."""
-        self._left -= part._spent
-        self._spent += part._spent
+        self.pay(part._spent)
 
     def covers(self, questions: int, snapshot: Snapshot) -> bool:
         """Whether the budget allows this number of evaluations of all rows."""
@@ -131,9 +130,12 @@ class Work:
     def look(self, snapshot: Snapshot, shape: RequestShape | None = None, count: int = 0) -> None:
         """Charges one evaluation of all rows, and the placement of `count` members of the shape."""
         each = snapshot.size if shape is not None and depends_on_others(shape) else 1
-        amount = _QUESTION + snapshot.size + count * each
-        self._left -= amount
-        self._spent += amount
+        self.pay(_QUESTION + snapshot.size + count * each)
+
+    def pay(self, rows: int) -> None:
+        """Charges work that costs as much as this number of evaluated rows."""
+        self._left -= rows
+        self._spent += rows
 
     def begin(self, times: int) -> None:
         """Ends the first attempt. The rest of the search may cost at least `times` as much as this attempt."""

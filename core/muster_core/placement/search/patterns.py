@@ -1,0 +1,156 @@
+"""Exact search for nodes for members that need nothing but resources and nodes with certain properties.
+
+Decides node by node how many members of each class it gets. A node always gets so many that no further member fits:
+a member of a later node could move there. A choice ends where the rest of the nodes has too little left, and an
+arrangement of the rest is never searched twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from muster_core.placement import node_search
+from muster_core.placement.search.requests import MemberDemand, Places, Work, rooms
+from muster_core.state.snapshot import Snapshot
+
+#: Number of members by class.
+_Counts = tuple[int, ...]
+
+#: Nodes that one search uses: of more, those that could hold the largest part of the gang.
+_NODES: Final = 512
+
+#: Choices for one node that are compared.
+_CHOICES: Final = 512
+
+#: Cost of reading one node or of one step, as a number of evaluated rows.
+_STEP: Final = 800
+
+
+def pack(snapshot: Snapshot, demands: Sequence[MemberDemand], work: Work) -> Places | None:
+    """Returns nodes for all members and charges the snapshot, or returns None."""
+    names = list(dict.fromkeys(name for shape, _ in demands for name in shape.resources))
+    sizes = [tuple(shape.resources[name] for name in names) for shape, _ in demands]
+    fits = np.stack([rooms(snapshot, shape, node_search.allowed(snapshot, shape), count) for shape, count in demands])
+    shares = (fits / np.array([count for _, count in demands])[:, None]).sum(axis=0)
+    rows = np.flatnonzero(shares)
+    rows = rows[np.lexsort((snapshot.nodes.rows.ranks()[rows], -shares[rows]))][:_NODES]
+    work.pay(_STEP * len(rows))
+    found = (snapshot.available(name) for name in names)
+    amounts = np.stack([np.zeros(len(rows), np.int64) if one is None else np.maximum(one[rows], 0) for one in found])
+    search = _PatternSearch(sizes, [count for _, count in demands], amounts.T.tolist(), fits[:, rows].T.tolist(), work)
+    spots: list[list[tuple[int, int]]] = [[] for _ in demands]
+    chosen = search.run()
+    if chosen is None:
+        return None
+    for at, counts in chosen:
+        for index, count in enumerate(counts):
+            if count:
+                spots[index].append((rows.item(at), count))
+    for (shape, _), there in zip(demands, spots, strict=True):
+        node_search.charge_all(snapshot, shape, there)
+    node = snapshot.nodes.rows.at
+    return Places(tuple(tuple((node(row), count) for row, count in there) for there in spots))
+
+
+@dataclass(slots=True, eq=False)
+class _PatternSearch:
+    """One search. `sizes`: resources of a member, per class. `nodes`: what is free on each node; `rooms`: how many
+    members of each class a node could hold by itself.
+    """
+
+    sizes: Sequence[tuple[int, ...]]
+    wanted: Sequence[int]
+    nodes: Sequence[Sequence[int]]
+    rooms: Sequence[Sequence[int]]
+    work: Work
+    _known: dict[tuple[tuple[int, ...], _Counts], list[_Counts]] = field(default_factory=dict)
+
+    def run(self) -> list[tuple[int, _Counts]] | None:
+        """Returns the members of each used node, by its position. Depth-first, without recursion."""
+        rooms = self.rooms
+        order = sorted(range(len(rooms)), key=lambda at: (sum(rooms[at]), at))
+        #: What the nodes from each position on can hold: members by class, and resources.
+        rest = [(*(0 for _ in self.wanted), *(0 for _ in self.sizes[0]))]
+        for at in reversed(order):
+            rest.append(tuple(map(sum, zip(rest[-1], (*rooms[at], *self.nodes[at]), strict=True))))
+        rest.reverse()
+        failed: set[tuple[int, _Counts]] = set()
+        left = tuple(self.wanted)
+        taken: list[tuple[_Counts, _Counts]] = []
+        ahead = [self._choices(order, 0, left, rest)]
+        while ahead:
+            counts = next(ahead[-1], None) if self.work.is_left else None
+            if counts is None:
+                ahead.pop()
+                failed.add((len(ahead), left))
+                if taken:
+                    left, _ = taken.pop()
+                continue
+            after = tuple(one - other for one, other in zip(left, counts, strict=True))
+            at = len(ahead)
+            if not any(after):
+                chosen = [*(counts for _, counts in taken), counts]
+                return [(order[position], one) for position, one in enumerate(chosen)]
+            if (at, after) in failed or at == len(order):
+                continue
+            taken.append((left, counts))
+            left = after
+            ahead.append(self._choices(order, at, left, rest))
+        return None
+
+    def _choices(
+        self, order: Sequence[int], position: int, left: _Counts, rest: Sequence[tuple[int, ...]]
+    ) -> Iterator[_Counts]:
+        """Yields what the node may get, those first that leave the least free, if the nodes behind it suffice then."""
+        self.work.pay(_STEP)
+        behind = rest[position + 1]
+        asked = [sum(amounts) for amounts in zip(*self._amounts(left), strict=True)]
+        classes = len(left)
+        for counts in self._patterns(order[position], left):
+            self.work.pay(_STEP // 4)
+            if any(one - there > room for one, there, room in zip(left, counts, behind, strict=False)):
+                continue
+            used = [sum(amounts) for amounts in zip(*self._amounts(counts), strict=True)]
+            if all(want - there <= room for want, there, room in zip(asked, used, behind[classes:], strict=True)):
+                yield counts
+
+    def _amounts(self, counts: _Counts) -> Iterator[tuple[int, ...]]:
+        return (tuple(count * part for part in size) for size, count in zip(self.sizes, counts, strict=True))
+
+    def _patterns(self, at: int, left: _Counts) -> list[_Counts]:
+        """All numbers of members for which no further one fits, those that leave the least free first."""
+        most = tuple(map(min, left, self.rooms[at]))
+        key = tuple(self.nodes[at]), most
+        known = self._known.get(key)
+        if known is None:
+            found: list[tuple[float, _Counts]] = []
+            self._extend(self.nodes[at], most, (), found)
+            known = self._known[key] = [counts for _, counts in sorted(found)]
+            self.work.pay(_STEP * len(known) // 4)
+        return known
+
+    def _extend(self, free: Sequence[int], most: _Counts, counts: _Counts, found: list[tuple[float, _Counts]]) -> None:
+        index = len(counts)
+        if index == len(most):
+            more = (
+                there < limit and all(part <= left for part, left in zip(size, free, strict=True))
+                for there, limit, size in zip(counts, most, self.sizes, strict=True)
+            )
+            if not any(more):
+                found.append((sum(left / (1 + part) for left, part in zip(free, self._scale, strict=True)), counts))
+            return
+        size = self.sizes[index]
+        limit = min(most[index], *(left // part for left, part in zip(free, size, strict=True) if part))
+        for count in range(limit, -1, -1) if len(found) < _CHOICES else ():
+            self._extend(
+                [left - count * part for left, part in zip(free, size, strict=True)], most, (*counts, count), found
+            )
+
+    @property
+    def _scale(self) -> tuple[int, ...]:
+        """The largest request of each resource."""
+        return tuple(map(max, zip(*self.sizes, strict=True)))
