@@ -20,9 +20,9 @@ leaf until its part of the excess is covered, which can release more than the ex
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from heapq import nsmallest
-from itertools import islice
+from itertools import combinations, islice
 from typing import Final
 
 import numpy as np
@@ -38,6 +38,8 @@ from muster_core.model.limits import (
 from muster_core.model.resources import NOTHING, Resources, is_of_devices
 from muster_core.placement import node_search
 from muster_core.placement.node_reservations import lift
+from muster_core.placement.search.backtracking import place_all
+from muster_core.placement.search.requests import Places
 from muster_core.preemption.candidates import (
     Candidate,
     CandidatePool,
@@ -80,6 +82,10 @@ _MOST_SOLVED: Final = 128
 
 #: The subset of them where victims are needed for filters and not only for resources.
 _MOST_CLEARED: Final = 4
+
+#: Candidates, and sets of them, that are compared to preempt fewer pods for a gang.
+_MOST_COMPARED: Final = 16
+_COMPARISONS: Final = 1_000
 
 #: Candidates that one attempt ranks to free quota on any node.
 _MOST_RANKED: Final = 1000
@@ -141,11 +147,87 @@ def plan_for_guarantee(
     else:
         if search.free_elsewhere(bound.need):
             # Without victims, releases that are already running make enough room.
-            return Preemption(partition.id, app.id, tuple(places), tuple(search.chosen)) if search.chosen else NO_HELP
+            if not search.chosen:
+                return NO_HELP
+            fewer = _with_fewer(search, asks, bound.need, list(search.chosen.values()))
+            return fewer or Preemption(partition.id, app.id, tuple(places), tuple(search.chosen))
         search.freed_some = True
+    if len(asks) > 1 and (fewer := _with_fewer(search, asks, bound.need, None)) is not None:
+        return fewer
     if search.is_cut_short:
         return CUT_SHORT if sum(map(len, examined.values())) > known else EXHAUSTED
     return TOO_SHORT if search.chosen or search.freed_some else NO_HELP
+
+
+def _with_fewer(
+    search: _VictimSearch, asks: list[Ask], need: Resources, chosen: list[Candidate] | None
+) -> Preemption | None:
+    """Returns a decision with the fewest victims, if these are fewer than `chosen`, and no worse otherwise.
+
+    Victims were chosen for one member after the other. This search places all members together, on nodes where a few
+    candidates are. `chosen`: None = no victims were found for all members.
+    """
+    if chosen is not None and len(chosen) == 1:
+        return None
+    partition, balance = search.partition, replace(search.balance, lost={})
+    snapshot = _snapshot(partition, asks)
+    kinds = list(dict.fromkeys(ask.kind for ask in asks))
+    ranked = [row for kind in kinds if kind in search.rows for row in search.rows[kind][1]]
+    others = np.flatnonzero(snapshot.schedulable)[:_MOST_NODES].tolist()
+    nodes = map(snapshot.nodes.rows.at, dict.fromkeys([*search.used, *ranked[:_MOST_NODES], *others]))
+    found: list[Candidate] = []
+    for node in nodes:
+        pool = search.pool.on(node)
+        if len(found) + len(pool) <= _MOST_COMPARED:
+            found += pool
+        if leaving := releasing_on(partition, node, search.now_ns):
+            snapshot.free(node, leaving)
+    worst = max(map(_worth, chosen)) if chosen else None
+    able = sorted((one for one in found if worst is None or _worth(one) <= worst), key=lambda one: one.key)
+    asked_for = asked(asks)
+    demands = [(shape_of(kind), sum(ask.kind == kind for ask in asks)) for kind in kinds]
+    left = _COMPARISONS
+    for count in range(1, len(chosen) if chosen else len(able) + 1):
+        for victims in combinations(able, count):
+            left -= 1
+            if not left:
+                return None
+            freed = sum((one.resources for one in victims), NOTHING)
+            if positive(need - freed) or not _may_suffice(snapshot, freed, asked_for):
+                continue
+            if len(permitted_by_guarantees(list(victims), balance)) < count:
+                continue
+            fork = snapshot.fork()
+            for one in victims:
+                fork.free(one.allocation.node, one.resources)
+                move(fork, one, -1)
+            answer = place_all(fork, demands, partition.config.node_sort)
+            if isinstance(answer, Places):
+                keys = {kind: iter([ask.spec.key for ask in asks if ask.kind == kind]) for kind in kinds}
+                places = [
+                    (next(keys[kind]), node)
+                    for kind, spots in zip(kinds, answer.per_demand, strict=True)
+                    for node, there in spots
+                    for _ in range(there)
+                ]
+                app = asks[0].spec.application
+                return Preemption(partition.id, app, tuple(places), tuple(one.id for one in victims))
+    return None
+
+
+def _worth(candidate: Candidate) -> tuple[bool, bool, int]:
+    """What must not become worse in order to preempt fewer pods."""
+    return candidate.is_protected, candidate.breaks_gang, candidate.priority
+
+
+def _may_suffice(snapshot: Snapshot, freed: Resources, amount: Resources) -> bool:
+    """Whether all nodes together have enough resources."""
+    for name, part in amount.items():
+        column = snapshot.available(name)
+        free = 0 if column is None else int(np.maximum(column, 0).sum())
+        if free + freed[name] < part:
+            return False
+    return True
 
 
 def _snapshot(partition: Partition, asks: list[Ask]) -> Snapshot:
