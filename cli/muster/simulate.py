@@ -26,8 +26,8 @@ from muster.errors import BadUsage
 from muster.manifests import Manifests, read_manifests
 from muster.options import exit_on_error
 from muster.output import Format, Output, console, emit
-from muster.simulation_report import Result, comparison, page
-from muster.text import printable
+from muster.simulation_report import Result, comparison, page, unstarted
+from muster.text import print_line, printable
 from muster_core.config.load import DEFAULT_TEXT, load
 from muster_core.foresight import measures, simulation, workload
 from muster_core.foresight.outside import JobState, Latencies
@@ -97,6 +97,8 @@ def command(  # noqa: PLR0913 # long: the command line is its options
             emit([{"configuration": one.name, **asdict(one.summary)} for one in results], output)
         else:
             console().print(comparison(results))
+            for line in unstarted(results):
+                print_line(line)
 
     exit_on_error(run)
 
@@ -221,6 +223,7 @@ _COLUMNS: Final = (
     "wait_s",
     "end_s",
     "preemptions",
+    "reason",
 )
 
 
@@ -236,6 +239,6 @@ def _as_csv(results: Sequence[Result]) -> str:
             end_s = (one.ended_ns - start_ns) / SECOND if one.state is JobState.COMPLETED else ""
             submit_s = (one.job.submit_ns - start_ns) / SECOND
             user = one.job.application.user
-            row = (one.job.id, one.queue, user, one.job.pods, one.state.value, submit_s, wait_s, end_s, one.preemptions)
-            writer.writerow((result.name, *row))
+            row = (one.job.id, one.queue, user, one.job.pods, one.state.value, submit_s, wait_s, end_s)
+            writer.writerow((result.name, *row, one.preemptions, printable(one.reason)))
     return text.getvalue()

@@ -5,7 +5,7 @@ The report loads nothing from elsewhere and runs no script. Names of users, queu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Final
@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 
 from muster.output import FittingTable, table
+from muster.printers import count
 from muster_core.foresight.measures import GroupMeasures, Summary, wait_s
 from muster_core.foresight.outside import JobState
 from muster_core.foresight.simulation import Run
@@ -48,6 +49,9 @@ def hours(value: float, resource: str) -> str:
     divisor = {"vcore": 1000, GPU_SHARE: 1000, "memory": 1 << 30}.get(resource, 1)
     return f"{value / divisor / 3600:,.1f} h"
 
+
+#: Reasons of a configuration that the output names.
+_REASONS: Final = 10
 
 _WAITS: Final = ("mean", "p50", "p95", "p99", "max")
 _SLOWDOWNS: Final = ("mean", "p95", "p99")
@@ -85,6 +89,13 @@ def comparison(results: Sequence[Result]) -> FittingTable:
     for name, values in rows(results):
         made.add_row(name, *values)
     return made
+
+
+def unstarted(results: Sequence[Result]) -> Iterator[str]:
+    """Why jobs were rejected, failed or still wait at the end: a line per reason, the most frequent ones."""
+    for result in results:
+        shown = result.summary.reasons[:_REASONS]
+        yield from (f"{result.name}: {count(one.jobs, 'job')} {one.state}: {one.reason}" for one in shown)
 
 
 # --- HTML ------------------------------------------------------------------------------------------------------------
@@ -131,6 +142,8 @@ def page(results: Sequence[Result]) -> str:
     for one in results:
         parts += [f"<h2>{escape(one.name)}</h2>", _groups("queue", one.summary.queues)]
         parts.append(_groups("user", one.summary.users))
+        reasons = ((f"{why.jobs:,}", why.state, why.reason) for why in one.summary.reasons[:_REASONS])
+        parts.append(_table(("jobs not completed", "state", "reason"), reasons))
     policy = "default-src 'none'; style-src 'unsafe-inline'"
     head = (
         f'<meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{policy}">'

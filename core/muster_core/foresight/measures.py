@@ -5,7 +5,7 @@ docs/operate/simulation.md defines them. Times are in seconds, resources in the 
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -18,6 +18,9 @@ from muster_core.foresight.workload import SECOND
 
 #: Jobs shorter than this count as this long in the bounded slowdown.
 _SHORTEST_S: Final = 10.0
+
+#: Reasons of a summary.
+_MOST_REASONS: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,15 +58,26 @@ class GroupMeasures:
 
 
 @dataclass(frozen=True, slots=True)
+class UnstartedJobs:
+    """Jobs of one state at the end that have the same reason."""
+
+    state: str
+    reason: str
+    jobs: int
+
+
+@dataclass(frozen=True, slots=True)
 class Summary:
     """Measures of one run. Shares are of the capacity from the first submission to the end, 0 to 1, by resource.
 
-    `jobs`: number of jobs by state at the end. `idle`: allocated to jobs that do not run. `unused`: free while a
+    `jobs`: number of jobs by state at the end. `reasons`: why they did not start, by state and reason, the most
+    frequent first. `idle`: allocated to jobs that do not run. `unused`: free while a
     waiting job would fit by its amounts. `fragmented` and `reserved`: of the resource `main`. `lost`: amounts times
     seconds.
     """
 
     jobs: Mapping[str, int]
+    reasons: Sequence[UnstartedJobs]
     main: str
     wait_s: Distribution
     bounded_slowdown: Distribution
@@ -109,6 +123,7 @@ def summary(run: Run) -> Summary:
     def shares(integral: Mapping[str, int]) -> dict[str, float]:
         return {name: integral.get(name, 0) / (capacity[name] * span_ns) for name in requested if capacity[name]}
 
+    reasons = Counter((record.state.value, record.reason) for record in records if record.reason)
     states: dict[str, int] = {state.value: 0 for state in JobState}
     lost: dict[str, float] = defaultdict(float)
     for record in records:
@@ -120,6 +135,7 @@ def summary(run: Run) -> Summary:
     queues, users = _groups(run, "queue"), _groups(run, "user")
     return Summary(
         jobs=states,
+        reasons=[UnstartedJobs(*key, jobs) for key, jobs in reasons.most_common(_MOST_REASONS)],
         main=main,
         wait_s=Distribution.of(wait_s(record) for record in started),
         bounded_slowdown=Distribution.of(slowdown(record) for record in completed),

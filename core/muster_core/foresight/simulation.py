@@ -18,7 +18,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from muster_core.foresight.outside import JobRecord, Latencies, Outside
+from muster_core.foresight.outlook import waiting_reason
+from muster_core.foresight.outside import JobRecord, JobState, Latencies, Outside
 from muster_core.foresight.timeline import Timeline
 from muster_core.foresight.virtual_core import VirtualCore
 from muster_core.foresight.workload import GPU, GPU_SHARE, PARTITION, RM, SECOND, START_NS, Job
@@ -102,6 +103,9 @@ def simulate(
             reported = events
             progress(outside.over, len(outside.records))
     progress(outside.over, len(outside.records))
+    for record in outside.records.values():
+        if record.state is JobState.WAITING:
+            record.reason = waiting_reason(partition.applications[record.job.id])
     return Run(tuple(outside.records.values()), timeline, len(nodes), events)
 
 

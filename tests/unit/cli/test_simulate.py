@@ -360,3 +360,21 @@ def test_an_unusable_file_is_one_line_and_exit_code_2(
     assert result.exit_code == 2
     assert message in result.stderr
     assert len(result.stderr.splitlines()) == 1
+
+
+def test_jobs_that_do_not_start_are_counted_by_reason(tmp_path: Path) -> None:
+    """Rejected, because a gang needs a queue in order of age, or waiting for more than there is."""
+    (tmp_path / "fair.yaml").write_text(QUEUES % "{name: x, properties: {application.sort.policy: fair}}, {name: y}")
+    trace = f"{TRACE}d,20,30,1,9000,lee,y\n"
+    options = ("-q", str(tmp_path / "fair.yaml"), "--jobs", str(tmp_path / "jobs.csv"), "--report", str(tmp_path / "r"))
+    printed = simulate(tmp_path, *options, trace=trace).stdout
+    [found] = orjson.loads(simulate(tmp_path, *options, "-o", "json", trace=trace).stdout)
+    why = {one["state"]: (one["jobs"], one["reason"]) for one in found["reasons"]}
+    assert why["rejected"][0] == why["waiting"][0] == 1
+    assert "sorts its applications by fair share" in why["rejected"][1]
+    rows = csv.DictReader((tmp_path / "jobs.csv").read_text().splitlines())
+    reasons = {row["id"]: row["reason"] for row in rows if row["reason"]}
+    assert reasons == {"b": why["rejected"][1], "d": why["waiting"][1]}
+    for state, (_, reason) in why.items():
+        assert f"fair.yaml: 1 job {state}: {reason}" in printed
+        assert reason in (tmp_path / "r").read_text()
