@@ -6,9 +6,8 @@ that the copy shows nothing that the user could not read. The core in the cluste
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any, Final
 
 import yaml
@@ -18,7 +17,7 @@ from muster.clients.rest import Rest
 from muster.errors import BadUsage
 from muster.manifests import read_cluster
 from muster_core.config.load import load
-from muster_core.foresight.unblocking import OnCopy, copies, scheduled
+from muster_core.foresight.unblocking import Make, OnCopy, copies, scheduled, unscheduled
 from muster_core.foresight.virtual_core import VirtualCore
 from muster_core.foresight.workload import RM, BadInput
 from muster_core.model.config import Configuration
@@ -52,6 +51,7 @@ class ClusterCopy:
     pods: dict[str, str] = field(default_factory=dict)
     shared: list[Json] = field(default_factory=list)
     deadlines: dict[str, int] = field(default_factory=dict)
+    _made: dict[Make, VirtualCore] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def events(self) -> list[Event]:
@@ -60,9 +60,21 @@ class ClusterCopy:
 
     def scheduled(self) -> tuple[VirtualCore, OnCopy]:
         """A core with the cluster, where waiting requests have reserved nodes, and what copies it."""
-        make = partial(scheduled, since_ns=self.configuration.timing.reservation_delay_ns)
-        core = make(self.events, self.now_ns)
-        return core, copies(core, self.events, make)
+        return self._copied(self._scheduled)
+
+    def unscheduled(self) -> OnCopy:
+        """What copies a core that has not planned."""
+        return self._copied(unscheduled)[1]
+
+    def _scheduled(self, events: Sequence[Event], now_ns: int) -> VirtualCore:
+        return scheduled(events, now_ns, self.configuration.timing.reservation_delay_ns)
+
+    def _copied(self, make: Make) -> tuple[VirtualCore, OnCopy]:
+        """Of the two cores one is kept, because a core needs much memory."""
+        if make not in self._made:
+            self._made.clear()
+            self._made[make] = make(self.events, self.now_ns)
+        return self._made[make], copies(self._made[make], self.events, make)
 
     def under(self, configuration: Configuration) -> list[Event]:
         """The events with another configuration."""

@@ -21,12 +21,11 @@ from muster.options import Target, connected
 from muster.output import Format, Output, show, table
 from muster.printers import amounts, count, span
 from muster_core.foresight.outlook import APPLICATIONS, ApplicationOutlook, Fate, Outlook, Usage, outlook
-from muster_core.foresight.unblocking import copies, unscheduled
 from muster_core.foresight.virtual_core import VirtualCore
 from muster_core.foresight.workload import PARTITION, RM
 from muster_core.model.config import Configuration
 from muster_core.model.effects import ApplicationRejected
-from muster_core.model.events import ConfigurationReplaced
+from muster_core.model.events import ApplicationAdded, ConfigurationReplaced, ManagerRegistered
 from muster_core.model.ids import ApplicationId
 from muster_si import keys
 
@@ -92,7 +91,7 @@ def require_partition(configuration: Configuration, file: str) -> None:
 def planned(copied: ClusterCopy, configuration: Configuration, within: int, real_s: float) -> Json:
     """The differences as data. Raises BadUsage if the real time does not suffice."""
     deadline = time.monotonic() + real_s
-    on_copy = copies(unscheduled(copied.events, copied.now_ns), copied.events, unscheduled)
+    on_copy = copied.unscheduled()
     edited = ConfigurationReplaced(RM, replace(configuration, tracking=False))
 
     def run(*events: ConfigurationReplaced) -> Outlook:
@@ -119,7 +118,8 @@ class _Place:
 def _placed(copied: ClusterCopy, configuration: Configuration) -> dict[ApplicationId, _Place]:
     """Where applications would be placed if they were submitted under this configuration."""
     core = VirtualCore(copied.now_ns)
-    effects = core.apply(copied.under(configuration))
+    events = copied.under(configuration)
+    effects = core.apply(event for event in events if isinstance(event, ManagerRegistered | ApplicationAdded))
     found = {one.application: _Place("", one.reason) for one in effects if isinstance(one, ApplicationRejected)}
     for app in core.scheduler_state.partitions[PARTITION].applications.values():
         is_lost = app.queue.is_recovery

@@ -411,7 +411,7 @@ def changes(found: Json) -> list[str]:
     limit = [] if found["complete"] else ["The search reached its time limit; there may be others."]
     if not found["sets"]:
         return [
-            "Changes: neither ended applications, nodes, quotas nor fewer constraints would start it",
+            "Changes: no small set of ended applications, nodes, quotas or constraints would start it",
             *limit,
         ]
     first = "Each of these lines is enough to start it:" if len(found["sets"]) > 1 else "This is enough to start it:"

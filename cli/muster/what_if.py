@@ -9,7 +9,9 @@ writes a line for each question: the status of the response, and its JSON or err
 
 from __future__ import annotations
 
+import gc
 import io
+import logging
 import os
 import pickle
 import resource
@@ -21,6 +23,7 @@ from functools import partial
 from typing import Any, BinaryIO, Final
 
 import orjson
+import structlog
 
 from muster import dry_run, plan, printers
 from muster.cluster_copy import ClusterCopy
@@ -31,7 +34,7 @@ from muster.manifests import Submitter, read_requests
 from muster.unblocking import changes
 from muster_core.foresight import present
 from muster_core.foresight.forecast import RunTimeHistory
-from muster_core.foresight.present import NEW_STATE, PresentState
+from muster_core.foresight.present import ENDED, NEW_STATE, PresentState
 from muster_core.foresight.workload import PARTITION, BadInput
 from muster_core.model.events import AllocationReported, ApplicationAdded, AskAdded, Event, NodeAdded
 from muster_core.model.specs import ApplicationSpec
@@ -49,6 +52,7 @@ _SUBJECT: Final = "the simulation"
 def main(memory_bytes: int, cpu_s: int) -> None:
     """Answers until standard input ends. The limits are those of this process; `cpu_s` is for one question."""
     os.nice(_NICER)
+    gc.set_threshold(100_000, 50, 1_000)  # a state is hundreds of thousands of objects that stay
     out = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what anything prints is no answer
     resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, memory_bytes))
@@ -63,15 +67,20 @@ def main(memory_bytes: int, cpu_s: int) -> None:
             question = pickle.load(file)  # noqa: S301  # the core wrote it
             if question == NEW_STATE:
                 answers = None  # the memory of the old state is free first
+                gc.collect()
                 answers = Answers(present.read(file))
             elif question["question"] == "earlier":
-                earlier = earlier or _EarlierViews(question["journal"])
+                if earlier is None or earlier.journal != question["journal"]:
+                    earlier = _EarlierViews(question["journal"])
                 _write(out, *earlier.answer(question))
             elif answers is not None:
                 _write(out, *answers.answer(question))
         except MemoryError:
-            _write(out, 503, f"the state of the scheduler needs more than {memory_bytes >> 20} MiB")
+            _write(out, ENDED, f"the state of the scheduler needs more than {memory_bytes >> 20} MiB")
             return
+        except Exception as error:
+            _write(out, 500, f"there is no answer because of an error, which the log of the core has: {error!r:.300}")
+            raise
 
 
 def _write(out: BinaryIO, status: int, body: object) -> None:
@@ -86,7 +95,10 @@ class _EarlierViews:
         from muster_core.main import install_extensions  # noqa: PLC0415  # takes half a second
         from muster_core.rest.earlier import EarlierStates  # noqa: PLC0415  # the same
 
+        # The log of the core has the failures that the journal repeats.
+        structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
         install_extensions()
+        self.journal: Final = journal
         self._states = EarlierStates(journal)
 
     def answer(self, question: Mapping[str, Any]) -> tuple[int, object]:

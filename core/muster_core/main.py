@@ -25,6 +25,7 @@ import uvloop
 from muster_core.config.settings import CoreSettings
 from muster_core.extensions import nodes, placement_constraints, predicate_callbacks
 from muster_core.placement.plugins.hooks import HOOKS
+from muster_core.rest.answers import LEAST_MIB, MOST_MIB
 from muster_core.rest.auth import OPEN_READS, AccessSettings, CompatibilityMode, ServerTls
 from muster_core.rest.server import RestServer, RestSettings, StartFailure
 from muster_core.runtime.journal import Journal
@@ -57,6 +58,7 @@ class Options:
     rest_tls: ServerTls | None = None
     rest_access: AccessSettings = OPEN_READS
     rest_ui: bool = True
+    simulation_mib: int = MOST_MIB
     levels: LevelControl | None = None
     #: Called with the settings when they take effect.
     follow: Callable[[CoreSettings], None] | None = None
@@ -152,6 +154,7 @@ async def _start_rest(scheduler: Scheduler, options: Options, journal: BinaryIO 
         options.levels,
         has_ui=options.rest_ui,
         journal=journal,
+        simulation_mib=options.simulation_mib,
     )
     try:
         rest = RestServer(scheduler, settings)
@@ -256,6 +259,14 @@ RestCompatibilityMode = Annotated[
 RestUi = Annotated[
     bool, typer.Option("--rest-ui/--no-rest-ui", envvar="MUSTER_CORE_REST_UI", help="Serve the web UI at /ui/.")
 ]
+RestSimulationMib = Annotated[
+    int,
+    typer.Option(
+        envvar="MUSTER_CORE_REST_SIMULATION_MIB",
+        min=0,
+        help=f"MiB for the process that answers what would happen; 0 = off, else at least {LEAST_MIB}.",
+    ),
+]
 
 
 @app.command()
@@ -293,6 +304,7 @@ def main(  # noqa: PLR0913 # long: the command line is its options
     rest_trust_loopback: RestTrustLoopback = False,
     rest_compatibility_mode: RestCompatibilityMode = CompatibilityMode.CLOSED,
     rest_ui: RestUi = True,
+    rest_simulation_mib: RestSimulationMib = MOST_MIB,
     log_level: Annotated[LogLevel, typer.Option(envvar="MUSTER_CORE_LOG_LEVEL", help="Log level.")] = LogLevel.INFO,
     log_format: Annotated[
         LogFormat, typer.Option(envvar="MUSTER_CORE_LOG_FORMAT", help="Log format.")
@@ -324,6 +336,7 @@ def main(  # noqa: PLR0913 # long: the command line is its options
                 rest_token_file, rest_kubernetes_auth, rest_closed, rest_trust_loopback, rest_compatibility_mode
             ),
             rest_ui=rest_ui,
+            simulation_mib=rest_simulation_mib,
             levels=levels,
             follow=levels.follow,
             journal=journal,

@@ -1,6 +1,7 @@
 """A process with a core, REST, many waiting applications and a full event ring.
 
-Arguments: number of waiting applications, and optionally a file with a token, which closes reads. It prints the port,
+Arguments: number of waiting applications, and optionally a file with a token, which closes reads (empty = none), and
+a file for the journal. It prints the port,
 and then answers how long its loop was paused (`pauses.questions`). For the line `gang` it submits a gang, and answers
 when the gang runs.
 """
@@ -13,6 +14,7 @@ import logging
 import sys
 from itertools import count
 from pathlib import Path
+from typing import BinaryIO
 
 import structlog
 import uvloop
@@ -69,11 +71,11 @@ async def gang_runs(live: LiveCore, name: str) -> None:
     pauses.answer(name)
 
 
-async def serve(applications: int, token: Path | None) -> None:
+async def serve(applications: int, token: Path | None, journal: BinaryIO | None) -> None:
     """Serve until the standard input is closed."""
     access = AccessSettings(token_file=token, closed=True) if token else OPEN_READS
     gangs, running = (f"gang-{number}" for number in count()), set[asyncio.Task[None]]()
-    async with live_core.running(access) as live:
+    async with live_core.running(access, journal=journal) as live:
         await fill(live, applications)
         gc.collect()
         gc.freeze()  # as the core does after its recovery
@@ -87,4 +89,6 @@ if __name__ == "__main__":
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
     )
-    uvloop.run(serve(int(sys.argv[1]), Path(sys.argv[2]) if len(sys.argv) > 2 else None))
+    _, count_text, token_file, journal_file = (*sys.argv, "", "")[:4]
+    written = Path(journal_file).open("wb") if journal_file else None  # noqa: SIM115  # until the process ends
+    uvloop.run(serve(int(count_text), Path(token_file) if token_file else None, written))

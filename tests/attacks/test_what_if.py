@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from muster_core.config.document import MOST_CHARACTERS
-from muster_core.rest.answers import LONGEST_S, MOST_BYTES
+from muster_core.rest.answers import LONGEST_S, MOST_MIB
 from tests.attacks.attack import sized
 from tests.attacks.core_process import SECRET
 from tests.attacks.measured import MIB
@@ -57,7 +57,7 @@ async def one_bounded_process(victim: Victim) -> AsyncIterator[None]:
             found = [pid for pid in children(victim.process.pid) if data_bytes(pid)]
             assert len(found) <= 1, found
             for pid in [*found, *(copy for child in found for copy in children(child))]:
-                assert data_bytes(pid) <= MOST_BYTES
+                assert data_bytes(pid) <= MOST_MIB * MIB
             await asyncio.sleep(0.05)
 
     task = asyncio.create_task(watch())

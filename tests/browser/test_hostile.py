@@ -100,7 +100,7 @@ async def _answers_are_text(visit: Visit) -> None:
     await visit.go("applications")
     await visit.page.get_by_role("link", name="0-markup").first.click()
     await visit.page.get_by_role("button", name="What would start it, and when?").click()
-    await visit.contains("Changes: neither ended applications")
+    await visit.contains("Changes: no small set")
     await visit.go("what-if?of=queues")
     edited = live_core.QUEUES.replace("- name: reports", "- name: other")
     await visit.page.get_by_role("textbox", name="Queue configuration").fill(edited)

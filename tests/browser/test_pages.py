@@ -138,6 +138,9 @@ async def _earlier(visit: Visit) -> None:
     await visit.page.evaluate("location.search = `?at=${Date.now()}`")
     await visit.page.get_by_title("Back to now").wait_for()
     await visit.contains("llm-pretrain")
+    for address in ("health", "overview"):
+        await visit.go(address)
+        await visit.contains("Only the present is known.")
 
 
 #: Pages after what a user does on them.

@@ -33,6 +33,7 @@ args:
   {{- if not .Values.rest.ui }}
   - --no-rest-ui
   {{- end }}
+  - --rest-simulation-mib={{ int .Values.rest.simulationMiB }}
   - --log-level={{ .Values.log.level }}
   - --log-format={{ .Values.log.format }}
   {{- range .Values.core.extraArgs }}

@@ -30,6 +30,9 @@ from muster_core.state.scheduler_state import Partition
 #: What is written before a state where questions may also come.
 NEW_STATE: Final = "state"
 
+#: Status of an answer after which the process ends: it has no memory left.
+ENDED: Final = 507
+
 #: Values of one part. A part takes a few milliseconds.
 _TOGETHER: Final = 64
 

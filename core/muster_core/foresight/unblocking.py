@@ -6,6 +6,7 @@ within `HORIZON_NS` of virtual time, in competition with all others. Nothing is 
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
 import traceback
@@ -15,6 +16,8 @@ from itertools import combinations
 from math import comb
 from typing import Final, Protocol, TypeVar
 
+import numpy.ma  # noqa: F401  # numpy.isin imports it at its first use, which would be in each child process
+
 from muster_core.foresight import changes as candidates
 from muster_core.foresight.changes import ClusterChange
 from muster_core.foresight.virtual_core import VirtualCore
@@ -22,6 +25,7 @@ from muster_core.model.effects import AllocationResponse, Effect
 from muster_core.model.events import AllocationReleased, Event
 from muster_core.model.ids import ApplicationId, PartitionId, Termination
 from muster_core.state.applications import Application
+from muster_core.state.reported_texts import ReportedTexts
 
 #: Virtual time in which the application has to start. Preemption waits for 30 s by default.
 HORIZON_NS: Final = 60 * 1_000_000_000
@@ -29,6 +33,9 @@ HORIZON_NS: Final = 60 * 1_000_000_000
 #: All subsets of at most this many changes are tried, and at most this many smaller sets of other changes.
 _ALL_SUBSETS: Final = 6
 _MOST_SETS: Final = 100
+
+#: Most changes of a set, except equal nodes: nobody would make more.
+_MOST_CHANGES: Final = 32
 
 #: Characters of a failed child process's report.
 _LONGEST_REPORT: Final = 8_000
@@ -70,6 +77,8 @@ def scheduled(events: Sequence[Event], now_ns: int, since_ns: int = 0) -> Virtua
         core.now_ns = max(core.now_ns, next_ns)
         settle(core, core.send(()))
     core.now_ns = now_ns
+    for partition in core.scheduler_state.partitions.values():
+        partition.texts = ReportedTexts(partition.nodes.facts_epoch)  # all reasons are of the present nodes
     return core
 
 
@@ -87,6 +96,7 @@ def forked(core: VirtualCore) -> OnCopy:
         reader, writer = os.pipe()
         child = os.fork()
         if child == 0:
+            gc.freeze()  # a collection would visit, and so copy, all that the parent has
             code = 1
             try:
                 with os.fdopen(writer, "wb") as pipe:
@@ -173,7 +183,8 @@ def _search(
     partition = core.scheduler_state.partitions[partition_id]
     app = partition.applications[target]
     quotas, generous = (candidates.quotas(partition, app, is_generous=is_generous) for is_generous in (False, True))
-    ends, constraints = candidates.ends(partition, app), candidates.droppable(partition, app)
+    ends = candidates.ends(partition, app) if candidates.least_ends(partition, app) <= _MOST_CHANGES else []
+    constraints = candidates.droppable(partition, app)
     nodes = list(candidates.added_nodes(partition, app))
     for kind in (quotas, generous):
         if kind and (remedy := minimal(kind, starts)):
@@ -232,16 +243,21 @@ def has_started(app: Application | None) -> bool:
 
 
 def minimal(changes: Sequence[ClusterChange], starts: _Starts) -> tuple[ClusterChange, ...]:
-    """Returns a set of changes of which no proper subset starts the application; empty = not even all do.
+    """Returns a set of changes of which no proper subset starts the application; empty = none, or too many.
 
     Earlier changes are preferred. About as many attempts as the logarithm of their number for each chosen one.
     """
-    if not starts(changes):
-        return ()
+    low, high = 1, 1
+    while not starts(changes[:high]):  # few changes are usually enough, and an attempt with all of many takes seconds
+        if high == len(changes):
+            return ()
+        low, high = high + 1, min(4 * high, len(changes))
     chosen: list[ClusterChange] = []
-    rest = list(changes)
+    rest = list(changes[:high])
     while not starts(chosen):
-        low, high = 1, len(rest)
+        if len(chosen) == _MOST_CHANGES:
+            return ()
+        low, high = 1 if chosen else low, len(rest)
         while low < high:
             middle = (low + high) // 2
             if starts([*rest[:middle], *chosen]):

@@ -19,17 +19,17 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from muster_core.foresight.present import NEW_STATE, dumped
+from muster_core.foresight.present import ENDED, NEW_STATE, dumped
 
 #: The module is named, not imported, because the core does not depend on the command line.
 _MODULE: Final = "muster.what_if"
 
-#: Memory of the process. A copy of its own that tries a change may use as much again. It gets less if the container has
-#: less left: when a container exceeds its limit, Kubernetes ends all its processes, the core too.
-MOST_BYTES: Final = 384 << 20
+#: Memory of the process by default, in MiB. A copy of its own that tries a change may use as much again. It gets less
+#: if the container has less left: when a container exceeds its limit, Kubernetes ends all its processes, the core too.
+MOST_MIB: Final = 384
 
-#: Memory that the process needs at least, and what stays for the core.
-_LEAST_BYTES: Final = 96 << 20
+#: MiB that the process needs at least, and bytes that stay for the core.
+LEAST_MIB: Final = 128
 _RESERVE_BYTES: Final = 160 << 20
 
 #: The files of the container's control group (version 2).
@@ -51,15 +51,23 @@ StateParts = Callable[[], AsyncIterator[bytes]]
 
 
 class NoAnswer(Exception):
-    """There is no answer; the message says why."""
+    """There is no answer; the message says why. `is_off`: there never is one."""
+
+    def __init__(self, message: str, *, is_off: bool = False) -> None:
+        super().__init__(message)
+        self.is_off = is_off
 
 
 class AnswerProcess:
-    """Answers one question at a time: the caller sees to that."""
+    """Answers one question at a time. `most_mib`: 0 = it answers none."""
 
-    def __init__(self, longest_s: float = LONGEST_S, control_group: Path = CONTROL_GROUP) -> None:
+    def __init__(
+        self, most_mib: int = MOST_MIB, longest_s: float = LONGEST_S, control_group: Path = CONTROL_GROUP
+    ) -> None:
+        self._most_mib = most_mib
         self._control_group = control_group
         self._longest_s = longest_s
+        self._asked: asyncio.Task[tuple[int, bytes]] | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._subject: Hashable = None
         self._read_s = -math.inf
@@ -76,9 +84,22 @@ class AnswerProcess:
     ) -> tuple[int, bytes]:
         """Returns the status and the JSON of the answer. `state`: None = the question needs none; `subject`: of what.
 
+        A question whose client leaves is answered to its end, so that its work is not lost for the next one.
+
         Raises:
             NoAnswer: a limit was reached, or the process has ended.
         """
+        if not self._most_mib:
+            raise NoAnswer("such questions are turned off (--rest-simulation-mib 0)", is_off=True)
+        while self._asked is not None and not self._asked.done():
+            await asyncio.wait((self._asked,))
+        self._asked = asyncio.create_task(self._ask(state, question, subject))
+        self._asked.add_done_callback(_retrieve)
+        return await asyncio.shield(self._asked)
+
+    async def _ask(
+        self, state: StateParts | None, question: Mapping[str, object], subject: Hashable
+    ) -> tuple[int, bytes]:
         is_over = False
         if self._expiry is not None:
             self._expiry.cancel()
@@ -87,9 +108,9 @@ class AnswerProcess:
                 answer = await self._answer(state, question, subject)
             is_over = True
         except TimeoutError as error:
-            raise NoAnswer(f"the answer needs more than {self._longest_s:g} s; {_OTHER_WAY}") from error
+            raise NoAnswer(f"the answer needs more than {self._longest_s:g} s") from error
         except OSError as error:
-            raise NoAnswer(f"the process that answers has ended; {_OTHER_WAY}") from error
+            raise NoAnswer("the process that answers has ended") from error
         finally:
             if is_over:
                 self._expiry = asyncio.get_running_loop().call_later(_KEPT_S, self.stop)
@@ -115,25 +136,35 @@ class AnswerProcess:
         await asyncio.to_thread(_send, process, dumped(question))
         line = await asyncio.to_thread(process.stdout.readline, _MOST_ANSWER + 1)
         if len(line) > _MOST_ANSWER:
-            raise NoAnswer(f"the answer has more than {_MOST_ANSWER >> 20} MiB; {_OTHER_WAY}")
+            raise NoAnswer(f"the answer has more than {_MOST_ANSWER >> 20} MiB")
         status, _, body = line.partition(b" ")
         if not body:
             raise BrokenPipeError
+        if int(status) == ENDED:
+            self.stop()
+            return 503, body.rstrip()
         return int(status), body.rstrip()
 
     def _start(self) -> subprocess.Popen[bytes]:
         """Starts the process in a few milliseconds: it is not a copy of this one (vfork)."""
         share = (memory_left(self._control_group) - _RESERVE_BYTES) / 2
-        if share < _LEAST_BYTES:
-            raise NoAnswer(f"the container of the scheduler has too little memory left; {_OTHER_WAY}")
+        if share < LEAST_MIB << 20:
+            raise NoAnswer("the container of the scheduler has too little memory left")
+        limits = int(min(share, self._most_mib << 20)), int(self._longest_s) + 1
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", _MODULE, str(int(min(share, MOST_BYTES))), str(int(self._longest_s) + 1)],
+            [sys.executable, "-P", "-m", _MODULE, *map(str, limits)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
             start_new_session=True,  # its copies end with it
         )
         return self._process
+
+    def close(self) -> None:
+        """Ends the process, and the question that it answers."""
+        if self._asked is not None:
+            self._asked.cancel()
+        self.stop()
 
     def stop(self) -> None:
         """Ends the process, if there is one."""
@@ -154,8 +185,10 @@ def memory_left(control_group: Path = CONTROL_GROUP) -> float:
     return math.inf if most.strip() == "max" else int(most) - int(used) + int(cached)
 
 
-#: What a user can do about an answer that exceeds a limit.
-_OTHER_WAY: Final = "the commands muster plan, apply --dry-run and explain compute on your machine, without this limit"
+def _retrieve(asked: asyncio.Task[tuple[int, bytes]]) -> None:
+    """Its exception is that of a client, which may have left."""
+    if not asked.cancelled():
+        asked.exception()
 
 
 def _send(process: subprocess.Popen[bytes], data: bytes) -> None:

@@ -57,15 +57,21 @@ class Route:
     #: What a view shows of a state.
     view: View | None = None
 
+    @property
+    def has_past(self) -> bool:
+        """Whether an earlier state can be shown."""
+        return _AT in self.query
+
 
 #: Statuses when a question, such as one about an earlier time, has no answer.
-_UNANSWERED: Final = (400, 404, 429, 503)
+_UNANSWERED: Final = (400, 404, 429, 501, 503)
 _AT: Final = Query("at", "an earlier time, milliseconds since the epoch; needs a journal; Muster extension", "integer")
 
 
 def _view(
     path: str, row: int, about: str, shape: object, view: View, *query: Query, failures: tuple[int, ...] = ()
 ) -> Route:
+    """The route of a view of the state, which earlier states have, too."""
     statuses = tuple(sorted({*_UNANSWERED, *failures}))
     return Route("GET", path, row, about, _shown(view, path), shape, query=(*query, _AT), failures=statuses, view=view)
 
@@ -154,14 +160,15 @@ _READING: Final = (
         endpoints.one_application,
         _NAMESPACE,
     ),
-    _view(
+    Route(
+        "GET",
         f"{_P}/application/{{application}}/events",
         0,
         "What happened to an application and its requests, oldest first. Muster extension.",
+        _shown(endpoints.application_events),
         list[schemas.EventRecord],
-        endpoints.application_events,
-        *(_NAMESPACE, _COUNT),
-        failures=(500,),
+        query=(_NAMESPACE, _COUNT),
+        failures=(400, 404, 500),
     ),
     _view(
         f"{_P}/queue/{{queue}}/application/{{application}}",
@@ -196,36 +203,40 @@ _READING: Final = (
         _LIMIT,
     ),
     _view(f"{_P}/usage/group/{{group}}", 20, "Usage of one group.", schemas.GroupUsage, endpoints.one_group),
-    _view(
+    Route(
+        "GET",
         f"{_WS}/history/apps",
         21,
         "Number of running applications per minute.",
+        _shown(endpoints.application_history),
         list[schemas.ApplicationCount],
-        endpoints.application_history,
     ),
-    _view(
+    Route(
+        "GET",
         f"{_WS}/history/containers",
         22,
         "Number of allocations per minute.",
+        _shown(endpoints.container_history),
         list[schemas.ContainerCount],
-        endpoints.container_history,
     ),
-    _view(
+    Route(
+        "GET",
         f"{_WS}/scheduler/healthcheck",
         23,
         "Result of the last health checks.",
+        _shown(endpoints.health),
         schemas.Health,
-        endpoints.health,
         failures=(404,),
     ),
-    _view(
+    Route(
+        "GET",
         f"{_WS}/events/batch",
         24,
         "Events by number.",
+        _shown(endpoints.event_batch),
         schemas.EventBatch,
-        endpoints.event_batch,
-        *(_START, _COUNT),
-        failures=(500,),
+        query=(_START, _COUNT),
+        failures=(400, 500),
     ),
     _view(
         f"{_P}/autoscaling",

@@ -22,6 +22,7 @@ from pydantic.json_schema import models_json_schema
 
 from muster_core.config.document import MOST_CHARACTERS
 from muster_core.rest import web_ui
+from muster_core.rest.answers import LEAST_MIB, MOST_MIB, AnswerProcess
 from muster_core.rest.auth import (
     OPEN_READS,
     AccessLevel,
@@ -35,7 +36,7 @@ from muster_core.rest.auth import (
     is_loopback,
 )
 from muster_core.rest.health import Background
-from muster_core.rest.http import JSON_TYPE, RestContext, RestFailure, answer
+from muster_core.rest.http import JSON_TYPE, RestContext, RestFailure, answer, bad_request
 from muster_core.rest.routes import MOVED, ROUTES, Media, Query, Route
 from muster_core.rest.schemas import FailureInfo
 from muster_core.runtime.log_level import LevelControl
@@ -52,7 +53,8 @@ class RestSettings:
 
     address, port: where to listen; empty = all addresses, IPv4 and IPv6; port 0 = any free port. tls: None = plain
     HTTP. access: authorization. levels: controls the log level; None = the log is configured outside this process.
-    has_ui: whether the web UI is served. journal: the file that the core writes; None = none.
+    has_ui: whether the web UI is served. journal: the file that the core writes; None = none. simulation_mib: memory of
+    the process that answers what would happen; 0 = none.
     """
 
     address: str = "127.0.0.1"
@@ -62,6 +64,7 @@ class RestSettings:
     levels: LevelControl | None = None
     has_ui: bool = True
     journal: BinaryIO | None = None
+    simulation_mib: int = MOST_MIB
 
 
 _PART: Final = re.compile(r"{(\w+)}")
@@ -191,8 +194,13 @@ class RestServer:
 
     def __init__(self, scheduler: Scheduler, settings: RestSettings) -> None:
         _check_access(settings.access)
+        if 0 < settings.simulation_mib < LEAST_MIB:
+            raise StartFailure(
+                f"{settings.simulation_mib} MiB for simulations are too few: use 0 or {LEAST_MIB} and more"
+            )
         self._settings = settings
-        self._rest_context = RestContext(scheduler, levels=settings.levels, journal=settings.journal)
+        answers = AnswerProcess(settings.simulation_mib)
+        self._rest_context = RestContext(scheduler, levels=settings.levels, answers=answers, journal=settings.journal)
         self._reviewer = _reviewer(settings)
         self._context = _context(settings)
         self._runner = web.AppRunner(
@@ -229,7 +237,7 @@ class RestServer:
     async def stop(self) -> None:
         """Stops the server."""
         await self._rest_context.connections.stop()
-        self._rest_context.answers.stop()
+        self._rest_context.answers.close()
         await self._background.stop()
         await self._runner.cleanup()
         if self._reviewer is not None:
@@ -273,6 +281,8 @@ async def _admitted(
 ) -> web.StreamResponse:
     """Authorizes the request and calls its endpoint."""
     await guard.admit(request, route.access)
+    if "at" in request.query and not route.has_past:
+        raise bad_request("only the present is known here; leave out the parameter at to see it")
     return await route.endpoint(rest_context, request)
 
 

@@ -7,6 +7,7 @@ address. It receives the state in parts of a few milliseconds, between the cycle
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import Final
 
 import orjson
@@ -33,6 +34,10 @@ _MOST_WITHIN_S: Final = 86_400
 _MOST_GROUPS: Final = 100
 _MILLISECOND: Final = 1_000_000
 
+#: What a user can do about a limit.
+_COMMAND: Final = "the command muster {} computes on your machine, without this limit"
+_LATER: Final = "without the parameter at, this path shows the present"
+
 
 async def changes(rest_context: RestContext, request: web.Request) -> web.StreamResponse:
     """Returns the smallest sets of changes that would start an application, as `muster explain --changes`."""
@@ -55,7 +60,7 @@ async def dry_run(rest_context: RestContext, request: web.Request) -> web.Stream
     async def question(context: RequestContext) -> _Question:
         return {"question": "dry-run", "text": await _text(rest_context, request), **arguments}
 
-    return await _answered(rest_context, request, question)
+    return await _answered(rest_context, request, question, _COMMAND.format("apply --dry-run=server"))
 
 
 async def plan(rest_context: RestContext, request: web.Request) -> web.StreamResponse:
@@ -67,7 +72,7 @@ async def plan(rest_context: RestContext, request: web.Request) -> web.StreamRes
             raise bad_request(f"within must be from 1 to {_MOST_WITHIN_S} seconds")
         return {"question": "plan", "text": await _text(rest_context, request), "within": within_s}
 
-    return await _answered(rest_context, request, question)
+    return await _answered(rest_context, request, question, _COMMAND.format("plan"))
 
 
 async def earlier(rest_context: RestContext, request: web.Request, path: str) -> web.StreamResponse:
@@ -78,11 +83,12 @@ async def earlier(rest_context: RestContext, request: web.Request, path: str) ->
 
     async def question(context: RequestContext) -> _Question:
         at_ns = (context.number("at", 0) + 1) * _MILLISECOND - 1
-        journal.flush()
+        with suppress(OSError):  # the disk is full: what is written is shown
+            journal.flush()
         asked = {"route": path, "path": dict(request.match_info), "query": dict(request.query)}
         return {"question": "earlier", "journal": journal.name, "at_ns": at_ns, **asked}
 
-    return await _answered(rest_context, request, question, is_about_now=False)
+    return await _answered(rest_context, request, question, _LATER, is_about_now=False)
 
 
 async def _about_application(rest_context: RestContext, request: web.Request, kind: str) -> web.StreamResponse:
@@ -90,7 +96,7 @@ async def _about_application(rest_context: RestContext, request: web.Request, ki
         app = context.application()
         return {"question": kind, "app": {"applicationID": app.name, "namespace": app.spec.namespace}}
 
-    return await _answered(rest_context, request, question)
+    return await _answered(rest_context, request, question, _COMMAND.format(f"explain --{kind}"))
 
 
 async def _text(rest_context: RestContext, request: web.Request) -> str:
@@ -109,10 +115,14 @@ async def _answered(
     rest_context: RestContext,
     request: web.Request,
     question: Callable[[RequestContext], Awaitable[_Question]],
+    otherwise: str,
     *,
     is_about_now: bool = True,
 ) -> web.StreamResponse:
-    """Asks when it is the turn of the client, which also receives the answer in its turn."""
+    """Asks when it is the turn of the client, which also receives the answer in its turn.
+
+    `otherwise`: what the client can do if a limit is reached.
+    """
 
     async def collected() -> Pieces:
         context = RequestContext(rest_context, request.match_info, request.query, rest_context.now_ns())
@@ -122,7 +132,8 @@ async def _answered(
         try:
             status, body = await rest_context.answers.ask(state, asked, partition.id if partition is not None else None)
         except NoAnswer as error:
-            raise RestFailure(503, str(error)) from error
+            advice = "" if error.is_off else f"; {otherwise}"
+            raise RestFailure(501 if error.is_off else 503, f"{error}{advice}") from error
         if status != 200:
             raise RestFailure(status, str(orjson.loads(body)))
         return (body[start : start + _PART] for start in range(0, len(body), _PART))

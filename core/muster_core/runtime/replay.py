@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, Final, cast
 
 import orjson
 
@@ -16,6 +17,16 @@ from muster_core.runtime.sessions import Supervisor
 from muster_core.scheduling.scheduler import cycle, step_part
 from muster_core.state.scheduler_state import SchedulerState
 
+#: Bytes of a line. The longest ones have the effects of a cycle that starts thousands of pods.
+_MOST_LINE: Final = 64 << 20
+
+#: Characters of a message.
+_SHOWN: Final = 300
+
+
+class BrokenJournal(Exception):
+    """A line of the journal cannot be read or repeated. The message says which."""
+
 
 class Replay:
     """The scheduler state after the lines of a journal that `redo` has received."""
@@ -26,7 +37,10 @@ class Replay:
         self._event: Event | None = None
 
     def redo(self, line: Mapping[str, Any]) -> list[Effect]:
-        """Repeats the event or cycle of a line. Returns its effects."""
+        """Repeats the event or cycle of a line. Returns its effects.
+
+        Raises MemoryError, which the core that wrote the line did not have, and other exceptions for a broken line.
+        """
         if "restart" in line:
             self.scheduler_state = SchedulerState()
             return []
@@ -39,6 +53,9 @@ class Replay:
             assert self._event is not None  # noqa: S101 # the first part of an event has it
             repeated = partial(step_part, state, self._event, now_ns)
         effects = self._supervisor.attempt(repeated, None, "a line of the journal")
+        for failure in (self._supervisor.take_failure(), *(one.error for one in state.outbox.take_failures())):
+            if isinstance(failure, MemoryError):
+                raise failure
         return state.outbox.drain() if effects is None else effects  # as the scheduler task does
 
 
@@ -58,26 +75,43 @@ class JournalReader:
         self._file = file
         self._replay = Replay()
         self._next: dict[str, Any] | None = None
+        self._lines = 0
         self.reached_ns = 0
 
     def state_at(self, at_ns: int, may_go_on: Callable[[], bool]) -> SchedulerState | None:
-        """Returns the state after everything until this time. None = it may not go on; the next call continues."""
-        while (line := self._next or self._read()) is not None:
-            self._next = line
-            if line.get("now", 0) > at_ns:
-                break
-            if not may_go_on():
-                return None
-            self._replay.redo(line)
-            self._next, self.reached_ns = None, line.get("now", self.reached_ns)
+        """Returns the state after everything until this time. None = it may not go on; the next call continues.
+
+        Raises BrokenJournal, also for each later call that has to pass the same line.
+        """
+        try:
+            while (line := self._read() if self._next is None else self._next) is not None:
+                self._next = line
+                if line.get("now", 0) > at_ns:
+                    break
+                if not may_go_on():
+                    return None
+                self._replay.redo(line)
+                self._next, self.reached_ns = None, line.get("now", self.reached_ns)
+                self._lines += 1
+        except (MemoryError, OSError):
+            raise
+        except Exception as error:
+            what = f"{type(error).__name__}: {error}"[:_SHOWN]
+            raise BrokenJournal(f"line {self._lines + 1} of the journal cannot be repeated: {what}") from error
         return self._replay.scheduler_state
 
     def _read(self) -> dict[str, Any] | None:
         """The next line; None = it is not written completely."""
         position = self._file.tell()
-        text = self._file.readline()
-        if not text.endswith(b"\n"):
-            self._file.seek(position)
-            return None
-        line: dict[str, Any] = orjson.loads(text)
-        return line
+        text = self._file.readline(_MOST_LINE)
+        if text.endswith(b"\n"):
+            try:
+                line: dict[str, Any] = orjson.loads(text)
+            except ValueError:
+                self._file.seek(position)  # the next call reads it again
+                raise
+            return line
+        self._file.seek(position)
+        if len(text) == _MOST_LINE or os.fstat(self._file.fileno()).st_size < position:
+            raise ValueError("it is too long, or the file was truncated")
+        return None

@@ -68,7 +68,7 @@ def test_an_application_that_no_change_can_start_is_reported(served: Served, clu
         path = f"/api/v1/namespaces/ns/pods/waits-{number}"
         cluster.objects[path] = pod("waits", number, cpu="100")
     result = served.run("explain", "waits", "-n", "ns", "--changes")
-    assert "Changes: neither ended applications, nodes, quotas nor fewer constraints would start it" in result.stdout
+    assert "Changes: no small set of ended applications, nodes, quotas or constraints would start it" in result.stdout
 
 
 @pytest.mark.parametrize("path", ["/api/v1/nodes", "/api/v1/pods"])

@@ -1,6 +1,6 @@
 // One application: why it is pending, the phases of the application and of each pod, task groups, pods and events.
 import { html, useMemo } from './html.js';
-import { eventWords, segment, useData, useQuestion } from './data.js';
+import { eventWords, segment, useData, useLive, useQuestion } from './data.js';
 import { appLink, Card, Facts, Legend, Missing, Name, nodeLink, queueLink, Reason, State, Table } from './parts.js';
 import { explain, kindOf, podName, stateOf } from './explain.js';
 import { age, amounts, appName, clock, count, printable, reasonClass, span } from './words.js';
@@ -79,7 +79,9 @@ const blockedPods = (reason) => {
 /** The smallest changes that would start it, and when it starts otherwise: computed on request, because it takes seconds. */
 function Foresight({ path, query }) {
   const [{ data, error, at, isAsking }, ask] = useQuestion();
+  const isPast = useLive((state) => state.at > 0);
   const lines = (found) => found.lines.map((line, number) => html`<p key=${number} class=${line.startsWith(' ') ? 'change' : ''}>${printable(line.trim())}</p>`);
+  if (isPast) return null; // the answer would be about the present
   return html`<div class="foresight">
     <button type="button" disabled=${isAsking} onClick=${() => ask(['changes', 'estimate'].map((part) => `${path}/${part}?${query}`))}>What would start it, and when?</button>
     ${isAsking && html`<p class="empty loading">Simulating a copy of the cluster …</p>`}

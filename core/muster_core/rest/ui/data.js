@@ -31,6 +31,9 @@ export function useLive(pick) {
   return value;
 }
 
+/** What the core refuses at an earlier time. */
+const OF_NOW = /^(clusters|config|history\/|scheduler\/healthcheck)|\/events\b/;
+
 /** Shows all pages at an earlier time, in ms; 0 = now. It is in the address, so that it can be shared. */
 export function setTime(at) {
   shownTime.at = at;
@@ -39,8 +42,8 @@ export function setTime(at) {
   update({ at, events: [], changes: live.changes + 1 });
 }
 
-/** The path of a view at the time that is shown. The start and the version of the core are those of the present. */
-const timed = (path, at) => (at && path !== 'clusters' ? `${path}${path.includes('?') ? '&' : '?'}at=${at}` : path);
+/** The path of a view at the time that is shown. */
+const timed = (path, at) => (at ? `${path}${path.includes('?') ? '&' : '?'}at=${at}` : path);
 
 export function pause(paused) {
   update({ paused });
@@ -117,14 +120,16 @@ function nextChange(seen, least, most, signal) {
 
 /**
  * The JSON of a REST path, or null while the path is empty: { data, error, at }. Old data stay while new are loaded.
- * `pageSize`: the path is a list, which is requested in parts. `slow`: a factor for pages that change rarely.
+ * `pageSize`: the path is a list, which is requested in parts. `slow`: a factor for pages that change rarely. `isNow`: the
+ * present at any time that is shown.
  */
-export function useData(untimed, { pageSize = 0, slow = 1 } = {}) {
+export function useData(untimed, { pageSize = 0, slow = 1, isNow = false } = {}) {
   const [state, set] = useState({});
-  const at = useLive((now) => now.at);
+  const at = useLive((now) => (isNow ? 0 : now.at));
   const path = untimed && timed(untimed, at);
   useEffect(() => {
     if (!path) return undefined;
+    if (at && OF_NOW.test(untimed)) { set({ path, error: new Error('Only the present is known.') }); return undefined; }
     const abort = new AbortController();
     let complete = known.has(path);
     set({ path, data: known.get(path)?.data });

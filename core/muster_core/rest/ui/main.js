@@ -116,7 +116,7 @@ function TokenDialog({ reason, onClose }) {
 const fieldValue = (at) => new Date(at - new Date(at).getTimezoneOffset() * 60000).toISOString().slice(0, 19);
 
 function TimeDialog({ onClose }) {
-  const clusters = useData('clusters', { slow: 6 });
+  const clusters = useData('clusters', { slow: 6, isNow: true });
   const [at, setAt] = useState(live.at || Date.now());
   const start = Math.min(...(clusters.data || []).map((one) => one.startTime / 1e6), at);
   const use = (time) => { setTime(time); onClose(); };
@@ -149,6 +149,7 @@ function Shell() {
   const [dark, setDark] = useState(isDark);
   const paused = useLive((state) => state.paused);
   const needsToken = useLive((state) => state.needsToken);
+  const at = useLive((state) => state.at);
   const partitions = useData('partitions', { slow: 3 });
   const Page = usePage(address);
   useEffect(() => {
@@ -192,6 +193,7 @@ function Shell() {
       </div>
     </header>
     <main class=${`page-${address.page}`}>
+      ${at > 0 && address.page === 'what-if' && html`<p class="note">The answers are about the present.</p>`}
       ${partitions.data && !names.length ? html`<p class="empty">No operator has registered with this core. If several operators
         run, only the core of the leader has the state of the cluster.</p>`
     : Page && partition ? html`<${Page} key=${`${partition}${address.page === 'applications' ? address.parts.join('/') : ''}`} partition=${partition} parts=${address.parts} query=${address.query} />`

@@ -110,6 +110,7 @@ export default function Overview({ partition: name }) {
   const pods = useData('history/containers', { slow: 3 });
   const use = useData('scheduler/node-utilizations', { slow: 3 });
   const events = useLive((state) => state.events);
+  const at = useLive((state) => state.at);
   const partition = (partitions.data || []).find((item) => item.name === name);
   if (!partition) return html`<${Missing} of=${partitions} />`;
   const { capacity } = partition.capacity, queue = root.data;
@@ -128,12 +129,12 @@ export default function Overview({ partition: name }) {
           .map((item) => `${item.count} × ${amounts(item.resource)}`).join('; '))}</p>`}
       <//>
       <${Card} title="History">
-        <div class="pair"><${Series} title="Running applications" points=${points(apps.data, 'totalApplications', partition.applications.Running || 0)} color="--used" />
-        <${Series} title="Allocations" points=${points(pods.data, 'totalContainers', partition.totalContainers)} color="--accent2" /></div>
+        ${apps.error ? html`<${Missing} of=${apps} />` : html`<div class="pair"><${Series} title="Running applications" points=${points(apps.data, 'totalApplications', partition.applications.Running || 0)} color="--used" />
+        <${Series} title="Allocations" points=${points(pods.data, 'totalContainers', partition.totalContainers)} color="--accent2" /></div>`}
       <//>
       <${Card} title="Scheduler" aside=${html`<a href=${link(['health'])}>Health</a>`}>
         <${Facts} rows=${{
-          health: health.data ? (health.data.Healthy ? html`<span class="chip good">all checks passed</span>` : html`<span class="chip bad">checks failed</span>`) : 'not checked yet',
+          health: health.data ? (health.data.Healthy ? html`<span class="chip good">all checks passed</span>` : html`<span class="chip bad">checks failed</span>`) : at ? '' : 'not checked yet',
           version: cluster && `${cluster.coreVersion}, up for ${age(cluster.startTime)}`,
           nodes: `${count(partition.totalNodes, 'node')}, ${partition.nodeSortingPolicy.type} order`,
           allocations: partition.totalContainers.toLocaleString('en'),
@@ -151,7 +152,7 @@ export default function Overview({ partition: name }) {
       <${Card} title="Latest events">
         ${notices.length ? html`<ul class="events">${notices.map((record) => html`<li key=${`${record.timestampNano}${record.objectID}${record.referenceID}${record.eventChangeDetail}`}>
           <time>${clock(record.timestampNano)}</time><span class="what">${eventWords(record).about} ${eventWords(record).what}</span>
-          <${Name} text=${record.message ? `${record.objectID}: ${record.message}` : record.objectID} /></li>`)}</ul>` : html`<p class="empty">No events yet.</p>`}
+          <${Name} text=${record.message ? `${record.objectID}: ${record.message}` : record.objectID} /></li>`)}</ul>` : html`<p class="empty">${at ? 'Only the latest are known.' : 'No events yet.'}</p>`}
       <//>
       </div>
     </div>

@@ -37,9 +37,10 @@ const COLUMNS = [
 export default function Preemptions({ partition }) {
   const tree = useData(`partition/${encodeURIComponent(partition)}/queues`, { slow: 2 });
   const recent = useLive((state) => state.events);
+  const at = useLive((state) => state.at);
   const [earlier, setEarlier] = useState({});
   useEffect(() => { fetchEvents(MOST).then((data) => setEarlier({ data }), (error) => setEarlier({ error })); }, []);
-  const rows = useMemo(() => [...new Map([...(earlier.data || []), ...recent].filter(isAbout).map((record) => [keyOf(record), record])).values()], [earlier, recent]);
+  const rows = useMemo(() => [...new Map([...(earlier.data || []), ...recent].filter((record) => isAbout(record) && (!at || record.timestampNano <= at * 1e6)).map((record) => [keyOf(record), record])).values()], [earlier, recent, at]);
   const now = tree.data ? [...queuesOf(tree.data)].filter((queue) => queue.isLeaf
     && (Object.values(queue.preemptingResource).some(Boolean) || queue.isQuotaPreemptionRunning || queue.preemptionPausedUntil)) : [];
   return html`<div class="stack tall">
@@ -51,7 +52,7 @@ export default function Preemptions({ partition }) {
       && `paused for ${span(queue.preemptionPausedUntil / 1e9 - Date.now() / 1000)}, because two queues preempt from each other`].filter(Boolean).join('; ') || '–'}</td></tr>`)}</tbody></table>`}
     <//>
     <${Card} title="Earlier" class="fill">
-      <p class="note">From the last ${MOST.toLocaleString('en')} events of the core and those since this page was opened.</p>
+      <p class="note">From the last ${MOST.toLocaleString('en')} events of the core and those since this page was opened${at ? ', until the time that is shown' : ''}.</p>
       ${earlier.data ? html`<${Table} columns=${COLUMNS} rows=${rows} keyOf=${keyOf} label="Preemptions" initialDown=${true} />` : html`<${Missing} of=${earlier} what="events" />`}
     <//></div>`;
 }

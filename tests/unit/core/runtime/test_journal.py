@@ -17,6 +17,7 @@ from muster_core.model.ids import RmId, partition_id
 from muster_core.model.specs import NO_PROPERTIES, HostPort, PodProperties
 from muster_core.runtime.journal import Journal, from_plain, to_plain
 from muster_core.runtime.loop import LoopSettings, QueuedMessage
+from muster_core.runtime.replay import JournalReader
 from muster_core.runtime.service import Scheduler
 from muster_core.scheduling.scheduler import CycleBudget
 from muster_core.si import storage
@@ -179,3 +180,19 @@ def test_an_endlessly_nested_value_is_not_written() -> None:
     with pytest.raises(TypeError, match="nests without end"):
         to_plain(endless)
     assert isinstance(cast("Mapping[str, object]", to_plain({"a": 1})), dict)
+
+
+@pytest.mark.parametrize("name", ["step_part", "cycle"])
+async def test_a_replay_without_memory_ends_instead_of_going_on_in_another_way(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The core survives it, but the core that wrote the journal did not have it."""
+
+    def fail(*_: object) -> None:
+        raise MemoryError
+
+    journal = tmp_path / "journal"
+    journal.write_bytes(b"\n".join([*(await journal_of_life_cycle()), b""]))
+    monkeypatch.setattr(f"muster_core.runtime.replay.{name}", fail)
+    with journal.open("rb") as file, pytest.raises(MemoryError):
+        JournalReader(file).state_at(2**63, lambda: True)
