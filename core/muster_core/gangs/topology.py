@@ -412,9 +412,9 @@ def _without_label(snapshot: Snapshot, demands: Sequence[MemberDemand], topology
     has = np.ones(snapshot.size, dtype=np.bool_)
     counts: list[tuple[str, int]] = []
     for key in topology.keys:
-        without = has & (nodes.attribute(key).codes(snapshot.size) < 0) & (nodes.rows.ranks() < len(nodes))
-        has &= ~without
-        counts.append((f"node(s) had no label {key}", int(without.sum())))
+        missing = has & (nodes.attribute(key).codes(snapshot.size) < 0) & (nodes.rows.ranks() < len(nodes))
+        has &= ~missing
+        counts.append((f"node(s) had no label {key}", int(missing.sum())))
     found = tuple((text, count) for text, count in counts if count)
     why = UnschedulableReason(ReasonKind.NODES, counts=found, nodes=len(nodes))
     return Shortage(

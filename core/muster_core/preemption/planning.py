@@ -39,7 +39,7 @@ from muster_core.model.resources import NOTHING, Resources, is_of_devices
 from muster_core.placement import node_search
 from muster_core.placement.node_reservations import lift
 from muster_core.placement.search.backtracking import place_all
-from muster_core.placement.search.requests import Places
+from muster_core.placement.search.requests import Places, Work
 from muster_core.preemption.candidates import (
     Candidate,
     CandidatePool,
@@ -83,9 +83,9 @@ _MOST_SOLVED: Final = 128
 #: The subset of them where victims are needed for filters and not only for resources.
 _MOST_CLEARED: Final = 4
 
-#: Candidates, and sets of them, that are compared to preempt fewer pods for a gang.
+#: Candidates that are compared to preempt fewer pods for a gang, and the cost of one comparison in evaluated rows.
 _MOST_COMPARED: Final = 16
-_COMPARISONS: Final = 1_000
+_COMPARISON: Final = 800
 
 #: Candidates that one attempt ranks to free quota on any node.
 _MOST_RANKED: Final = 1000
@@ -184,16 +184,18 @@ def _with_fewer(
             snapshot.free(node, leaving)
     worst = max(map(_worth, chosen)) if chosen else None
     able = sorted((one for one in found if worst is None or _worth(one) <= worst), key=lambda one: one.key)
-    asked_for = asked(asks)
+    columns = {name: snapshot.available(name) for name in asked(asks)}
+    free = {name: int(np.maximum(one, 0).sum()) for name, one in columns.items() if one is not None}
+    lacking = positive(asked(asks) - Resources(free))
     demands = [(shape_of(kind), sum(ask.kind == kind for ask in asks)) for kind in kinds]
-    left = _COMPARISONS
+    work = Work()
     for count in range(1, len(chosen) if chosen else len(able) + 1):
         for victims in combinations(able, count):
-            left -= 1
-            if not left:
+            if not work.is_left:
                 return None
+            work.pay(_COMPARISON)
             freed = sum((one.resources for one in victims), NOTHING)
-            if positive(need - freed) or not _may_suffice(snapshot, freed, asked_for):
+            if positive(need - freed) or positive(lacking - freed):
                 continue
             if len(permitted_by_guarantees(list(victims), balance)) < count:
                 continue
@@ -201,7 +203,9 @@ def _with_fewer(
             for one in victims:
                 fork.free(one.allocation.node, one.resources)
                 move(fork, one, -1)
-            answer = place_all(fork, demands, partition.config.node_sort)
+            part = work.part()
+            answer = place_all(fork, demands, partition.config.node_sort, part)
+            work.end(part)
             if isinstance(answer, Places):
                 keys = {kind: iter([ask.spec.key for ask in asks if ask.kind == kind]) for kind in kinds}
                 places = [
@@ -218,16 +222,6 @@ def _with_fewer(
 def _worth(candidate: Candidate) -> tuple[bool, bool, int]:
     """What must not become worse in order to preempt fewer pods."""
     return candidate.is_protected, candidate.breaks_gang, candidate.priority
-
-
-def _may_suffice(snapshot: Snapshot, freed: Resources, amount: Resources) -> bool:
-    """Whether all nodes together have enough resources."""
-    for name, part in amount.items():
-        column = snapshot.available(name)
-        free = 0 if column is None else int(np.maximum(column, 0).sum())
-        if free + freed[name] < part:
-            return False
-    return True
 
 
 def _snapshot(partition: Partition, asks: list[Ask]) -> Snapshot:
