@@ -13,9 +13,8 @@ from enum import StrEnum
 from typing import Final, TypeVar, assert_never
 
 from muster_core.foresight.workload import HOST_NAME
-from muster_core.model.config import ApplicationOrder, QueueConfig, QuotaLimit
+from muster_core.model.config import QueueConfig, QuotaLimit
 from muster_core.model.constraints import NO_INTER_POD_CONSTRAINTS, Constraints, Taint, Toleration
-from muster_core.model.decisions import ReasonKind
 from muster_core.model.events import (
     ApplicationAdded,
     ApplicationRemoved,
@@ -28,8 +27,6 @@ from muster_core.model.ids import ApplicationId, NodeId, QueuePath, partition_na
 from muster_core.model.resources import NOTHING, Limit, Resources
 from muster_core.model.specs import AskSpec, Member, NamespaceQuota, NodeSpec, PodProperties
 from muster_core.state.applications import Application
-from muster_core.state.ordering import application_key
-from muster_core.state.request_classes import AskClass
 from muster_core.state.scheduler_state import Partition, SchedulerState
 
 #: Node shapes that are tried, most frequent first, and most nodes that are added.
@@ -116,36 +113,6 @@ def ends(partition: Partition, target: Application) -> list[ClusterChange]:
         EndApplication(app.id, app.name, app.spec.namespace, len(app.allocations), app.allocated + app.gang.allocated)
         for app in others
     ]
-
-
-def least_ends(partition: Partition, target: Application) -> int:
-    """Returns how many applications have to end at least, so that a search for them can be left out; 0 = unknown.
-
-    Earlier applications of its leaf with equal pods start before it, each where another one ends.
-    """
-    limited = any(queue.limits for queue in target.queue.path_up)
-    is_fifo = target.queue.policies.order is ApplicationOrder.FIFO
-    if limited or not is_fifo or not _waits_for_nodes(target, [*target.waiting]):
-        return 0
-    kinds, key = [*target.waiting], application_key(partition, target)
-    waiting = (partition.applications[name] for name in target.queue.waiting)
-    alike = (app for app in waiting if app is not target and _waits_for_nodes(app, kinds))
-    ahead = sum(application_key(partition, app) < key for app in alike)
-    size = [(name, amount) for name, amount in kinds[0].resources.items() if amount]
-    starts = (
-        len(app.allocations) + min((app.allocated[name] // amount for name, amount in size), default=0)
-        for app in partition.applications.values()
-        if app.allocations
-    )
-    return -(-(ahead + 1) // max(starts, default=1))
-
-
-def _waits_for_nodes(app: Application, kinds: Sequence[AskClass]) -> bool:
-    """Whether it has requests of this one class only, which lack nothing but a node."""
-    if app.spec.is_gang or len(kinds) != 1 or [*app.waiting] != kinds or kinds[0].depends_on_others:
-        return False
-    why = app.refusals.get(kinds[0])
-    return why is not None and why.kind is ReasonKind.NODES
 
 
 _Shape = tuple[Resources, frozenset[tuple[str, str]], tuple[Taint, ...]]

@@ -183,8 +183,7 @@ def _search(
     partition = core.scheduler_state.partitions[partition_id]
     app = partition.applications[target]
     quotas, generous = (candidates.quotas(partition, app, is_generous=is_generous) for is_generous in (False, True))
-    ends = candidates.ends(partition, app) if candidates.least_ends(partition, app) <= _MOST_CHANGES else []
-    constraints = candidates.droppable(partition, app)
+    ends, constraints = candidates.ends(partition, app), candidates.droppable(partition, app)
     nodes = list(candidates.added_nodes(partition, app))
     for kind in (quotas, generous):
         if kind and (remedy := minimal(kind, starts)):
