@@ -325,6 +325,8 @@ def _removed(partition: Partition) -> Iterator[str]:
     for name, app in found.items():
         if app.asks or app.allocations:
             yield f"application {name} was removed and has requests or allocations"
+    if unknown := partition.texts.refused.keys() - partition.applications.keys():
+        yield f"reported texts: removed applications are kept: {sorted(unknown)}"
 
 
 def _application(partition: Partition, app: Application) -> Iterator[str]:

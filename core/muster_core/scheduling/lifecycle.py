@@ -411,6 +411,7 @@ def _leave(partition: Partition, app: Application) -> None:
     """Removes an application from its queue and partition."""
     del app.queue.applications[app.id]
     del partition.applications[app.id]
+    partition.texts.refused.pop(app.id, None)
     if partition.removed.pop(app.id, None) is not None:
         partition.removed_bytes -= app.kept_bytes
     records.application_removed(partition, app)
