@@ -34,6 +34,7 @@ INVALID: dict[str, dict[str, Any]] = {
     "at '/split/port': minimum: got 80, want 1,024": {"split": {"port": 80}},
     "at '/monitoring': additional properties 'podMonitor' not allowed": {"monitoring": {"podMonitor": {}}},
     "at '/priorityClass/value': maximum": {"priorityClass": {"value": 2_000_000_000}},
+    "at '/rest/simulationMiB': minimum: got 64, want 128": {"rest": {"simulationMiB": 64}},
     "at '/startupSeconds': minimum: got 1, want 10": {"startupSeconds": 1},
 }
 """Error message of the schema -> invalid values."""
