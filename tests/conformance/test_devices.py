@@ -49,10 +49,9 @@ def test_the_same_devices_are_allocated_or_none(kube_scheduler: KubeScheduler) -
     seen: Counter[str] = Counter()
     for seed, question, mine, theirs in pairs(kube_scheduler, CASES):
         seen[kind_of(theirs)] += 1
-        if "too many steps" in mine.get("error", ""):
+        if differs(mine, theirs, question):
+            assert "too many steps" in mine.get("error", ""), (seed, mine, theirs)
             seen["ended"] += 1
-        else:
-            assert not differs(mine, theirs, question), (seed, mine, theirs)
     assert seen["ended"] <= CASES // MOST_ENDED
     assert [kind for kind in KINDS if seen[kind] < AT_LEAST] == []
 

@@ -19,13 +19,12 @@ from muster_core.model.constraints import NO_INTER_POD_CONSTRAINTS, InterPodCons
 from muster_core.model.decisions import Decision, Placement, QuotaReservation, ReasonKind, UnschedulableReason
 from muster_core.model.ids import AllocationKey, NodeId, TaskGroup
 from muster_core.model.resources import NOTHING, Resources
-from muster_core.model.specs import NO_PROPERTIES, Member, PodOnNode, PodProperties
-from muster_core.placement import node_search, pods
+from muster_core.model.specs import NO_PROPERTIES, Member, PodOnNode, PodProperties, Topology
+from muster_core.placement import node_search
 from muster_core.placement.node_reservations import snapshot_for
 from muster_core.placement.search.backtracking import place_all
 from muster_core.placement.search.requests import MemberDemand, Places, Shortage, Work
 from muster_core.queues import quota
-from muster_core.queues.quota import FairnessQuantum
 from muster_core.state.applications import Application, lacking
 from muster_core.state.columns import BoolColumn
 from muster_core.state.ordering import classes
@@ -186,23 +185,17 @@ def declared(partition: Partition, member: Member, affinity: tuple[PodTerm, ...]
     return RequestShape(member.resources.on_nodes, member.constraints, pod_on_node=pod_on_node_of(facts, tags))
 
 
-def plan_pods(
-    partition: Partition, app: Application, at_most: int, quantum: FairnessQuantum, budget: pods.SearchBudget
-) -> AllocationPlan:
-    """Like `pods.plan_pods`. Members beyond the minimum and replacements first use the topology domains of their gang.
+def rows_inside(partition: Partition, app: Application, topology: Topology) -> list[BoolColumn]:
+    """Returns the rows that members beyond the minimum and replacements use first, the innermost level first.
 
-    If one domain is required, the filters keep them inside (`NodeTable.homes`).
+    These are the topology domains of their gang. If one domain is required, the filters keep them inside
+    (`NodeTable.homes`).
     """
-    inside: list[BoolColumn] = []
-    if (
-        app.spec.topology is not None
-        and app.gang.was_complete
-        and app.allocations
-        and any(kind.group and not app.has_placeholder(kind) for kind in app.waiting)
-    ):
-        levels = gangs_topology.domains(Snapshot(partition.nodes), app.spec.topology, held(app)).levels
-        inside = [level.values.rows(*level.held) for level in reversed(levels)]
-    return pods.plan_pods(partition, app, at_most, quantum, budget, inside)
+    is_any = any(kind.group and not app.has_placeholder(kind) for kind in app.waiting)
+    if not (is_any and app.gang.was_complete and app.allocations):
+        return []
+    levels = gangs_topology.domains(Snapshot(partition.nodes), topology, held(app)).levels
+    return [level.values.rows(*level.held) for level in reversed(levels)]
 
 
 def held(app: Application) -> dict[NodeId, int]:

@@ -383,7 +383,8 @@ class QueueAttempt:
             self._settle(app, [replacements], more=True)
             return
         self.tried = partition.scheduling.reasons_to_try(app)
-        allocation_plan = planning.plan_pods(partition, app, self.left, self._quantum_for(app), self._budget(app))
+        inside = planning.rows_inside(partition, app, app.spec.topology) if app.spec.topology is not None else ()
+        allocation_plan = pods.plan_pods(partition, app, self.left, self._quantum_for(app), self._budget(app), inside)
         self._carry_out(app, allocation_plan)
         self._note_progress(app, allocation_plan)
         # Which placeholders are replaced or released depends on what was placed now.
@@ -447,7 +448,8 @@ class QueueAttempt:
         if self.partition.has_stale_classes:
             requeue.evaluate(self.partition, app)
         budget = pods.SearchBudget(lambda: True, LOOKS_PER_ATTEMPT, repair.replacements(app))
-        return planning.plan_pods(self.partition, app, self.left, FREELY, budget)
+        inside = planning.rows_inside(self.partition, app, app.spec.topology) if app.spec.topology is not None else ()
+        return pods.plan_pods(self.partition, app, self.left, FREELY, budget, inside)
 
     def _replace_only(self, app: Application) -> None:
         """Replaces placeholders by real pods.
