@@ -64,8 +64,9 @@ def create(
     gang = found if isinstance(found, GangDefinition) else None
     succeeded: Mapping[str, int] = {}
     if gang is not None:  # most pods have none
-        succeeded = runs.succeeded(ledger, gang, key, (pod,) if run is None else run.members)
-        gang = runs.without(gang, succeeded)
+        pods = (pod,) if run is None else run.members
+        succeeded = runs.succeeded(ledger, gang, key, pods)
+        gang = runs.without(gang, succeeded, pods)
     if member.user_problem and pod.node is None:
         reporting.post(out, pod.ref, messages.ignored(member.user_problem))
     app = Application(

@@ -75,6 +75,11 @@ class GroupMembers:
         self.succeeded.discard(uid)
 
     @property
+    def has_started(self) -> bool:
+        """Whether a member has a node or has succeeded. Later ones need not be as many as start together."""
+        return bool(self.bound or self.succeeded)
+
+    @property
     def is_empty(self) -> bool:
         """Whether no pod names the group."""
         return not self.living and not self.succeeded

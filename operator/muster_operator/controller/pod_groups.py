@@ -199,7 +199,7 @@ def _wait(ledger: Ledger, key: str) -> tuple[str, str]:
     if len(members.schedulers) > 1:
         first, second = sorted(members.schedulers)[:2]
         return problems.mixed_scheduler_names(first, second), SCHEDULER_ERROR
-    if len(members.living) - len(members.held) + len(members.succeeded) < group.min_count:
+    if not members.has_started and len(members.living) - len(members.held) < group.min_count:
         if group.declared_by:
             return problems.too_few_members(group.title, group.min_count, group.size_key), UNSCHEDULABLE
         return problems.too_few_pods(group.name, group.min_count), UNSCHEDULABLE

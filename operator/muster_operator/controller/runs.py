@@ -414,10 +414,16 @@ def defined_gang(ledger: Ledger, out: Outcome, pod: Pod) -> GangDefinition | Gan
     return found
 
 
-def without(gang: GangDefinition, counts: Mapping[str, int]) -> GangDefinition:
-    """The gang with so many members fewer by task group."""
+def without(gang: GangDefinition, counts: Mapping[str, int], pods: Iterable[Pod]) -> GangDefinition:
+    """The gang without its succeeded members, by task group. ``pods``: of the run.
+
+    A PodGroup has started then. If none of its pods has a node, they are scheduled one by one: others may have failed.
+    """
     if not counts:
         return gang
-    remaining = ((group, max(0, group.min_member - counts.get(group.name, 0))) for group in gang.groups)
+    is_over = all(pod.membership.pod_group and pod.node is None for pod in pods if not pod.has_ended)
+    remaining = (
+        (group, 0 if is_over else max(0, group.min_member - counts.get(group.name, 0))) for group in gang.groups
+    )
     groups = tuple(replace(group, min_member=count) for group, count in remaining)
     return replace(gang, groups=groups, placeholder_ask=placeholder_ask(groups))

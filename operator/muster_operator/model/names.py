@@ -75,22 +75,17 @@ ANNOTATION_NAMESPACE_ENABLE: Final = (
 
 ANNOTATION_NAMESPACE_GENERATE_APP_ID: Final = "yunikorn.apache.org/namespace.generateAppId"
 
-#: Labels of controllers with pods of several owners: JobSet, and the replicas of LeaderWorkerSet.
+#: Labels of controllers with pods of several owners: JobSet, the replicas of LeaderWorkerSet, and Kueue's groups.
 LABEL_JOBSET: Final = "jobset.sigs.k8s.io/jobset-name"
 LABEL_LEADER_WORKER_SET: Final = "leaderworkerset.sigs.k8s.io/name"
 LABEL_LEADER_WORKER_GROUP: Final = "leaderworkerset.sigs.k8s.io/group-index"
+LABEL_KUEUE_GROUP: Final = "kueue.x-k8s.io/pod-group-name"
 
 #: Gangs of Koordinator, and what of them Muster cannot follow.
 ANNOTATION_KOORDINATOR_NAME: Final = "gang.scheduling.koordinator.sh/name"
 ANNOTATION_KOORDINATOR_SIZE: Final = "gang.scheduling.koordinator.sh/min-available"
 ANNOTATION_KOORDINATOR_GROUPS: Final = "gang.scheduling.koordinator.sh/groups"
 ANNOTATION_KOORDINATOR_TOPOLOGY: Final = "gang.scheduling.koordinator.sh/network-topology-spec"
-
-#: Pod groups of Kueue, and the marks of those whose pods appear one after the other.
-LABEL_KUEUE_NAME: Final = "kueue.x-k8s.io/pod-group-name"
-ANNOTATION_KUEUE_SIZE: Final = "kueue.x-k8s.io/pod-group-total-count"
-ANNOTATION_KUEUE_FAST: Final = "kueue.x-k8s.io/pod-group-fast-admission"
-ANNOTATION_KUEUE_SERVING: Final = "kueue.x-k8s.io/pod-group-serving"
 
 #: ProvisioningRequest classes that Cluster Autoscaler supports.
 CHECK_CAPACITY: Final = "check-capacity.autoscaling.x-k8s.io"

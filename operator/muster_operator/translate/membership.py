@@ -94,6 +94,11 @@ def unique_app_id(namespace: str) -> str:
     return f"{namespace[:_NAMESPACE_IN_UNIQUE_ID]}{_UNIQUE_MARK}"
 
 
+def _own_app_id(namespace: str, found: str) -> str:
+    """The application ID if a user has written it; empty if there is none, or a webhook has generated it."""
+    return "" if found == shared_app_id(namespace) or found.endswith(_UNIQUE_MARK) else found
+
+
 def _app_id(found: str, ref: PodRef, settings: Settings) -> str:
     named = found or (unique_app_id if settings.unique_app_ids else shared_app_id)(ref.namespace)
     if named.endswith(_UNIQUE_MARK):
@@ -130,9 +135,10 @@ def _named_gang(
     an object.
     """
     pod_group, written = text(mapping(spec.get("schedulingGroup")).get("podGroupName")), _written(metadata)
-    found = [] if is_off else read_declared(namespace, written, metadata, written_app_id(metadata))
+    app = _own_app_id(namespace, _first("application id", _APP_ID_PLACES, written)[0])
+    found, notices = ([], ()) if is_off else read_declared(namespace, written, metadata, app)
     if not found:
-        return pod_group, None, ()
+        return pod_group, None, notices
     annotations, declared = written["annotation"], None
     if pod_group:
         used = "spec.schedulingGroup"
@@ -141,7 +147,8 @@ def _named_gang(
     else:
         declared = found.pop(0)
         pod_group, used = declared.id, declared.declared_by
-    return pod_group, declared, tuple(problems.other_gang_ignored(group.declared_by, used) for group in found)
+    others = (problems.other_gang_ignored(group.declared_by, used) for group in found)
+    return pod_group, declared, (*notices, *others)
 
 
 def _refusal(app: str, queue: str, task_group: str) -> str:
@@ -262,7 +269,8 @@ def membership(metadata: Raw, ref: PodRef, settings: Settings, spec: Raw | None 
     queue, queue_conflicts = _first("queue", _QUEUE_PLACES, written)
     pod_group, declared, ignored = _named_gang(ref.namespace, metadata, spec or {}, is_off=settings.disable_gang)
     notices = (*conflicts, *queue_conflicts, *ignored)
-    app = _app_id(found or _default_app_id(pod_group, declared), ref, settings)
+    app = _own_app_id(ref.namespace, found) or _default_app_id(pod_group, declared) or found
+    app = _app_id(app, ref, settings)
     user, user_problem = _user(annotations.get(names.ANNOTATION_USER_INFO, ""))
     is_marked = is_true(annotations.get(names.ANNOTATION_PLACEHOLDER))
     claim = _claim(metadata, spec or {}, annotations) if is_marked else None

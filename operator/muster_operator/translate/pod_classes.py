@@ -55,9 +55,6 @@ _ANNOTATIONS: Final = {
     "koordinator_size": names.ANNOTATION_KOORDINATOR_SIZE,
     "koordinator_groups": names.ANNOTATION_KOORDINATOR_GROUPS,
     "koordinator_topology": names.ANNOTATION_KOORDINATOR_TOPOLOGY,
-    "kueue_size": names.ANNOTATION_KUEUE_SIZE,
-    "kueue_fast": names.ANNOTATION_KUEUE_FAST,
-    "kueue_serving": names.ANNOTATION_KUEUE_SERVING,
     "user": names.ANNOTATION_USER_INFO,
     "allow_preemption": names.ANNOTATION_ALLOW_PREEMPTION,
     "placeholder": names.ANNOTATION_PLACEHOLDER,
@@ -84,9 +81,6 @@ class Annotations(Struct, omit_defaults=True, gc=False, rename=_ANNOTATIONS):
     koordinator_size: str | UnsetType = UNSET
     koordinator_groups: str | UnsetType = UNSET
     koordinator_topology: str | UnsetType = UNSET
-    kueue_size: str | UnsetType = UNSET
-    kueue_fast: str | UnsetType = UNSET
-    kueue_serving: str | UnsetType = UNSET
     user: str | UnsetType = UNSET
     allow_preemption: str | UnsetType = UNSET
     placeholder: str | UnsetType = UNSET
@@ -276,10 +270,10 @@ _LABELS: Final = (
     names.SPARK_LABEL_APP_ID,
     names.LABEL_QUEUE,
     names.LEGACY_LABEL_QUEUE,
-    names.LABEL_KUEUE_NAME,
     names.LABEL_JOBSET,
     names.LABEL_LEADER_WORKER_SET,
     names.LABEL_LEADER_WORKER_GROUP,
+    names.LABEL_KUEUE_GROUP,
 )
 
 #: Name, UID and label of the pod that a class is read from. If it appears in the result, the result is not shared.

@@ -16,7 +16,7 @@ from tests.e2e.scenario import Scenario
 
 SAMPLES = Path(__file__).with_name("samples")
 EVERY_SAMPLE = pytest.mark.parametrize("sample", sorted(path.stem for path in SAMPLES.glob("*.yaml")))
-COUNT = "kueue.x-k8s.io/pod-group-total-count"
+COUNT = "yunikorn.apache.org/gang-size"
 
 
 def members(count: int, size: str, first: int = 0) -> list[Json]:
@@ -79,9 +79,7 @@ async def test_pods_that_contradict_each_other_wait_until_they_agree(open_scenar
 async def test_members_that_appear_late_or_are_deleted_are_awaited(open_scenario: OpenScenario) -> None:
     scenario = await open_scenario([FakeNode("node-0", cpu="8")])
     await scenario.create(members(2, "3"))
-    await wait_for_text(
-        scenario, f'waiting for more pods: gang "train" (kueue.x-k8s.io/pod-group-name) needs 3 ({COUNT})'
-    )
+    await wait_for_text(scenario, f'waiting for more pods: gang "train" ({COUNT}) needs 3 ({COUNT})')
     await scenario.api.delete("pods", "w0", scenario.namespace, grace_s=0)
     await scenario.create(members(3, "3", first=2))
     await nothing_is_bound(scenario)
@@ -97,6 +95,4 @@ async def test_the_annotations_of_yunikorn_take_precedence_with_an_event(open_sc
         pod["metadata"]["annotations"][COUNT] = "9"
     await scenario.create(pods)
     await scenario.all_bound(2)
-    await wait_for_event(
-        scenario, "w0", "pod-group-name is ignored", "yunikorn.apache.org/task-groups takes precedence"
-    )
+    await wait_for_event(scenario, "w0", "gang-size is ignored", "yunikorn.apache.org/task-groups takes precedence")

@@ -1,7 +1,8 @@
 """Gangs that pods declare by themselves: a label or annotation names the gang, and an annotation its size.
 
-There is one function for each way to do it. Such a gang is a PodGroup without an object: `controller.pod_groups` waits
-for its pods and compares them. See docs/reference/gang-apis.md.
+There is one function for each way to do it. Labels that other controllers write do not make a gang by themselves, so
+that nothing changes for their users unless they ask. Such a gang is a PodGroup without an object:
+`controller.pod_groups` waits for its pods and compares them. See docs/reference/gang-apis.md.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,251}[A-Za-z0-9])?")
 
 @dataclass(frozen=True, slots=True)
 class _Written:
-    """What a pod has written: its labels, annotations, owners, and application ID (empty = none)."""
+    """What a pod has written: its labels, annotations, owners, and application ID (empty = none or generated)."""
 
     namespace: str
     labels: Mapping[str, str]
@@ -35,17 +36,24 @@ class _Written:
     app: str
 
 
-def read_declared(namespace: str, written: Mapping[str, Mapping[str, str]], metadata: Raw, app: str) -> list[PodGroup]:
-    """The gangs that a pod declares, in the order of precedence: the first one is used.
+def read_declared(
+    namespace: str, written: Mapping[str, Mapping[str, str]], metadata: Raw, app: str
+) -> tuple[list[PodGroup], tuple[str, ...]]:
+    """The gangs that a pod declares, in the order of precedence: the first one is used. And what has no effect.
 
-    ``written``: the labels and annotations of the pod. ``app``: the application ID in them; empty = none.
+    ``written``: the labels and annotations of the pod. ``app``: the application ID in them; empty = none or generated.
     """
-    pod = _Written(namespace, written["label"], written["annotation"], metadata, app)
-    return [group for dialect in _DIALECTS if (group := dialect(pod)) is not None]
+    pod, key = _Written(namespace, written["label"], written["annotation"], metadata, app), names.ANNOTATION_GANG_SIZE
+    found = [group for dialect in _DIALECTS if (group := dialect(pod)) is not None]
+    is_without_effect = pod.annotations.get(key) and not any(group.declared_by == key for group in found)
+    return found, (problems.gang_value(key, "", _NO_IDENTITY),) if is_without_effect else ()
 
 
 def _of_controller(pod: _Written) -> PodGroup | None:
-    """So many pods of a Job or another controller, a JobSet, a replica of a LeaderWorkerSet, or an application."""
+    """So many pods of a Job or another controller, or of a JobSet, LeaderWorkerSet replica, Kueue group or application.
+
+    Pods with a generated application ID only are unrelated.
+    """
     key = names.ANNOTATION_GANG_SIZE
     if not pod.annotations.get(key):
         return None
@@ -55,9 +63,11 @@ def _of_controller(pod: _Written) -> PodGroup | None:
         return _group(pod, key, key, job_set, f"JobSet/{job_set}")
     if index and (workers := pod.labels.get(names.LABEL_LEADER_WORKER_SET)):
         return _group(pod, key, key, f"{workers}-{index}", f"LeaderWorkerSet/{workers}/{index}")
+    if group := pod.labels.get(names.LABEL_KUEUE_GROUP):
+        return _group(pod, key, key, group, f"Kueue/{group}")
     if uid:
         return _group(pod, key, key, owner.partition("/")[2].rstrip("-_."), uid[: limits.TASK_GROUP_NAME_BYTES])
-    return _group(pod, key, key, pod.app, f"/{pod.app}", "" if pod.app else problems.gang_value(key, "", _NO_IDENTITY))
+    return _group(pod, key, key, pod.app, f"/{pod.app}") if pod.app else None
 
 
 def _koordinator(pod: _Written) -> PodGroup | None:
@@ -72,16 +82,7 @@ def _koordinator(pod: _Written) -> PodGroup | None:
     return _group(pod, names.ANNOTATION_KOORDINATOR_NAME, names.ANNOTATION_KOORDINATOR_SIZE, name, name, problem)
 
 
-def _kueue(pod: _Written) -> PodGroup | None:
-    """Kueue's groups of plain pods, unless it admits them before all of their pods exist, as those of StatefulSets."""
-    name = pod.labels.get(names.LABEL_KUEUE_NAME, "")
-    is_early = any(map(pod.annotations.get, (names.ANNOTATION_KUEUE_FAST, names.ANNOTATION_KUEUE_SERVING)))
-    if not name or is_early:
-        return None
-    return _group(pod, names.LABEL_KUEUE_NAME, names.ANNOTATION_KUEUE_SIZE, name, name)
-
-
-_DIALECTS: Final[tuple[Callable[[_Written], PodGroup | None], ...]] = (_of_controller, _koordinator, _kueue)
+_DIALECTS: Final[tuple[Callable[[_Written], PodGroup | None], ...]] = (_of_controller, _koordinator)
 
 
 def _group(pod: _Written, key: str, size_key: str, name: str, identity: str, problem: str = "") -> PodGroup:

@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from muster_operator.controller import recovery
+from muster_operator.controller.pod_groups import MAX_PAUSE_S
 from muster_operator.model.commands import BindPod, Outcome, PostEvent, SetCondition, SetGroupCondition
 from muster_operator.model.core_messages import ApplicationSubmitted
 from muster_operator.model.ids import AppId, PodUid
+from muster_operator.model.states import AppState, TaskState
 from muster_si import keys
 from tests.unit.operator.controller.driver import Driver, done, live, orders, requested_keys, submitted, whole
 from tests.unit.operator.controller.objects import APP_ID, QUEUE, Raw, a_pod
@@ -22,19 +24,12 @@ Member = Callable[..., Raw]
 
 
 def koordinator(name: str, size: str = "2", gang: str = "train", **fields: Any) -> Raw:
-    return a_pod(name, **fields) | {
-        "metadata": a_pod(name)["metadata"]
-        | {
-            "annotations": {
-                "gang.scheduling.koordinator.sh/name": gang,
-                "gang.scheduling.koordinator.sh/min-available": size,
-            }
-        }
-    }
+    prefix = "gang.scheduling.koordinator.sh/"
+    return a_pod(name, annotations={f"{prefix}name": gang, f"{prefix}min-available": size}, **fields)
 
 
 def kueue(name: str, size: str = "2", gang: str = "train", **fields: Any) -> Raw:
-    pod = a_pod(name, annotations={"kueue.x-k8s.io/pod-group-total-count": size}, **fields)
+    pod = a_pod(name, annotations={"yunikorn.apache.org/gang-size": size}, **fields)
     pod["metadata"]["labels"]["kueue.x-k8s.io/pod-group-name"] = gang
     return pod
 
@@ -104,14 +99,66 @@ def started(member: Member) -> Driver:
     return driver
 
 
+def running(*pods: Raw) -> Driver:
+    """These members of a gang have a node. A PodGroup of their number exists, which some of them name."""
+    driver = live()
+    driver.fact(a_pod_group("train", len(pods)))
+    for pod in pods:
+        driver.see(pod)
+    driver.accepted(TRAIN)
+    driver.updated(keys.APP_RUNNING, app=TRAIN)
+    for pod in pods:
+        found = orders(driver.allocated(pod["metadata"]["uid"], app=TRAIN))
+        [order] = [one for one in found if isinstance(one, BindPod)]
+        driver.result(done(order))
+        driver.see(on_a_node(pod), phase="Running")
+    return driver
+
+
+def on_a_node(pod: Raw) -> Raw:
+    scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:05Z"}
+    return {**pod, "spec": {**pod["spec"], "nodeName": "n1"}, "status": {"conditions": [scheduled]}}
+
+
+def of_an_object(name: str, _size: str = "3", **fields: Any) -> Raw:
+    return pod_of_an_object(name, **fields)
+
+
+@pytest.mark.parametrize("member", [koordinator, kueue, of_a_job, of_an_object])
+@pytest.mark.parametrize("last", ["Running", "Succeeded"])
+@pytest.mark.parametrize("then", ["no restart", "restart"])
+def test_a_replacement_joins_a_gang_that_can_never_have_its_size_again(member: Member, last: str, then: str) -> None:
+    """Of three members one fails for good, another one is replaced, and the last one runs or ends."""
+    pods = [member(f"w{number}", "3") for number in range(3)]
+    driver = running(*pods)
+    for pod in pods[:2]:
+        driver.see(on_a_node(pod), phase="Failed")
+    assert requested_keys(driver.see(member("w1b", "3"))) == ["uid-w1b"]
+    driver.see(on_a_node(pods[2]), phase=last)
+    driver.wait(MAX_PAUSE_S)
+    assert driver.ledger.tasks[PodUid("uid-w1b")].state is TaskState.SCHEDULING
+    if then == "restart":
+        whole(recovery.begin(driver.ledger, driver.now))
+        driver.accepted(TRAIN)
+        whole(recovery.report_nodes(driver.ledger, driver.now))
+        assert requested_keys(whole(recovery.submit_asks(driver.ledger, driver.now))) == ["uid-w1b"]
+        assert driver.ledger.applications[TRAIN].state is AppState.RUNNING
+
+
+@MEMBERS
+def test_when_all_members_have_failed_the_next_ones_are_a_whole_gang_again(member: Member) -> None:
+    pods = [member("w0"), member("w1")]
+    driver = running(*pods)
+    for pod in pods:
+        driver.see(on_a_node(pod), phase="Failed")
+    assert requested_keys(driver.see(member("w0b"))) == []
+    assert "pods that failed do not count" in told(driver)
+    assert len(submitted(driver.see(member("w1b")))) + len(submitted(driver.wait(MAX_PAUSE_S))) == 1
+
+
 @MEMBERS
 def test_a_late_member_that_contradicts_waits_alone(member: Member) -> None:
-    driver = started(member)
-    driver.updated(keys.APP_RUNNING, app=TRAIN)
-    for name in ("w0", "w1"):
-        [order] = [one for one in orders(driver.allocated(f"uid-{name}", app=TRAIN)) if isinstance(one, BindPod)]
-        driver.result(done(order))
-        driver.see(member(name, nodeName="n1"))
+    driver = running(member("w0"), member("w1"))
     assert requested_keys(driver.see(member("late", "9"))) == []
     assert set(driver.ledger.tasks) == {"uid-w0", "uid-w1"}
     out = whole(recovery.begin(driver.ledger, driver.now))
@@ -135,6 +182,30 @@ def test_members_with_different_applications_or_queues_wait(member: Member, key:
     other["metadata"]["labels"][key] = value
     assert submitted(driver.see(other)) == []
     assert f"as {key}; write the same value" in told(driver)
+
+
+@MEMBERS
+@pytest.mark.parametrize("generated", ["yunikorn-dev-autogen", "dev-uniqueautogen"])
+def test_a_generated_application_id_contradicts_no_other_one(member: Member, generated: str) -> None:
+    """A webhook that did not know the gang has written it on the first member only, which runs."""
+    driver = live()
+    driver.see(member("w0", app=generated, nodeName="n1"), phase="Running")
+    assert submitted(driver.see(member("w1", app="train"))) == []
+    assert driver.ledger.tasks.keys() == {"uid-w0", "uid-w1"}
+    assert driver.ledger.applications.keys() == {TRAIN}
+
+
+@pytest.mark.parametrize("app", ["", "yunikorn-dev-autogen", "dev-uniqueautogen"])
+def test_pods_without_controller_and_application_id_are_no_gang(app: str) -> None:
+    driver = live()
+    size = {"yunikorn.apache.org/gang-size": "3"}
+    texts = [
+        one.note for one in driver.see(a_pod("w0", app=app, annotations=size)).commands if isinstance(one, PostEvent)
+    ]
+    assert [text for text in texts if "gang-size has no effect without a controller" in text]
+    driver.see(a_pod("w1", app=app, annotations={"yunikorn.apache.org/gang-size": "x"}))
+    assert driver.ledger.tasks.keys() == {"uid-w0", "uid-w1"}
+    assert driver.ledger.group_members == {}
 
 
 def test_one_controller_with_two_names_is_a_contradiction() -> None:

@@ -213,7 +213,7 @@ def test_a_request_that_crosses_the_completion_of_its_application_is_submitted_a
     assert {event.reason for event in simulation.kubernetes.events} == {"Scheduled"}
 
 
-#: Gangs that their pods declare as in Kueue, and their sizes.
+#: Gangs of pods in groups of Kueue, and their sizes.
 DECLARED = {"two": 2, "three": 3}
 GROUP = "kueue.x-k8s.io/pod-group-name"
 
@@ -223,7 +223,7 @@ class DeclaredChaos(Chaos):
 
     def create(self) -> None:
         gang = sorted(DECLARED)[self.pick(len(DECLARED))]
-        pod = a_pod(f"p{self.serial}", annotations={"kueue.x-k8s.io/pod-group-total-count": str(DECLARED[gang])})
+        pod = a_pod(f"p{self.serial}", annotations={"yunikorn.apache.org/gang-size": str(DECLARED[gang])})
         pod["metadata"]["labels"][GROUP] = gang
         self.simulation.kubernetes.add(pod)
         self.serial += 1
@@ -242,7 +242,7 @@ class DeclaredChaos(Chaos):
             if self.pick(2):
                 raw = self.simulation.kubernetes.pods[uid]
                 gang = sorted(DECLARED)[self.pick(len(DECLARED))]
-                raw["metadata"]["annotations"]["kueue.x-k8s.io/pod-group-total-count"] = str(DECLARED[gang])
+                raw["metadata"]["annotations"]["yunikorn.apache.org/gang-size"] = str(DECLARED[gang])
                 self.simulation.kubernetes.edit(uid, labels={GROUP: gang})
 
 

@@ -39,7 +39,7 @@ def declared(annotations: Raw, labels: Raw | None = None, owners: list[Raw] | No
     [
         ({GANG + "name": "a", GANG + "min-available": "3"}, {}, [], f"dev/{GANG}name=a", "dev/a"),
         ({GANG + "name": "a", GANG + "min-available": "3", GANG + "groups": '["dev/a"]'}, {}, [], None, "dev/a"),
-        ({KUEUE + "total-count": "3"}, {KUEUE + "name": "b"}, [], f"dev/{KUEUE}name=b", "dev/b"),
+        ({SIZE: "3"}, {KUEUE + "name": "b"}, JOB, f"dev/{SIZE}=Kueue/b", "dev/b"),
         ({SIZE: "3"}, {}, JOB, f"dev/{SIZE}=uid-job", "dev/train"),
         ({SIZE: "3"}, {"jobset.sigs.k8s.io/jobset-name": "js"}, JOB, f"dev/{SIZE}=JobSet/js", "dev/js"),
         ({SIZE: "3"}, {LWS + "name": "s", LWS + "group-index": "1"}, JOB, f"dev/{SIZE}=LeaderWorkerSet/s/1", "dev/s-1"),
@@ -60,17 +60,15 @@ def test_each_dialect_names_the_gang_and_its_size(
     "annotations, labels, rule",
     [
         *(
-            ({KUEUE + "total-count": text}, {KUEUE + "name": "b"}, "is not a number of pods from 1 to 10000")
+            ({SIZE: text}, {KUEUE + "name": "b"}, "is not a number of pods from 1 to 10000")
             for text in ("0", "-1", "2147483648", "10001", "9" * 5000, "1.5", "³", " 3", "three")
         ),
-        ({}, {KUEUE + "name": "b"}, "is missing; write the number"),
         ({GANG + "name": "a"}, {}, "min-available is missing"),
         ({GANG + "name": "x" * 254, GANG + "min-available": "3"}, {}, "is not a name"),
         ({GANG + "name": "a\0b", GANG + "min-available": "3"}, {}, "is not a name"),
         ({GANG + "name": "a", GANG + "min-available": "3", GANG + "groups": '["dev/a","dev/b"]'}, {}, "not supported"),
         ({GANG + "name": "a", GANG + "min-available": "3", GANG + "network-topology-spec": "{x}"}, {}, "not supported"),
         ({SIZE: "x"}, {"applicationId": "mine"}, "is not a number of pods"),
-        ({SIZE: "3"}, {}, "without a controller of the pod or yunikorn.apache.org/app-id"),
     ],
 )
 def test_a_value_that_is_not_understood_names_key_value_and_rule(annotations: Raw, labels: Raw, rule: str) -> None:
@@ -85,16 +83,13 @@ def test_a_value_that_is_not_understood_names_key_value_and_rule(annotations: Ra
 @pytest.mark.parametrize(
     "annotations, labels",
     [
-        ({KUEUE + "total-count": "3", KUEUE + "fast-admission": "true"}, {KUEUE + "name": "b"}),
-        ({KUEUE + "total-count": "3", KUEUE + "serving": "true"}, {KUEUE + "name": "b"}),
+        ({KUEUE + "total-count": "3"}, {KUEUE + "name": "b"}),
         ({LWS + "size": "3"}, {LWS + "name": "s", LWS + "group-index": "1"}),
-        ({KUEUE + "total-count": "3"}, {}),
+        ({}, {"jobset.sigs.k8s.io/jobset-name": "js"}),
         ({GANG + "min-available": "3"}, {}),
     ],
 )
-def test_pods_that_are_created_one_after_the_other_or_have_no_name_declare_nothing(
-    annotations: Raw, labels: Raw
-) -> None:
+def test_what_other_controllers_write_and_a_size_without_a_name_declare_nothing(annotations: Raw, labels: Raw) -> None:
     found = read(annotations, labels)
     assert (found.declared, found.pod_group) == (None, "")
 
@@ -108,10 +103,10 @@ def test_pods_that_are_created_one_after_the_other_or_have_no_name_declare_nothi
     ],
 )
 def test_the_first_dialect_is_used_and_each_other_one_is_reported(more: Raw, used: str) -> None:
-    annotations = {SIZE: "3", GANG + "name": "a", GANG + "min-available": "4", KUEUE + "total-count": "5", **more}
-    found = read(annotations, {KUEUE + "name": "b"}, JOB)
+    annotations = {SIZE: "3", GANG + "name": "a", GANG + "min-available": "4", **more}
+    found = read(annotations, {}, JOB)
     assert (found.declared is not None) is not bool(more)
-    ignored = [name for name in (SIZE, f"{GANG}name", f"{KUEUE}name") if name != used]
+    ignored = [name for name in (SIZE, f"{GANG}name") if name != used]
     assert found.conflicts == tuple(
         f"{name} is ignored, because {used} takes precedence; remove one of them" for name in ignored
     )
@@ -125,3 +120,5 @@ def test_where_gangs_are_disabled_the_pods_declare_nothing() -> None:
 def test_the_webhook_writes_the_name_of_the_gang_as_the_application_id() -> None:
     assert gang_app_id("dev", {"annotations": {SIZE: "3"}, "ownerReferences": JOB}, {}) == "train"
     assert gang_app_id("dev", {"annotations": {GANG + "name": "not a label"}}, {}) == ""
+    assert gang_app_id("dev", {"annotations": {SIZE: "3"}}, {}) == ""
+    assert gang_app_id("dev", {"labels": {KUEUE + "name": "a"}}, {}) == ""

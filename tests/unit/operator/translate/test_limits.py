@@ -304,7 +304,6 @@ def a_rich_pod() -> dict[str, Any]:
             "yunikorn.apache.org/gang-size": "2",
             "gang.scheduling.koordinator.sh/name": "g",
             "gang.scheduling.koordinator.sh/groups": "[]",
-            "kueue.x-k8s.io/pod-group-total-count": "3",
         },
         affinity={"nodeAffinity": required | preferred, "podAffinity": {REQUIRED: [near], PREFERRED: [weighted]}},
         topologySpreadConstraints=[{**near, "whenUnsatisfiable": "DoNotSchedule", "minDomains": 2}],
