@@ -21,7 +21,8 @@ class GroupMembers:
     counts. ``succeeded``: those that have ended successfully. ``declared``: how the living and succeeded ones declare
     the group if there is no object, which ``declarations`` counts.
     ``status``: the group and why its pods wait, as the pods were compared with it last. ``reported``: the condition
-    that was written last. ``checked_at``: time of the timer for it. ``pause_s``: length of the last pause before the
+    that was written last. ``checked_at``: time of the timer for it and the conditions of the pods, whose last text is
+    ``told``; ``report_s``: the least time until it is written again. ``pause_s``: length of the last pause before the
     group was requested again, which lasts until ``paused_until``.
     """
 
@@ -37,6 +38,8 @@ class GroupMembers:
     status: tuple[PodGroup | None, str] | None = None
     reported: GroupCondition | None = None
     checked_at: float = 0.0
+    told: str = ""
+    report_s: float = 0.0
     is_paused: bool = False
     pause_s: float = 0.0
     paused_until: float = 0.0

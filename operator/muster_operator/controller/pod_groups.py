@@ -35,6 +35,12 @@ from muster_operator.translate.membership import pod_group_app_id
 PAUSE_S: Final = 1.0
 MAX_PAUSE_S: Final = 10.0
 
+#: The longest time between two texts about a group that waits. Each change of the text doubles the time.
+_MAX_REPORT_S: Final = 60.0
+
+#: Different declarations of one group that are compared.
+_COMPARED: Final = 16
+
 _NEVER: Final = "Never"
 _LOWER: Final = "PreemptLowerPriority"
 
@@ -77,17 +83,24 @@ def record(ledger: Ledger, pod: Pod) -> Pod:
 
 
 def _declare(ledger: Ledger, key: str, members: GroupMembers) -> None:
-    """Records the group that the pods declare: as those with a node do, with a problem if others contradict."""
+    """Records the group that the pods declare: as one with a node does, with a problem if others contradict.
+
+    The result does not depend on the order of the pods, except for the text about very many contradictions.
+    """
     if not members.declarations:
         return
     group = next(iter(members.declarations))
     if len(members.declarations) > 1:
-        _, other = islice(members.declarations, 2)
+        group, *_, other = sorted(islice(members.declarations, _COMPARED), key=_declared_values)
         problem = group.problem or other.problem or _contradiction_of(group, other)
-        group = replace(members.declared.get(next(iter(members.bound), PodUid("")), group), problem=problem)
+        group = replace(members.declared.get(min(members.bound, default=PodUid("")), group), problem=problem)
     before = ledger.pod_groups.get(key)
     if before is None or replace(before, app_id=group.app_id) != group:
         _recorded(ledger, key, group)
+
+
+def _declared_values(group: PodGroup) -> tuple[int, str, str, str, str]:
+    return group.min_count, group.app, group.queue, group.name, group.problem
 
 
 def _contradiction_of(one: PodGroup, other: PodGroup) -> str:
@@ -139,7 +152,9 @@ def _recorded(ledger: Ledger, key: str, group: PodGroup | None) -> None:
     if group is not None:
         name = group.app or pod_group_app_id(group.name)
         own = application_id(group.namespace, name, ledger.settings.sharing_groups)
-        group = ledger.pod_groups[key] = replace(group, app_id=_running(ledger, members) or own)
+        is_same = before is not None and before.app_id == own
+        app_id = own if is_same else _running(ledger, members) or own
+        group = ledger.pod_groups[key] = replace(group, app_id=app_id)
     if members is None:
         return
     if group is None or before is None or before.uid != group.uid or is_scheduled(group):
@@ -294,7 +309,7 @@ def watch(ledger: Ledger, key: str, now: float) -> None:
     """Sets the timer after which pods of the group that still wait get a condition."""
     members = ledger.group_members.get(key)
     if members is not None and ledger.phase is Phase.LIVE and now >= members.checked_at:
-        members.checked_at = now + ledger.settings.condition_delay_s
+        members.checked_at = now + max(members.report_s, ledger.settings.condition_delay_s)
         set_timer(ledger, Deadline(members.checked_at, TimerKind.POD_GROUP, PodUid(key)))
 
 
@@ -322,6 +337,9 @@ def on_timer(ledger: Ledger, out: Outcome, key: str, now: float) -> None:
     why, reason = _wait(ledger, key)
     if not why or now < members.checked_at:
         return
+    if members.told and members.told != why:  # one write of a user must not cause thousands of writes each time
+        members.report_s = min(_MAX_REPORT_S, 2 * max(members.report_s, ledger.settings.condition_delay_s))
+    members.told = why
     report(ledger, out, key, GroupCondition(is_scheduled=False, reason=reason, message=why))
     condition = Condition(messages.SKIPPED, why)
     for uid in members.living:

@@ -118,8 +118,8 @@ def too_few_members(title: str, minimum: int, key: str) -> str:
     Create the missing pods, or write a smaller number on all of them.
     """
     return (
-        f"waiting for more pods: {title} needs {minimum} ({key}), and pods that failed do not count. "
-        "Create the others, or write a smaller number on all pods"
+        f"waiting for more pods: {title} needs {minimum} ({key}). Pods that failed or cannot be scheduled yet "
+        "do not count. Create the others, or write a smaller number on all pods"
     )
 
 

@@ -113,7 +113,7 @@ def _shortened_app_id(app: str) -> str:
 
 def gang_app_id(namespace: str, metadata: Raw, spec: Raw) -> str:
     """The application ID of a pod without one: the name of its gang; empty = its gang has no name."""
-    pod_group, declared, _ = _named_gang(namespace, metadata, spec, is_off=False)
+    pod_group, declared, _ = _named_gang(namespace, metadata, spec, _written(metadata), is_off=False)
     return _default_app_id(pod_group, declared)
 
 
@@ -127,14 +127,14 @@ def _default_app_id(pod_group: str, declared: PodGroup | None) -> str:
 
 
 def _named_gang(
-    namespace: str, metadata: Raw, spec: Raw, *, is_off: bool
+    namespace: str, metadata: Raw, spec: Raw, written: dict[str, dict[str, str]], *, is_off: bool
 ) -> tuple[str, PodGroup | None, tuple[str, ...]]:
     """The PodGroup of a pod, itself if the pod declares it, and warnings about what else defines a gang.
 
     ``spec.schedulingGroup`` takes precedence, then the annotations of YuniKorn. ``is_off``: there are no gangs without
     an object.
     """
-    pod_group, written = text(mapping(spec.get("schedulingGroup")).get("podGroupName")), _written(metadata)
+    pod_group = text(mapping(spec.get("schedulingGroup")).get("podGroupName"))
     app = _own_app_id(namespace, _first("application id", _APP_ID_PLACES, written)[0])
     found, notices = ([], ()) if is_off else read_declared(namespace, written, metadata, app)
     if not found:
@@ -267,7 +267,9 @@ def membership(metadata: Raw, ref: PodRef, settings: Settings, spec: Raw | None 
     annotations = written["annotation"]
     found, conflicts = _first("application id", _APP_ID_PLACES, written)
     queue, queue_conflicts = _first("queue", _QUEUE_PLACES, written)
-    pod_group, declared, ignored = _named_gang(ref.namespace, metadata, spec or {}, is_off=settings.disable_gang)
+    pod_group, declared, ignored = _named_gang(
+        ref.namespace, metadata, spec or {}, written, is_off=settings.disable_gang
+    )
     notices = (*conflicts, *queue_conflicts, *ignored)
     app = _own_app_id(ref.namespace, found) or _default_app_id(pod_group, declared) or found
     app = _app_id(app, ref, settings)

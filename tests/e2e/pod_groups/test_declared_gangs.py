@@ -67,12 +67,12 @@ async def test_a_sample_waits_until_all_of_it_fits_also_across_restarts(
 async def test_pods_that_contradict_each_other_wait_until_they_agree(open_scenario: OpenScenario) -> None:
     scenario = await open_scenario([FakeNode("node-0", cpu="8")])
     await scenario.create([*members(2, "3"), *members(3, "2", first=2)])
-    await wait_for_text(scenario, f'its pods have "3" and "2" as {COUNT}; write the same value on all of them')
+    await wait_for_text(scenario, f'its pods have "2" and "3" as {COUNT}; write the same value on all of them')
     await nothing_is_bound(scenario)
     await scenario.api.patch("pods", "w2", {"metadata": {"annotations": {COUNT: "3"}}}, scenario.namespace)
     await scenario.all_bound(3)
     await scenario.create(members(4, "2", first=3))
-    await wait_for_reason(scenario, "w3", "SchedulingSkipped", 'its pods have "3" and "2"')
+    await wait_for_reason(scenario, "w3", "SchedulingSkipped", 'its pods have "2" and "3"')
     assert len(await scenario.bound()) == 3
 
 
