@@ -87,6 +87,21 @@ async def test_members_that_appear_late_or_are_deleted_are_awaited(open_scenario
     await scenario.all_bound(3)
 
 
+@pytest.mark.parametrize("phase", ["Running", "Succeeded"])
+async def test_a_replacement_starts_although_the_gang_can_never_have_its_size_again(
+    phase: str, open_scenario: OpenScenario
+) -> None:
+    """One member has failed for good, one was deleted, and one runs or has succeeded."""
+    scenario = await open_scenario([FakeNode("node-0", cpu="8")])
+    await scenario.create(members(3, "3"))
+    await scenario.all_bound(3)
+    for name, status in (("w0", "Failed"), ("w1", phase)):
+        await scenario.api.patch("pods", name, {"status": {"phase": status}}, scenario.namespace, subresource="status")
+    await scenario.api.delete("pods", "w2", scenario.namespace, grace_s=0)
+    await scenario.create(members(4, "3", first=3))
+    assert {pod["metadata"]["name"] for pod in await scenario.all_bound(3)} == {"w0", "w1", "w3"}
+
+
 async def test_the_annotations_of_yunikorn_take_precedence_with_an_event(open_scenario: OpenScenario) -> None:
     scenario = await open_scenario([FakeNode("node-0", cpu="8")])
     pods = [a_member("train", "workers", f"w{number}", [Group("workers", 2)]) for number in range(2)]
