@@ -76,8 +76,8 @@ _MOST_SELECTORS: Final = 64
 class PoolView:
     """The devices of one pool that some rows can access, until the pool changes.
 
-    A pool that is incomplete or invalid has none that can be allocated. `memory`: cache of placement/devices, the
-    results of selectors by device.
+    A pool that is incomplete or invalid has none that can be allocated. Caches of placement/devices: `memory`, the
+    results of selectors by device, and `local`, the devices of a class that only the node of this view can access.
     """
 
     id: PoolId
@@ -85,6 +85,7 @@ class PoolView:
     is_incomplete: bool = False
     is_invalid: bool = False
     memory: dict[object, list[object]] = field(default_factory=dict)
+    local: dict[object, list[DeviceId]] = field(default_factory=dict)
 
     def results(self, selectors: object) -> list[object]:
         """Returns the results of selectors by position of the device, None = not known yet. The list is updated."""

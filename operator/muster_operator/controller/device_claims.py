@@ -114,20 +114,27 @@ def claim_of(fact: DeviceEvent) -> str:
 
 
 def identity(ledger: Ledger, key: str) -> tuple[str, str, bool, str] | None:
-    """What the pods of the claim depend on: its UID, its owner, its deletion, and the pod that it is charged to."""
+    """What the pods of the claim depend on: its UID, owner and deletion, and the pod that its devices count for."""
     claim = ledger.devices.claims.get(key)
     if claim is None:
         return None
-    return claim.ref.uid, claim.owner, claim.is_deleting, _counting(ledger, key, claim)
+    is_shared = len(ledger.devices.users.get(key, ())) > 1
+    return claim.ref.uid, claim.owner, claim.is_deleting, _counting(ledger, key, claim) if is_shared else ""
 
 
 def _counting(ledger: Ledger, key: str, claim: DeviceClaim) -> str:
     """The UID of the pod that the devices of the claim count for; empty = each pod that names it.
 
-    That is the pod that it was made for, else the first one that it is reserved for. Pods that have ended are skipped.
+    That is the first pod with a node that it is reserved for. Its owner does not matter, because a user may set it, and
+    the allocation of a pod without a node is counted nowhere.
     """
     users = ledger.devices.users.get(key, ())
-    return next((uid for uid in (claim.owner, *claim.reserved) if uid in users), "") if claim.devices else ""
+    return next((uid for uid in claim.reserved if uid in users and _has_node(ledger, uid)), "") if claim.devices else ""
+
+
+def _has_node(ledger: Ledger, uid: str) -> bool:
+    task, pod = ledger.tasks.get(PodUid(uid)), ledger.pods.get(PodUid(uid))
+    return (task is not None and task.node is not None) or (pod is not None and pod.node is not None)
 
 
 def charged(ledger: Ledger, pod: Pod) -> Resources:

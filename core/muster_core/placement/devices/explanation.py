@@ -27,9 +27,11 @@ from muster_core.state.nodes import NodeTable
 from muster_core.state.snapshot import RequestShape, Snapshot
 from muster_si import keys
 
-#: Devices that one explanation looks at, for all requests together, and views where it searches without a constraint.
+#: Devices that one explanation looks at, for all requests together; views where it searches without a constraint, and
+#: constraints that it leaves out, one at a time. All searches share the steps of one.
 _MOST_LOOKS: Final = 50_000
-_MOST_SEARCHES: Final = 4
+_MOST_VIEWS: Final = 4
+_MOST_CONSTRAINTS: Final = 4
 
 _MOST_EXPLAINED: Final = 256
 _MOST_TEXT: Final = 500
@@ -84,6 +86,7 @@ class _Explanation:
         self._views = [devices.views[number] for number in devices.present.tolist()]
         self._pools = list(dict.fromkeys(pool for view in self._views for pool in view.pools))
         self._left = _MOST_LOOKS
+        self._work = StepBudget()
 
     def text(self) -> str:
         """Returns the sentence."""
@@ -107,7 +110,7 @@ class _Explanation:
                         for one, supply in zip(least, supplies, strict=True)
                     )
                 ]
-        return self._conflict(fitting[:_MOST_SEARCHES])
+        return self._conflict(fitting[:_MOST_VIEWS])
 
     def _supply(self, request: DeviceRequest) -> _Supply:
         found, of_class = _Supply(), self._devices.classes[request.device_class]
@@ -170,7 +173,7 @@ class _Explanation:
         constraints = [
             (claim, at) for claim, demand in enumerate(self._demands) for at in range(len(demand.constraints))
         ]
-        for claim, at in constraints:
+        for claim, at in constraints[:_MOST_CONSTRAINTS]:
             if self._is_possible(views, [(claim, at)]):
                 one = self._demands[claim].constraints[at]
                 who = f"Claim {self._places[claim]}" if self._places else "The claim"
@@ -178,17 +181,21 @@ class _Explanation:
                 return f"{who} needs devices with one value of {one.attribute}{about}: no node has enough free ones."
         if constraints and self._is_possible(views, constraints):
             return "No node has free devices that satisfy all its constraints together."
-        return "No node has enough free devices for all its requests together."
+        return "" if self._work.left <= 0 else "No node has enough free devices for all its requests together."
 
     def _is_possible(self, views: Sequence[DeviceView], without: Sequence[_ConstraintAt]) -> bool:
-        """Whether one of the views has the devices without these constraints."""
+        """Whether one of the views has the devices without these constraints. False if no steps are left."""
         demands = [
             replace(demand, constraints=tuple(_kept(demand, claim, without)))
             for claim, demand in enumerate(self._demands)
         ]
-        work = StepBudget()
-        found = (allocate(view, demands, self._devices.classes, self._planned.is_used, work) for view in views)
-        return any(not isinstance(one, Refusal) for one in found)
+        for view in views:
+            if self._work.left <= 0:
+                return False
+            found = allocate(view, demands, self._devices.classes, self._planned.is_used, self._work)
+            if not isinstance(found, Refusal):
+                return True
+        return False
 
 
 def _kept(demand: DeviceDemand, claim: int, without: Sequence[_ConstraintAt]) -> Iterator[MatchConstraint]:
@@ -196,7 +203,7 @@ def _kept(demand: DeviceDemand, claim: int, without: Sequence[_ConstraintAt]) ->
 
 
 #: Classes whose devices are counted on a node.
-_MOST_CLASSES: Final = 32
+_MOST_CLASSES: Final = 8
 
 
 def on_node(nodes: NodeTable, name: NodeId) -> tuple[Resources, Resources]:
@@ -210,13 +217,23 @@ def on_node(nodes: NodeTable, name: NodeId) -> tuple[Resources, Resources]:
     view = devices.views[devices.view_of.item(nodes.rows.row(name))]
     for of_class in list(devices.classes.values())[:_MOST_CLASSES]:
         resource = of_class.name + keys.DEVICES_OF_CLASS
-        for pool in view.pools:
-            matching = _matching(pool, of_class, DeviceRequest("")) if pool.candidates else ()
-            for candidate, is_match in zip(pool.candidates, matching, strict=True):
-                if is_match and candidate.reach.node == name:
-                    every[resource] += 1
-                    used[resource] += candidate.id in devices.used
+        for device in (one for pool in view.pools for one in _local(pool, of_class, name)):
+            every[resource] += 1
+            used[resource] += device in devices.used
     return Resources(every), Resources(used)
+
+
+def _local(pool: PoolView, of_class: DeviceClass, name: NodeId) -> list[DeviceId]:
+    """Returns the devices of the class that only this node can access. Kept apart from the results of the search."""
+    selectors = selectors_of(of_class, DeviceRequest(""))
+    found = pool.local.get(selectors)
+    if found is None:
+        if len(pool.local) >= _MOST_CLASSES:
+            pool.local.clear()
+        own = (candidate for candidate in pool.candidates if candidate.reach.node == name)
+        found = [one.id for one in own if matches_all(selectors, one.device.kind, one.id) is True]
+        pool.local[selectors] = found
+    return found
 
 
 def _matching(pool: PoolView, of_class: DeviceClass, request: DeviceRequest) -> list[object]:

@@ -381,5 +381,10 @@ def test_rest_has_the_devices_of_nodes_by_class_and_those_of_allocations() -> No
         assert [amounts.get(CLASS) for amounts in (found.capacity, found.allocated, found.available)] == [2, 2, 0]
         assert not any(name.startswith("none") for name in found.capacity)
     assert CLASS not in summaries["n1"].capacity, "the network device is of no node"
+    searched = [pool for view in devices(scenario).views for pool in view.pools]
+    send(scenario, *(DeviceClass(f"c{n}", selectors=(f"{n} > 0",)) for n in range(100)))
+    before = [dict(pool.memory) for pool in searched]
+    node(partition, NodeId("n0"))
+    assert [pool.memory for pool in searched] == before, "the results of the search are kept"
     shown = [allocation(one, partition).devices for one in scenario.app().allocations.values()]
     assert sorted(map(str, shown)) == [str([f"{DRIVER}/n0/d0", f"{DRIVER}/n0/d1"]), str([f"{DRIVER}/net/nic"])]

@@ -285,10 +285,11 @@ def test_a_claim_counts_for_the_first_pod_that_it_is_reserved_for() -> None:
     assert counted(reserved.requests) == {"uid-w0": 1, "uid-w1": 0}
     both = device_claim_seen(reserved=("uid-w0", "uid-w1"), allocation=an_allocation())
     assert counted(driver.fact(both).requests) == {}, "nothing changes"
+    driver.allocated("uid-w1")
     ended = driver.gone("w0")
     assert counted(ended.requests) == {"uid-w1": 1}
-    kinds = [type(item) for item in ended.requests if isinstance(item, AskSubmitted | AllocationReleased)]
-    assert kinds == [AskSubmitted, AllocationReleased], "the devices count all the time"
+    kinds = [type(item) for item in ended.requests if isinstance(item, AllocationReported | AllocationReleased)]
+    assert kinds == [AllocationReported, AllocationReleased], "the devices count all the time"
     assert counted(driver.fact(device_claim_seen(reserved=("uid-w1",), allocation=an_allocation())).requests) == {}
     assert counted(driver.see(a_user(name="w2")).requests) == {"uid-w2": 0}
 
@@ -471,6 +472,14 @@ def test_a_restart_keeps_a_pod_back_whose_claim_is_missing() -> None:
     driver.see(a_user(MADE))
     assert requested_keys(restarted(driver)) == []
     assert list(driver.ledger.devices.held) == ["uid-w0"]
+
+
+@pytest.mark.parametrize("fields", [{"owner": "uid-w0"}, {"reserved": ("uid-w0",)}])
+def test_a_claim_never_counts_only_for_a_pod_without_a_node(fields: Raw) -> None:
+    """A user sets the owner, and lets the pod wait for ever. A reservation may be left over from before a restart."""
+    driver = a_driver(device_claim_seen(**fields))
+    first = waiting(driver).requests + driver.see(a_user(name="w1")).requests
+    assert counted(first) == {"uid-w0": 1, "uid-w1": 1}
 
 
 def test_the_devices_of_bound_pods_count_after_a_restart() -> None:
