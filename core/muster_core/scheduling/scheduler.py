@@ -1,9 +1,7 @@
 """Applies events to the scheduler state, and tries the applications that may have become schedulable.
 
-The scheduler task calls both entry points. Effects collect in the outbox of the state.
-
-`step` applies one event: it finds the partition and calls the handler in `applications`, `allocations`, `nodes`,
-`configuration` or `timers`.
+The scheduler task calls both entry points. Effects collect in the outbox of the state. `step` applies one event: it
+finds the partition and calls the handler in `applications`, `allocations`, `nodes`, `configuration` or `timers`.
 
 `cycle` plans and commits for each active application, one leaf queue after another, until its time budget is used. It
 makes at least one scheduling attempt in each partition with pending requests. An attempt that runs out of time
