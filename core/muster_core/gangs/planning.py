@@ -199,8 +199,9 @@ def rows_inside(partition: Partition, app: Application, topology: Topology) -> l
 
 
 def held(app: Application) -> dict[NodeId, int]:
-    """Returns the number of the gang's allocations per node."""
-    return Counter(allocation.node for allocation in app.allocations.values() if allocation.releasing is None)
+    """Returns the number of the gang's members per node, without other pods of its application."""
+    placed = (allocation for allocation in app.allocations.values() if allocation.spec.group)
+    return Counter(allocation.node for allocation in placed if allocation.releasing is None)
 
 
 def about(app: Application, kind: AskClass, more: int, where: str = "") -> str:

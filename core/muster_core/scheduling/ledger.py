@@ -335,8 +335,8 @@ def book(partition: Partition, app: Application, allocation: Allocation, seen_as
         placed = partition.placed[node] = {}
     placed[app.id, allocation.id] = allocation
     partition.preemptions.epoch += 1
-    if app.spec.topology is not None and app.id not in partition.nodes.homes:
-        requeue.enter_domain(partition, app, app.spec.topology, node)
+    if app.spec.topology is not None and spec.group:
+        requeue.enter_domain(partition, app, app.spec.topology, spec, node)
     if spec.required_node:
         _keep(partition, allocation, spec.resources, 1)
     enter(partition, node, spec, seen_as)
@@ -380,7 +380,7 @@ def _leave_place(
     partition.preemptions.epoch += 1
     partition.preemptions.earlier_victims.pop((app.id, allocation.id), None)
     app.remove_allocation(allocation)
-    if not app.allocations:
+    if allocation.spec.group and not app.has_members:
         requeue.leave_domain(partition, app)
     if allocation.spec.placeholder:
         _fewer_live(partition, app)

@@ -18,7 +18,7 @@ from muster_core.model import messages
 from muster_core.model.ids import ApplicationId, NodeId
 from muster_core.model.limits import LOOKS_PER_ATTEMPT
 from muster_core.model.resources import NOTHING, Limit, Resources
-from muster_core.model.specs import Topology
+from muster_core.model.specs import AskSpec, Topology
 from muster_core.placement import node_search
 from muster_core.placement.devices.filter import Concern
 from muster_core.state import ordering
@@ -182,15 +182,20 @@ def leave_node(partition: Partition, node: NodeId) -> None:
         partition.scheduling.requeue(partition.applications[name])
 
 
-def enter_domain(partition: Partition, app: Application, topology: Topology, node: NodeId) -> None:
-    """Keeps later members of a gang that requires one topology domain in that of its first allocation."""
+def enter_domain(partition: Partition, app: Application, topology: Topology, spec: AskSpec, node: NodeId) -> None:
+    """Keeps later members of a gang that requires one topology domain in that of its first member, or before it has
+    one, of its first placeholder. `spec`, `node`: a new member or placeholder.
+    """
+    is_first = not spec.placeholder and app.has_one_member
+    if app.id in partition.nodes.homes and not is_first:
+        return
     value = value_of(partition.nodes.record(node).spec, topology.keys[0])
     if value and topology.required and (app.is_reserving or app.gang.was_complete):
         partition.nodes.homes[app.id] = topology.keys[0], value
 
 
 def leave_domain(partition: Partition, app: Application) -> None:
-    """Lets the members use any topology domain again, because the last allocation has ended."""
+    """Lets the members use any topology domain again, because the last member has ended."""
     if partition.nodes.homes.pop(app.id, None) is not None:
         for kind in app.waiting:
             partition.unschedulable_classes.drop(kind)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from muster_core.model.constraints import NAMESPACE, InterPodConstraints
 from muster_core.model.events import ApplicationAdded, AskAdded, NodeAction, NodeActionReported, NodeAdded
 from muster_core.model.ids import NodeId, TaskGroup
@@ -260,3 +262,33 @@ def test_a_gang_whose_members_have_all_ended_may_use_another_domain() -> None:
     for node in sorted(nodes_of(scenario)):
         scenario.send(NodeActionReported(PARTITION, NodeId(node), NodeAction.DECOMMISSION))
     assert racks_of(scenario, "app") == {"t"}
+
+
+def _with_a_driver(how: str) -> Scenario:
+    """A gang of three in zone u, and a pod of the same application without task group in zone d."""
+    scenario = Scenario(a_configuration(a_queue("a")))
+    zone_u, zone_d = (a_node(f"n-{zone}", 3000, labels={"zone": zone}) for zone in "ud")
+    if how == "live":
+        scenario.send(NodeAdded(zone_u))
+        start(scenario, "app", 3, ZONE)
+        scenario.send(NodeAdded(zone_d), AskAdded(an_ask("driver")))
+    else:
+        spec = replace(packed(3, topology=ZONE).spec, gang_placement=GangPlacement.DIRECT, forced=True)
+        members = tuple(an_allocation(f"app{index}", "n-u", group="workers") for index in range(3))
+        scenario.send(ApplicationAdded(spec))
+        with_driver = NodeAdded(zone_d, existing=(an_allocation("driver", "n-d"),))
+        with_members = NodeAdded(zone_u, existing=members)
+        for events in [[with_driver], [with_members]] if how == "node by node" else [[with_driver, with_members]]:
+            scenario.send(*events)
+    return scenario
+
+
+@pytest.mark.parametrize("how", ["live", "after a restart", "node by node"])
+def test_only_members_decide_and_keep_the_required_domain(how: str) -> None:
+    scenario = _with_a_driver(how)
+    assert {key[:3]: one.node for key, one in scenario.app().allocations.items()} == {"app": "n-u", "dri": "n-d"}
+    scenario.release("app0")
+    assert placed(scenario.ask(an_ask("later", group="workers"))) == {"later": "n-u"}
+    scenario.node("n-u", NodeAction.DECOMMISSION)
+    assert nodes_of(scenario) <= {"n-d"}, "members may use the domain of the driver now"
+    assert not waits(scenario.ask(an_ask("last", group="workers")))
