@@ -2,7 +2,7 @@
 
 `DomainSets` chooses domains of one level, with at most so many domains of each level above. A dynamic program computes
 the most that the domains behind each position can hold, so that an enumeration never follows a choice that any class or
-resource rules out by itself. The work is bounded by `_CELLS` and `_STEPS`.
+resource rules out by itself. Both charge a `Work`, and the enumeration ends when no work is left.
 """
 
 from __future__ import annotations
@@ -13,16 +13,20 @@ from typing import Final
 
 import numpy as np
 
+from muster_core.placement.search.requests import Work
 from muster_core.state.columns import BoolColumn, FloatColumn, IntColumn
-
-#: Entries of the dynamic program's table, about 10 ms.
-_CELLS: Final = 2_000_000
 
 #: Domains that are compared: of more, those with the least and those with the most room.
 _MOST: Final = 1_000
 
-#: Steps of one enumeration, about 6 us each.
-_STEPS: Final = 20_000
+#: Cost of a step of the enumeration, of a domain in the table at each level, and of a domain in an answer, as numbers
+#: of evaluated rows.
+_STEP: Final = 400
+_COLUMN: Final = 500
+_DOMAIN: Final = 20
+
+#: A table column of more entries is too large for any search.
+_MOST_CELLS: Final = 10**8
 
 #: Marks what cannot be chosen. The sum with any amount is negative.
 _NEVER: Final = -(2**62)
@@ -43,15 +47,14 @@ class DomainSets:
     base: IntColumn
     wanted: IntColumn
     most: Sequence[int]
-    #: Whether the enumeration ended at its bound.
-    is_cut_short: bool = False
     _shared: list[int] = field(default_factory=list)
     _bounds: list[IntColumn] = field(default_factory=list)
 
     @staticmethod
-    def is_small(domains: int, rows: int, most: Sequence[int]) -> bool:
-        """Whether the table is within the bound."""
-        return domains * len(most) * rows * int(np.prod([count + 1 for count in most], dtype=float)) <= _CELLS
+    def cost(domains: int, rows: int, most: Sequence[int]) -> int:
+        """Returns what the table costs, as a number of evaluated rows."""
+        cells = rows * np.prod([count + 1 for count in most], dtype=float)
+        return domains * len(most) * (_COLUMN + int(min(cells, _MOST_CELLS)) // 2)
 
     def __post_init__(self) -> None:
         """Computes the most that the domains from each position on can hold.
@@ -84,15 +87,17 @@ class DomainSets:
         enough = np.flatnonzero((best >= self.wanted[:, None]).all(axis=0))
         return int(enough[0]) if len(enough) else self.most[-1] + 1
 
-    def of(self, count: int) -> Iterator[tuple[int, ...]]:
-        """Yields the sets of `count` further domains that may hold the gang, those with domains of little room
-        first.
+    def of(self, count: int, work: Work) -> Iterator[tuple[int, ...]]:
+        """Yields the sets of `count` further domains that may hold the gang, those with domains of little room first,
+        while work is left.
         """
         at, opened, left, reached = 0, 0, [*self.most[:-1], count], self.base
         taken: list[tuple[int, int, list[int], IntColumn]] = []
-        for _ in range(_STEPS):
+        while work.is_left:
+            work.pay(_STEP)
             if not left[-1]:
                 if (reached >= self.wanted).all():
+                    work.pay(_DOMAIN * count)
                     yield tuple(self.paths[-1, one].item() for one, *_ in taken)
             elif at < self.paths.shape[1] and self._is_enough(at, opened, left, reached):
                 shared = self._shared[at]
@@ -109,7 +114,6 @@ class DomainSets:
                 return
             at, opened, left, reached = taken.pop()
             opened, at = min(opened, self._shared[at]), at + 1
-        self.is_cut_short = True
 
     def _is_enough(self, at: int, opened: int, left: Sequence[int], reached: IntColumn) -> bool:
         return bool((reached + self._bounds[at][_index(opened, left)] >= self.wanted).all())

@@ -6,13 +6,15 @@ the best, among these the ones with the fewest domains of the next level, and so
 with the least room that suffices. If one domain is required, this is one of the outermost level.
 
 `domain_sets` compares all sets of domains by what fits per domain and class of members. Only the sets that may hold the
-gang are searched for nodes. Called by gang planning and takeover.
+gang are searched for nodes. Each level, and each number of domains, gets a part of one `Work`. Where this ends, the
+result may use more domains than necessary. Called by gang planning and takeover.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Final
 
 import numpy as np
@@ -45,6 +47,12 @@ ENDED: Final = "; the search ended at its limit"
 
 #: Other domains that a message about the best one names.
 _SHOWN: Final = 3
+
+#: The search for few domains may cost this many times as much as the search for any placement.
+_TIMES: Final = 6
+
+#: The cost of sorting a column, as a number of evaluations of it.
+_SORTED: Final = 4
 
 #: Domains of one level that an incomplete gang fills one after the other.
 _PARTS: Final = 6
@@ -136,11 +144,10 @@ def place_packed(
     best = best_domain(snapshot, demands, found)
     if best is None:
         return _without_label(snapshot, demands, found.topology)
-    is_cut_short = not work.is_left
-    refused = _try(snapshot, demands, sort, found.levels[0].values.rows(best), work.part())
+    refused = _try(snapshot, demands, sort, found.levels[0].values.rows(best), work)
     if isinstance(refused, Places):
         return refused
-    domain = described(snapshot, demands, found, best, refused.demand) + (ENDED if is_cut_short else "")
+    domain = described(snapshot, demands, found, best, refused.demand) + (ENDED if search.is_cut_short else "")
     return replace(refused, domain=domain, alone=False)
 
 
@@ -150,7 +157,11 @@ class _DomainSearch:
     def __init__(
         self, snapshot: Snapshot, demands: Sequence[MemberDemand], sort: NodeSort, found: TopologyDomains, work: Work
     ) -> None:
-        self._snapshot, self._demands, self._sort, self._found, self._work = snapshot, demands, sort, found, work
+        self._snapshot, self._demands, self._sort, self._found = snapshot, demands, sort, found
+        #: Budgets of all levels, of the current level, and of the attempts with the roomiest domains.
+        self._whole, self._work, self._last = work.times(_TIMES), work, work.part()
+        #: The budget of a number of domains or of a level ended.
+        self.is_cut_short = False
         self._best: tuple[Places, Snapshot] | None = None
         self._rooms: dict[int, tuple[Room, IntColumn]] = {}
         self._kinds: IntColumn | None = None
@@ -160,11 +171,13 @@ class _DomainSearch:
     def run(self) -> Places | None:
         """Minimizes the number of domains level by level. Charges the snapshot. None = no placement was found."""
         most: list[int] = []
-        for depth in range(len(self._found.levels)):
+        levels = len(self._found.levels)
+        for depth in range(levels):
+            self._work = self._whole.part(levels - depth)
             most.append(self._fewest(depth, most))
+            self._whole.end(self._work)
             if self._best is None:
                 break
-            self._work = Work()  # the gang fits, so each further level may cost as much
         if self._best is None:
             return None
         places, fork = self._best
@@ -187,13 +200,12 @@ class _DomainSearch:
             for count in range(max(begin, min((sets.least for sets in options), default=size + 1)), size + 1):
                 if self._best is not None and count == limit:
                     return limit
-                if self._try_sets(level, ((*held, *one) for sets in options for one in sets.of(count))):
+                if self._try_sets(level, options, count):
                     return count
             if size >= limit or not options or not self._work.is_left:
                 break
             begin, size = size + 1, min(limit, 2 * size or 1)
-        if self._best is None:
-            self._try_roomiest(level, room, limit)
+        self._try_roomiest(depth, limit + (self._best is None))
         return len(self._used(depth))
 
     def _used(self, depth: int) -> set[int]:
@@ -228,13 +240,19 @@ class _DomainSearch:
         able = [self._room(at)[0].may_help(list(free[at]), most[at])[path] for at, path in enumerate(paths)]
         useful = np.flatnonzero((~costs | np.stack(able)).all(axis=0) & costs[-1])
         kept = comparable(useful, room.shares[paths[-1][useful]])
-        if not DomainSets.is_small(len(kept), len(room.wanted), most):
+        counted = list(range(depth + 1)) if any(most[:-1]) else [depth]
+        at_most = [most[at] for at in counted]
+        cost = DomainSets.cost(len(kept), len(room.wanted), at_most)
+        if not self._work.allows(cost + cost // 2):
+            self.is_cut_short = True
             return [], False
+        self._work.pay(cost)
         ranks = [self._room(at)[1][path[kept]] for at, path in enumerate(paths)]
         kept = kept[np.lexsort(ranks[::-1])]
         base = room.amounts[:, list(free[-1])].sum(axis=1)
         amounts = room.amounts[:, paths[-1][kept]]
-        sets = DomainSets(np.stack(paths)[:, kept], costs[:, kept], amounts, base, room.wanted, most)
+        chosen, counts = np.stack(paths)[counted][:, kept], costs[counted][:, kept]
+        sets = DomainSets(chosen, counts, amounts, base, room.wanted, at_most)
         return [sets], len(kept) == len(useful)
 
     def _room(self, depth: int) -> tuple[Room, IntColumn]:
@@ -243,43 +261,67 @@ class _DomainSearch:
         if known is None:
             values = self._found.levels[depth].values
             room = room_of(self._snapshot, self._demands, values)
+            self._work.read(self._snapshot, len(room.wanted))
             ranks = np.empty(len(values.firsts), np.int64)
             ranks[np.lexsort((values.firsts, room.shares))] = np.arange(len(ranks))
             known = self._rooms[depth] = room, ranks
         return known
 
-    def _try_sets(self, level: Level, sets: Iterator[tuple[int, ...]]) -> bool:
-        """Whether the gang fits into one of the sets. Cheap attempts with all sets come first."""
+    def _try_sets(self, level: Level, options: Sequence[DomainSets], count: int) -> bool:
+        """Whether the gang fits into one of the sets of so many domains. Half of the work that is left is for them.
+
+        Cheap attempts with all sets come first, and leave half of that for the thorough ones.
+        """
+        whole = self._work.part(2)
+        cheap = whole.part(2)
         hard: dict[bytes, BoolColumn] = {}
-        for codes in sets:
-            rows = level.values.rows(*codes)
+        is_found = self._try_cheaply(level, options, count, cheap, hard)
+        whole.end(cheap)
+        for key, rows in () if is_found else hard.items():
+            if not whole.is_left:
+                break
+            if is_found := self._try(rows, whole, is_thorough=True):
+                break
+            self._failed.add(key)
+        self.is_cut_short |= not is_found and not (cheap.is_left and whole.is_left)
+        self._work.end(whole)
+        return is_found
+
+    def _try_cheaply(
+        self, level: Level, options: Sequence[DomainSets], count: int, work: Work, hard: dict[bytes, BoolColumn]
+    ) -> bool:
+        """Makes one attempt per set. Adds the sets without a result to `hard`."""
+        for codes in (one for sets in options for one in sets.of(count, work)):
+            rows = level.values.rows(*level.held, *codes)
+            work.read(self._snapshot, 2)
             key = self._key(rows) if self._failed or hard else b""
             if key in self._failed or key in hard:
                 continue
-            if self._try(rows, self._work, is_thorough=False):
+            if self._try(rows, work, is_thorough=False):
                 return True
             hard[key or self._key(rows)] = rows
-            if not self._work.is_left:
-                break
-        for key, rows in hard.items():
-            if not self._work.is_left:
-                break
-            part = self._work.part()
-            if self._try(rows, part, is_thorough=True):
-                return True
-            self._work.end(part)
-            self._failed.add(key)
         return False
 
-    def _try_roomiest(self, level: Level, room: Room, limit: int) -> None:
-        """Tries the domains with the most room, a few and then many, when the budget did not suffice for all sets."""
-        held = list(level.held)
-        order = [code for code in level.values.by_room(room.shares, most=True) if code not in level.held]
-        fewest = room.fewest(held)
-        for size in (fewest + (1 << step) - 1 for step in range(_PARTS)):
-            if self._best is not None or size > min(limit, len(order)):
+    def _try_roomiest(self, depth: int, limit: int) -> None:
+        """Tries fewer than `limit` further domains: those with the most room, a few and then more.
+
+        These are inside the outer domains of the best placement, if there is one.
+        """
+        level, room = self._found.levels[depth], self._room(depth)[0]
+        held, order = list(level.held), level.values.by_room(room.shares, most=True)
+        inside = self._used(depth - 1).union(self._found.levels[depth - 1].held) if depth else ()
+        order = [one for one in order if one not in level.held and (not depth or level.parents[one] in inside)]
+        reached = room.amounts[:, held].sum(axis=1)[:, None] + np.cumsum(room.amounts[:, order], axis=1)
+        enough = np.flatnonzero((reached >= room.wanted[:, None]).all(axis=0)).tolist()
+        for is_thorough, step in product((False, True), range(_PARTS) if enough else ()):
+            fewest, more = enough[0] + 1, (1 << step) - 1
+            size = fewest + max(more, fewest * more // (1 << _PARTS))
+            if size >= limit or size > len(order):
+                continue
+            if self._try(level.values.rows(*held, *order[:size]), self._last, is_thorough=is_thorough):
                 return
-            self._try(level.values.rows(*held, *order[:size]), self._work.part(), is_thorough=True)
+            if not self._last.is_left:
+                return
 
     def _try(self, rows: BoolColumn, work: Work, *, is_thorough: bool) -> bool:
         fork = self._snapshot.fork()
@@ -298,6 +340,7 @@ class _DomainSearch:
                 names = dict.fromkeys(name for shape in shapes for name in shape.resources)
                 found = (self._snapshot.available(name) for name in names)
                 columns = [column for column in found if column is not None]
+                self._work.read(self._snapshot, _SORTED * (len(columns) + len(shapes)))
                 columns += [on_facts(self._snapshot, shape).astype(np.int64) for shape in shapes]
                 _, self._kinds = np.unique(np.stack(columns), axis=1, return_inverse=True)
         return np.sort(self._kinds[rows]).tobytes()
@@ -318,12 +361,10 @@ def best_domain(snapshot: Snapshot, demands: Sequence[MemberDemand], found: Topo
     empty.empty()
     whole = shares_of(empty, demands, known)
     able = [code for code in by_room if whole[code] >= 1]
-    work, packed = Work(), NodeSort(NodeOrder.BINPACKING)
+    work, packed = Work().part(), NodeSort(NodeOrder.BINPACKING)
     for code in able:
-        part = work.part()
-        if isinstance(_try(empty.fork(), demands, packed, known.rows(code), part), Places):
+        if isinstance(_try(empty.fork(), demands, packed, known.rows(code), work), Places):
             return code
-        work.end(part)
         if not work.is_left:
             break
     return (able or by_room)[0]

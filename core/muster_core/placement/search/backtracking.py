@@ -266,6 +266,13 @@ _MOST_TRIES: Final = 8
 
 #: Number of domains that are tried for linked members: this many with the least, and with the most, room.
 _MOST_DOMAINS: Final = 4
+
+#: The exact search may cost this many times as much as a search, if the first attempts were cheap.
+_EXACT: Final = 4
+
+#: Cost of the use of one node, as a number of evaluated rows.
+_SPOT: Final = 30
+
 _WHEREVER: Final[Mapping[int, BoolColumn]] = MappingProxyType({})
 
 #: The search after the first attempt may always cost this many times as much as that attempt.
@@ -304,6 +311,7 @@ def place_all(
         return answer
     shapes = [shape for shape, _ in demands]
     if not any(depends_on_others(shape) or stateful_filters(snapshot, shape) for shape in shapes):
+        work.begin_exact(_EXACT)
         return pack(snapshot, demands, work) or first
     return search(snapshot, demands, queue, work) or search(snapshot, demands, after, work) or first
 
@@ -359,12 +367,17 @@ def _try(
     found: dict[int, Spots] = {}
     for position, index in enumerate(queue):
         shape, count = demands[index]
+        later = [demands[one] for one in queue[position + 1 :]]
         work.look(fork, shape, count)
+        if fill is tightly:
+            work.read(fork, len(later))
         if within:
             fork.within = _both(snapshot.within, within.get(index))
-        found[index] = fill(fork, demands[index], [demands[later] for later in queue[position + 1 :]])
+        found[index] = fill(fork, demands[index], later)
+        work.pay(_SPOT * len(found[index]))
         missing = count - sum(there for _, there in found[index])
         if missing:
+            work.read(fork, 1)
             alone = not position and not depends_on_members(shape)
             return Shortage(index, missing, unschedulable_reason(fork, shape), count, alone)
     snapshot.absorb(fork)

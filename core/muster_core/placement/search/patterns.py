@@ -26,19 +26,28 @@ _NODES: Final = 512
 #: Choices for one node that are compared.
 _CHOICES: Final = 512
 
-#: Cost of reading one node or of one step, as a number of evaluated rows.
-_STEP: Final = 800
+#: Classes of one search.
+_CLASSES: Final = 64
+
+#: Cost of one class in a step, as a number of evaluated rows.
+_STEP: Final = 100
 
 
 def pack(snapshot: Snapshot, demands: Sequence[MemberDemand], work: Work) -> Places | None:
-    """Returns nodes for all members and charges the snapshot, or returns None."""
+    """Returns nodes for all members and charges the snapshot, or returns None.
+
+    Every step is charged, and the search ends when no work is left. A gang of very many classes returns None at once.
+    """
+    work.read(snapshot, len(demands))
+    if len(demands) > _CLASSES or not work.is_left:
+        return None
     names = list(dict.fromkeys(name for shape, _ in demands for name in shape.resources))
     sizes = [tuple(shape.resources[name] for name in names) for shape, _ in demands]
     fits = np.stack([rooms(snapshot, shape, node_search.allowed(snapshot, shape), count) for shape, count in demands])
     shares = (fits / np.array([count for _, count in demands])[:, None]).sum(axis=0)
     rows = np.flatnonzero(shares)
     rows = rows[np.lexsort((snapshot.nodes.rows.ranks()[rows], -shares[rows]))][:_NODES]
-    work.pay(_STEP * len(rows))
+    work.pay(_STEP * len(demands) * len(rows))
     found = (snapshot.available(name) for name in names)
     amounts = np.stack([np.zeros(len(rows), np.int64) if one is None else np.maximum(one[rows], 0) for one in found])
     search = _PatternSearch(sizes, [count for _, count in demands], amounts.T.tolist(), fits[:, rows].T.tolist(), work)
@@ -106,12 +115,12 @@ class _PatternSearch:
         self, order: Sequence[int], position: int, left: _Counts, rest: Sequence[tuple[int, ...]]
     ) -> Iterator[_Counts]:
         """Yields what the node may get, those first that leave the least free, if the nodes behind it suffice then."""
-        self.work.pay(_STEP)
+        self._pay(4)
         behind = rest[position + 1]
         asked = [sum(amounts) for amounts in zip(*self._amounts(left), strict=True)]
         classes = len(left)
         for counts in self._patterns(order[position], left):
-            self.work.pay(_STEP // 4)
+            self._pay()
             if any(one - there > room for one, there, room in zip(left, counts, behind, strict=False)):
                 continue
             used = [sum(amounts) for amounts in zip(*self._amounts(counts), strict=True)]
@@ -130,12 +139,19 @@ class _PatternSearch:
             found: list[tuple[float, _Counts]] = []
             self._extend(self.nodes[at], most, (), found)
             known = self._known[key] = [counts for _, counts in sorted(found)]
-            self.work.pay(_STEP * len(known) // 4)
         return known
 
+    def _pay(self, steps: int = 1) -> None:
+        """Charges so many steps over all classes."""
+        self.work.pay(steps * _STEP * (1 + len(self.wanted)))
+
     def _extend(self, free: Sequence[int], most: _Counts, counts: _Counts, found: list[tuple[float, _Counts]]) -> None:
+        """Adds all choices that begin with these counts to `found`, as far as there is work left."""
         index = len(counts)
+        if not self.work.is_left or len(found) >= _CHOICES:
+            return
         if index == len(most):
+            self._pay()
             more = (
                 there < limit and all(part <= left for part, left in zip(size, free, strict=True))
                 for there, limit, size in zip(counts, most, self.sizes, strict=True)
@@ -145,10 +161,18 @@ class _PatternSearch:
             return
         size = self.sizes[index]
         limit = min(most[index], *(left // part for left, part in zip(free, size, strict=True) if part))
-        for count in range(limit, -1, -1) if len(found) < _CHOICES else ():
+        self._pay()
+        is_last = index + 1 == len(most) or self._holds(free, most, index)
+        for count in (limit,) if is_last else range(limit, -1, -1):
             self._extend(
                 [left - count * part for left, part in zip(free, size, strict=True)], most, (*counts, count), found
             )
+
+    def _holds(self, free: Sequence[int], most: _Counts, index: int) -> bool:
+        """Whether everything that is left from this class on fits, so that nothing else is a choice."""
+        sizes = zip(most[index:], self.sizes[index:], strict=True)
+        whole = map(sum, zip(*(tuple(count * part for part in size) for count, size in sizes), strict=True))
+        return all(amount <= left for amount, left in zip(whole, free, strict=True))
 
     @property
     def _scale(self) -> tuple[int, ...]:

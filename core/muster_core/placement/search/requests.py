@@ -88,7 +88,8 @@ def weight(snapshot: Snapshot, shape: RequestShape, rows: IntColumn) -> IntColum
 #: Fixed cost of one evaluation, in addition to its rows, as a number of rows.
 _QUESTION: Final = 2_000
 
-#: Rows that one search may evaluate. This takes about 10 ms.
+#: Rows that one usual search may evaluate. This takes about 10 ms. An exact search, and the one for the fewest topology
+#: domains, may cost a few times as much.
 _ENOUGH: Final = 800_000
 
 #: One of this number of repeated failing searches uses the full budget; the others use this fraction of it.
@@ -96,27 +97,41 @@ _THOROUGH: Final = 8
 
 
 class Work:
-    """Budget of one search, in evaluated rows. The first attempt is always made completely.
+    """Budget of one search, in evaluated rows of about 12 ns: every step is charged by what it costs. The first attempt
+    is always made completely.
 
     `in_vain`: how often the same search failed before. Most repeated searches get a small budget, so that gangs that
     wait for a long time do not slow down other applications.
     """
 
-    __slots__ = ("_left", "_spent")
+    __slots__ = ("_enough", "_is_part", "_left", "_spent")
 
     def __init__(self, in_vain: int = 0) -> None:
-        self._left = _ENOUGH if in_vain % _THOROUGH == 0 else _ENOUGH // _THOROUGH
+        self._enough = self._left = _ENOUGH if in_vain % _THOROUGH == 0 else _ENOUGH // _THOROUGH
         self._spent = 0
+        self._is_part = False
+
+    def allows(self, rows: int) -> bool:
+        """Whether what is left covers this cost."""
+        return rows <= self._left
 
     @property
     def is_left(self) -> bool:
         """Whether another evaluation is allowed."""
         return self._left > 0
 
-    def part(self) -> Work:
-        """Returns a budget for one of several searches. Pass it to `end` afterwards."""
+    def part(self, parts: int = 1) -> Work:
+        """Returns a budget for one of several searches: one of so many equal parts of what is left. It is never raised
+        afterwards. Pass it to `end`.
+        """
         part = Work()
-        part._left = self._left
+        part._left, part._is_part = self._left // parts, True
+        return part
+
+    def times(self, times: int) -> Work:
+        """Returns another budget, so many times as large as what is left."""
+        part = Work()
+        part._left, part._is_part = self._left * times, True
         return part
 
     def end(self, part: Work) -> None:
@@ -125,12 +140,16 @@ class Work:
 
     def covers(self, questions: int, snapshot: Snapshot) -> bool:
         """Whether the budget allows this number of evaluations of all rows."""
-        return questions * (_QUESTION + snapshot.size) <= self._left
+        return self.allows(questions * (_QUESTION + snapshot.size))
 
     def look(self, snapshot: Snapshot, shape: RequestShape | None = None, count: int = 0) -> None:
         """Charges one evaluation of all rows, and the placement of `count` members of the shape."""
         each = snapshot.size if shape is not None and depends_on_others(shape) else 1
         self.pay(_QUESTION + snapshot.size + count * each)
+
+    def read(self, snapshot: Snapshot, columns: int) -> None:
+        """Charges the evaluation of so many columns of all rows."""
+        self.pay(columns * (_QUESTION + snapshot.size))
 
     def pay(self, rows: int) -> None:
         """Charges work that costs as much as this number of evaluated rows."""
@@ -139,7 +158,13 @@ class Work:
 
     def begin(self, times: int) -> None:
         """Ends the first attempt. The rest of the search may cost at least `times` as much as this attempt."""
-        self._left = max(self._left, times * self._spent)
+        if not self._is_part:
+            self._left = max(self._left, times * self._spent)
+
+    def begin_exact(self, times: int) -> None:
+        """Begins the last, exact search, which may cost at least so many times as much as a usual search."""
+        if not self._is_part:
+            self._left = max(self._left, times * self._enough)
 
 
 _MOST: Final = 2**40
