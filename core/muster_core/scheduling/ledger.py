@@ -380,7 +380,8 @@ def _leave_place(
     partition.preemptions.epoch += 1
     partition.preemptions.earlier_victims.pop((app.id, allocation.id), None)
     app.remove_allocation(allocation)
-    if allocation.spec.group and not app.has_members:
+    has_placeholders = len(app.allocations) > app.real_allocations
+    if allocation.spec.group and not (has_placeholders or any(app.gang.members.values())):
         requeue.leave_domain(partition, app)
     if allocation.spec.placeholder:
         _fewer_live(partition, app)

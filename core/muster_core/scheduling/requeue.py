@@ -186,7 +186,7 @@ def enter_domain(partition: Partition, app: Application, topology: Topology, spe
     """Keeps later members of a gang that requires one topology domain in that of its first member, or before it has
     one, of its first placeholder. `spec`, `node`: a new member or placeholder.
     """
-    is_first = not spec.placeholder and app.has_one_member
+    is_first = not spec.placeholder and sum(app.gang.members.values()) == 1
     if app.id in partition.nodes.homes and not is_first:
         return
     value = value_of(partition.nodes.record(node).spec, topology.keys[0])

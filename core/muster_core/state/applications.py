@@ -417,16 +417,6 @@ class Application:  # long: every write to an application goes through here
         """Whether real pods wait until the gang is reserved."""
         return not self.gang.over and self.spec.is_gang
 
-    @property
-    def has_members(self) -> bool:
-        """Whether a member or placeholder of the gang has a node. Pods without a task group are no members."""
-        return len(self.allocations) > self.real_allocations or any(self.gang.members.values())
-
-    @property
-    def has_one_member(self) -> bool:
-        """Whether exactly one member has a node, without placeholders."""
-        return sum(self.gang.members.values()) == 1
-
     def has_placeholder(self, kind: AskClass) -> bool:
         """Whether requests of this class wait for a placeholder instead of free resources."""
         return not kind.placeholder and not kind.as_usual and kind.group in self.gang.live
