@@ -107,8 +107,10 @@ class JournalReader:
         if text.endswith(b"\n"):
             try:
                 line: dict[str, Any] = orjson.loads(text)
-            except ValueError:
+            except orjson.JSONDecodeError as error:
                 self._file.seek(position)  # the next call reads it again
+                if error.msg.startswith("Not enough memory"):
+                    raise MemoryError from error
                 raise
             return line
         self._file.seek(position)
