@@ -132,13 +132,14 @@ export function Table({ columns, rows, keyOf, open: addressOf, label: name, filt
   const { sorted, gone } = useOrder(rows, keyOf, columns[sort.at], sort.down, hold, filter);
 
   useLayoutEffect(() => {
+    const element = box.current; // the ref is empty when an update is applied after the table has been removed
     const measure = () => setView((old) => {
-      const now = { top: box.current.scrollTop, height: box.current.clientHeight };
+      const now = { top: element.scrollTop, height: element.clientHeight };
       return now.top === old.top && now.height === old.height ? old : now;
     });
     const observer = new ResizeObserver(measure);
-    observer.observe(box.current);
-    box.current.addEventListener('scroll', measure, { passive: true });
+    observer.observe(element);
+    element.addEventListener('scroll', measure, { passive: true });
     measure();
     return () => observer.disconnect();
   }, []);
