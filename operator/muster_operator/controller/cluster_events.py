@@ -250,7 +250,7 @@ def _devices_seen(ledger: Ledger, out: Outcome, fact: DeviceEvent, now: float) -
     if not key:
         return
     volume_binding.storage_changed(ledger, out, device_key(key), now)
-    if device_claims.identity(ledger, key) != before:
+    if device_claims.counts_otherwise(ledger, key) or device_claims.identity(ledger, key) != before:
         is_first = not ledger.devices.changed
         device_claims.note_changed(ledger, key)
         if is_first:

@@ -113,13 +113,23 @@ def claim_of(fact: DeviceEvent) -> str:
             return ""
 
 
-def identity(ledger: Ledger, key: str) -> tuple[str, str, bool, str] | None:
-    """What the pods of the claim depend on: its UID, owner and deletion, and the pod that its devices count for."""
+def identity(ledger: Ledger, key: str) -> tuple[str, str, bool] | None:
+    """What pods that wait for the claim depend on: its UID, its owner, and whether it is being deleted."""
     claim = ledger.devices.claims.get(key)
-    if claim is None:
-        return None
+    return None if claim is None else (claim.ref.uid, claim.owner, claim.is_deleting)
+
+
+def counts_otherwise(ledger: Ledger, key: str) -> bool:
+    """Whether the devices of the claim count for another pod than at the last call, one per event or end of a pod.
+
+    The pod of the last call may have lost its node since.
+    """
+    claim, counting = ledger.devices.claims.get(key), ledger.devices.counting
     is_shared = len(ledger.devices.users.get(key, ())) > 1
-    return claim.ref.uid, claim.owner, claim.is_deleting, _counting(ledger, key, claim) if is_shared else ""
+    before, now = counting.pop(key, ""), _counting(ledger, key, claim) if claim is not None and is_shared else ""
+    if now:
+        counting[key] = now
+    return now != before
 
 
 def _counting(ledger: Ledger, key: str, claim: DeviceClaim) -> str:
@@ -170,6 +180,7 @@ def forget_pod(ledger: Ledger, uid: PodUid) -> None:
     _unrecord(ledger, uid)
     ledger.devices.held.pop(uid, None)
     for key in ended:
+        counts_otherwise(ledger, key)
         note_changed(ledger, key)
 
 

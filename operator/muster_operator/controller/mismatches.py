@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from muster_operator.controller import reporting
+from muster_operator.controller.reporting import EVENT_TTL_S
 from muster_operator.controller.state import Application, Ledger, Task
 from muster_operator.model import limits, messages, names, problems
 from muster_operator.model.commands import Outcome
@@ -40,17 +41,17 @@ def report_mismatches(ledger: Ledger, out: Outcome, app: Application, task: Task
         app.is_missing_gang_reported = _warn_missing_definition(out, app, pod)
 
 
-def report_placement(ledger: Ledger, out: Outcome, app: Application, text: str) -> None:
+def report_placement(ledger: Ledger, out: Outcome, app: Application, text: str, now: float) -> None:
     """Warns about a queue that a placement rule selected instead of the named one.
 
-    `text` names both queues. Equal warnings of a namespace are posted once, on the first pod of the first application.
+    `text` names both queues. Of equal warnings in a namespace, one is posted within the event lifetime, on the first
+    pod of an application.
     """
-    if app.originator.node is not None:
-        return
-    reported = ledger.ignored_queues
-    if (app.namespace, text) not in reported:
+    reported, key = ledger.ignored_queues, (app.namespace, text)
+    if app.originator.node is None and now >= reported.get(key, now - EVENT_TTL_S) + EVENT_TTL_S:
         reporting.post(out, app.originator.ref, messages.ignored(text))
-        reported[app.namespace, text] = None
+        reported.pop(key, None)  # the first entry is the oldest
+        reported[key] = now
         if len(reported) > limits.IGNORED_QUEUES:
             del reported[next(iter(reported))]
 

@@ -115,6 +115,7 @@ class Devices:
     ``users``: pods by the ResourceClaims that they name; ``used``: the same by pod. ``apps``: applications, by the ID
     on the pods, that have pods with resource claims. ``held``: pods that cannot be requested yet. ``changed``: pods
     with a claim that is another one now, which are still to be handled, by namespace in the order of their turns.
+    ``counting``: the UID of the pod that the devices of a shared claim counted for at its last event, if one did.
     """
 
     claims: dict[str, DeviceClaim] = field(default_factory=dict)
@@ -126,3 +127,4 @@ class Devices:
     apps: dict[str, set[PodUid]] = field(default_factory=dict)
     held: dict[PodUid, HeldPod] = field(default_factory=dict)
     changed: dict[str, dict[PodUid, None]] = field(default_factory=dict)
+    counting: dict[str, str] = field(default_factory=dict)

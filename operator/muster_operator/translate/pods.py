@@ -351,6 +351,8 @@ def _resources(spec: Raw, status: Raw, *, is_waiting: bool) -> dict[str, int]:
     if is_waiting and len(resources) > limits.POD_RESOURCES:
         problem = f"{len(resources)} different resources, more than {limits.POD_RESOURCES}"
         raise BadInputError("resource requests", problem, "request fewer resources")
+    if is_waiting and (name := next((name for name in resources if name.endswith(keys.DEVICES_OF_CLASS)), "")):
+        raise BadInputError("resource requests", f"{name} is a name of quotas", "request devices by a ResourceClaim")
     return resources
 
 

@@ -294,6 +294,18 @@ def test_a_claim_counts_for_the_first_pod_that_it_is_reserved_for() -> None:
     assert counted(driver.see(a_user(name="w2")).requests) == {"uid-w2": 0}
 
 
+def test_a_claim_whose_first_pod_was_not_bound_counts_for_each_pod_again() -> None:
+    driver = a_driver()
+    waiting(driver)
+    driver.see(a_user(name="w1"))
+    [command] = orders(driver.allocated("uid-w0", devices=(chosen(),)))
+    driver.result(done(command))
+    reserved = driver.fact(device_claim_seen(reserved=("uid-w0",), allocation=an_allocation()))
+    assert counted(reserved.requests)["uid-w1"] == 0
+    driver.result(refused(BIND))
+    assert counted(driver.fact(device_claim_seen()).requests)["uid-w1"] == 1
+
+
 def test_a_claim_that_was_made_for_a_pod_counts_for_it_without_further_messages() -> None:
     driver = a_driver(device_claim_seen(owner="uid-w0"))
     out = waiting(driver, a_user(MADE, resourceClaimStatuses=made("gpu")))
@@ -476,7 +488,7 @@ def test_a_restart_keeps_a_pod_back_whose_claim_is_missing() -> None:
 
 @pytest.mark.parametrize("fields", [{"owner": "uid-w0"}, {"reserved": ("uid-w0",)}])
 def test_a_claim_never_counts_only_for_a_pod_without_a_node(fields: Raw) -> None:
-    """A user sets the owner, and lets the pod wait for ever. A reservation may be left over from before a restart."""
+    """A user sets the owner, and lets the pod wait forever. A reservation may be left over from before a restart."""
     driver = a_driver(device_claim_seen(**fields))
     first = waiting(driver).requests + driver.see(a_user(name="w1")).requests
     assert counted(first) == {"uid-w0": 1, "uid-w1": 1}

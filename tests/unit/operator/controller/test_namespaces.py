@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from muster_operator.controller import recovery
+from muster_operator.controller.reporting import EVENT_TTL_S
 from muster_operator.model import limits
 from muster_operator.model.cluster_events import NamespaceGone
 from muster_operator.model.commands import CreatePlaceholder, Outcome, PostEvent
@@ -277,6 +278,9 @@ def test_a_queue_that_placement_rules_ignore_is_reported_once_per_namespace_and_
         reported += reported_mismatches(driver.updated(keys.APP_ACCEPTED, f"queue root.a is ignored: {queue}", app))
     texts = ("queue root.a is ignored: root.b", "queue root.a is ignored: root.c")
     assert reported == [("p0", texts[0]), ("p2", texts[1])]
+    driver.now += EVENT_TTL_S
+    again = driver.updated(keys.APP_ACCEPTED, texts[0], AppId("dev/app4"))
+    assert reported_mismatches(again) == [("p4", texts[0])]
     for number in range(limits.IGNORED_QUEUES):
         driver.updated(keys.APP_ACCEPTED, str(number), AppId("dev/app0"))
     assert [text for _, text in driver.ledger.ignored_queues] == [str(n) for n in range(limits.IGNORED_QUEUES)]

@@ -129,6 +129,14 @@ def test_a_pending_pod_has_a_resource_count_limit_and_a_bound_pod_has_none() -> 
     assert len(own(a_pod(containers=[a_container(**requests)], nodeName="n1")).resources) == 501
 
 
+def test_only_claims_can_request_devices_by_class() -> None:
+    requests = {f"gpus{keys.DEVICES_OF_CLASS}": "1"}
+    assert own(a_pod(containers=[a_container(**requests)])).membership.refusal == (
+        "resource requests: gpus.deviceclass.resource.k8s.io/devices is a name of quotas; "
+        "request devices by a ResourceClaim"
+    )
+
+
 @pytest.mark.parametrize(
     "annotation, size, expected",
     [
