@@ -408,7 +408,7 @@ def changes(found: Json) -> list[str]:
     """The sets of changes that would start an application, one line each."""
     if found["startsAnyway"]:
         return ["Changes: none is needed; it starts within a minute"]
-    limit = [] if found["complete"] else ["The search reached its time limit; there may be others."]
+    limit = [] if found["complete"] else ["The search reached its limit of time or changes; there may be others."]
     if not found["sets"]:
         return [
             "Changes: no small set of ended applications, nodes, quotas or constraints would start it",

@@ -130,7 +130,8 @@ def copies(core: VirtualCore, events: Sequence[Event], make: Make) -> OnCopy:
 class Advice:
     """Sets of changes that each start the application, the smallest first. No proper subset of one starts it.
 
-    `starts_anyway`: it starts without any. `is_complete`: the search was not ended by its time limit.
+    `starts_anyway`: it starts without any. `is_complete`: neither the limit of time nor that of changes has ended the
+    search.
     """
 
     starts_anyway: bool
@@ -140,6 +141,10 @@ class Advice:
 
 class _OutOfTime(Exception):
     """The time of the search is used."""
+
+
+class _TooManyChanges(Exception):
+    """A set that starts the application has more changes than anybody would make."""
 
 
 def unblock(
@@ -167,10 +172,10 @@ def unblock(
     try:
         if starts(()):
             return Advice(True, (), True)
-        _search(core, partition, target, starts, found)
+        is_complete = _search(core, partition, target, starts, found)
     except _OutOfTime:
         return Advice(False, tuple(sorted(found, key=len)), False)
-    return Advice(False, tuple(sorted(found, key=len)), True)
+    return Advice(False, tuple(sorted(found, key=len)), is_complete)
 
 
 def _search(
@@ -179,22 +184,34 @@ def _search(
     target: ApplicationId,
     starts: _Starts,
     found: list[tuple[ClusterChange, ...]],
-) -> None:
+) -> bool:
+    """Adds sets of changes to `found`. Returns whether none was left out because it has too many changes."""
     partition = core.scheduler_state.partitions[partition_id]
     app = partition.applications[target]
     quotas, generous = (candidates.quotas(partition, app, is_generous=is_generous) for is_generous in (False, True))
     ends, constraints = candidates.ends(partition, app), candidates.droppable(partition, app)
     nodes = list(candidates.added_nodes(partition, app))
+    is_complete = True
+
+    def least(changes: Sequence[ClusterChange]) -> tuple[ClusterChange, ...]:
+        nonlocal is_complete
+        try:
+            return minimal(changes, starts)
+        except _TooManyChanges:
+            is_complete = False
+            return ()
+
     for kind in (quotas, generous):
-        if kind and (remedy := minimal(kind, starts)):
+        if kind and (remedy := least(kind)):
             found.append(remedy)
             break
-    found += filter(None, (_fewest(minimal(kind, starts), kind, starts) for kind in (ends, constraints) if kind))
+    found += filter(None, (_fewest(least(kind), kind, starts) for kind in (ends, constraints) if kind))
     found += sorted(filter(None, (_fewest_nodes(shape, starts) for shape in nodes)), key=len)[:1]
     if not found:
         for shape in nodes or [[]]:
-            if remedy := minimal([*constraints, *ends, *shape, *generous], starts):
+            if remedy := least([*constraints, *ends, *shape, *generous]):
                 found.append(remedy)
+    return is_complete
 
 
 def attempt(core: VirtualCore, partition: PartitionId, target: ApplicationId, changes: Iterable[ClusterChange]) -> bool:
@@ -242,9 +259,10 @@ def has_started(app: Application | None) -> bool:
 
 
 def minimal(changes: Sequence[ClusterChange], starts: _Starts) -> tuple[ClusterChange, ...]:
-    """Returns a set of changes of which no proper subset starts the application; empty = none, or too many.
+    """Returns a set of changes of which no proper subset starts the application; empty = none.
 
-    Earlier changes are preferred. About as many attempts as the logarithm of their number for each chosen one.
+    Earlier changes are preferred. About as many attempts as the logarithm of their number for each chosen one. Raises
+    _TooManyChanges.
     """
     low, high = 1, 1
     while not starts(changes[:high]):  # few changes are usually enough, and an attempt with all of many takes seconds
@@ -255,7 +273,7 @@ def minimal(changes: Sequence[ClusterChange], starts: _Starts) -> tuple[ClusterC
     rest = list(changes[:high])
     while not starts(chosen):
         if len(chosen) == _MOST_CHANGES:
-            return ()
+            raise _TooManyChanges
         low, high = 1 if chosen else low, len(rest)
         while low < high:
             middle = (low + high) // 2

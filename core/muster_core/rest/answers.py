@@ -67,6 +67,7 @@ class AnswerProcess:
         self._most_mib = most_mib
         self._control_group = control_group
         self._longest_s = longest_s
+        self._is_closed = False
         self._asked: asyncio.Task[tuple[int, bytes]] | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._subject: Hashable = None
@@ -93,6 +94,8 @@ class AnswerProcess:
             raise NoAnswer("such questions are turned off (--rest-simulation-mib 0)", is_off=True)
         while self._asked is not None and not self._asked.done():
             await asyncio.wait((self._asked,))
+        if self._is_closed:
+            raise NoAnswer("the core ends")
         self._asked = asyncio.create_task(self._ask(state, question, subject))
         self._asked.add_done_callback(_retrieve)
         return await asyncio.shield(self._asked)
@@ -161,7 +164,8 @@ class AnswerProcess:
         return self._process
 
     def close(self) -> None:
-        """Ends the process, and the question that it answers."""
+        """Ends the process, and all questions."""
+        self._is_closed = True
         if self._asked is not None:
             self._asked.cancel()
         self.stop()

@@ -217,3 +217,16 @@ async def test_a_question_that_nobody_waits_for_is_answered_before_the_next_one(
     assert (await process.ask(None, asked))[0] == 503
     assert process.pid == pid
     process.close()
+
+
+async def test_no_process_is_started_after_the_end_or_when_turned_off() -> None:
+    with pytest.raises(NoAnswer, match="--rest-simulation-mib 0") as refused:
+        await AnswerProcess(0).ask(no_state, {"question": "plan"})
+    assert refused.value.is_off
+    process = AnswerProcess()
+    first, second = (asyncio.create_task(process.ask(no_state, {"question": "plan"})) for _ in range(2))
+    await until(lambda: process.pid is not None)
+    process.close()
+    _, later = await asyncio.gather(first, second, return_exceptions=True)
+    assert isinstance(later, NoAnswer)
+    assert process.pid is None

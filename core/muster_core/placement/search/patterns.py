@@ -76,7 +76,12 @@ class _PatternSearch:
     nodes: Sequence[Sequence[int]]
     rooms: Sequence[Sequence[int]]
     work: Work
+    #: The largest request of each resource.
+    _scale: tuple[int, ...] = field(init=False)
     _known: dict[tuple[tuple[int, ...], _Counts], list[_Counts]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._scale = tuple(map(max, zip(*self.sizes, strict=True)))
 
     def run(self) -> list[tuple[int, _Counts]] | None:
         """Returns the members of each used node, by its position. Depth-first, without recursion."""
@@ -173,8 +178,3 @@ class _PatternSearch:
         sizes = zip(most[index:], self.sizes[index:], strict=True)
         whole = map(sum, zip(*(tuple(count * part for part in size) for count, size in sizes), strict=True))
         return all(amount <= left for amount, left in zip(whole, free, strict=True))
-
-    @property
-    def _scale(self) -> tuple[int, ...]:
-        """The largest request of each resource."""
-        return tuple(map(max, zip(*self.sizes, strict=True)))

@@ -4,19 +4,37 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import combinations
 
 import pytest
 
-from muster_core.foresight.changes import ClusterChange, RaiseMaximum, events
-from muster_core.foresight.unblocking import Advice, _fewest, forked, replayed, unblock
+from muster_core.foresight.changes import ClusterChange, EndApplication, RaiseMaximum, events
+from muster_core.foresight.unblocking import Advice, _fewest, forked, replayed, scheduled, unblock
 from muster_core.foresight.virtual_core import VirtualCore
 from muster_core.model.config import QueueConfig
-from muster_core.model.events import ManagerRegistered
+from muster_core.model.events import (
+    AllocationReported,
+    ApplicationAdded,
+    AskAdded,
+    Event,
+    ManagerRegistered,
+    NodeAdded,
+)
 from muster_core.model.ids import QueuePath
 from muster_core.model.resources import Limit
 from tests.amounts import amount
-from tests.unit.builders import PARTITION, RM, a_configuration
+from tests.unit.builders import (
+    PARTITION,
+    RM,
+    a_configuration,
+    a_node,
+    a_queue,
+    an_allocation,
+    an_application,
+    an_ask,
+    resources,
+)
 from tests.unit.core.foresight.small_clusters import NOW_NS, TARGET, Cluster, Live
 
 #: Clusters per case of the first test, of which `make soak` has 56. The application waits in three of four.
@@ -82,6 +100,35 @@ def test_fewer_changes_are_preferred_to_earlier_ones(sufficient: list[set[int]],
 
     remedy = tuple(changes[index] for index in sorted(sufficient[0]))
     assert _fewest(remedy, changes, starts) == tuple(changes[index] for index in sorted(best))
+
+
+@pytest.mark.parametrize(
+    "running, ahead, expected",
+    [
+        pytest.param([40], 36, (True, True), id="one application that is large"),
+        pytest.param([1] * 40, 0, (False, False), id="too many"),
+    ],
+)
+def test_applications_to_end_are_found_or_the_search_is_not_complete(
+    running: list[int], ahead: int, expected: tuple[bool, bool]
+) -> None:
+    """The target needs all of the node, or what 36 applications that wait before it leave."""
+    node = replace(a_node("n"), capacity=resources(vcore=40, pods=99))
+    sent: list[Event] = [ManagerRegistered(RM, a_configuration(a_queue("a"))), NodeAdded(node)]
+    for number, cores in enumerate(running):
+        one = an_allocation(f"r{number}", "n", app=f"running{number}")
+        sent += [
+            ApplicationAdded(an_application(f"running{number}")),
+            AllocationReported(replace(one, resources=resources(vcore=cores, pods=1))),
+        ]
+    for number in range(ahead + 1):
+        name, cores = ("target", 40 - ahead) if number == ahead else (f"waiting{number}", 1)
+        ask = replace(an_ask(f"p{number}", app=name), resources=resources(vcore=cores, pods=1))
+        sent += [ApplicationAdded(an_application(name)), AskAdded(ask)]
+    core = scheduled(sent, NOW_NS)
+    found = unblock(core, forked(core), PARTITION, TARGET)
+    has_ends = any(isinstance(remedy[0], EndApplication) for remedy in found.remedies)
+    assert (has_ends, found.is_complete) == expected
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -526,10 +526,10 @@ def test_updated_scores_after_each_member_equal_new_scores(
         before = found.points().copy()
         added = found.add(row)
         charge(snapshot, shape, row)
-        anew = score(snapshot, shape, among)
-        assert anew is not None
+        complete = score(snapshot, shape, among)
+        assert complete is not None
         # Infeasible nodes may become feasible again: their score also depends on their domains.
         rows = np.flatnonzero(among)
-        assert found.points()[rows].tolist() == anew.points()[rows].tolist()
+        assert found.points()[rows].tolist() == complete.points()[rows].tolist()
         changed = np.flatnonzero(found.points() != before).tolist()
         assert set(changed) <= set(() if added is None else added.tolist())

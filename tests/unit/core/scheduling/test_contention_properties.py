@@ -114,7 +114,7 @@ class ContendingGangs:
                     effects += self.scenario.release(key, app=name, why=PREEMPTED)
                     effects += self.ask(name)
             effects += self.scenario.wait(STEP_S)
-        raise AssertionError("reservations are taken over for ever")
+        raise AssertionError("reservations are taken over forever")
 
     def incomplete(self) -> list[Application]:
         """In the order of keys."""

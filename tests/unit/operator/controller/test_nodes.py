@@ -263,11 +263,11 @@ def test_a_recreated_node_whose_delete_was_missed_keeps_its_pods() -> None:
     waiting(driver)
     driver.allocated("uid-w0")
     driver.see(a_pod("w0", app=APP, nodeName="n1"))
-    anew = a_node("n1")
-    anew["metadata"]["uid"] = "uid-n1-again"
-    assert not driver.fact(node_seen(anew))
-    anew["status"]["allocatable"]["cpu"] = "4"
-    assert [type(item) for item in driver.fact(node_seen(anew)).requests] == [NodeUpdated]
+    second = a_node("n1")
+    second["metadata"]["uid"] = "uid-n1-again"
+    assert not driver.fact(node_seen(second))
+    second["status"]["allocatable"]["cpu"] = "4"
+    assert [type(item) for item in driver.fact(node_seen(second)).requests] == [NodeUpdated]
     assert driver.gone("w0").requests == [
         AllocationReleased(APP, PodUid("uid-w0"), allocation_id=AllocationId("uid-w0-0"))
     ]

@@ -266,7 +266,7 @@ FAILURES = {
         'persistentvolumeclaim "data" no longer exists',
         [FREE_DISK],
     ),
-    "claim anew": (claim_seen(uid="uid-new"), "disk", 'persistentvolumeclaim "data" no longer exists', [FREE_DISK]),
+    "created again": (claim_seen(uid="uid-new"), "disk", 'persistentvolumeclaim "data" no longer exists', [FREE_DISK]),
     "claim leaves": (
         claim_seen(deletionTimestamp="2026-01-01T00:00:00Z"),
         "",

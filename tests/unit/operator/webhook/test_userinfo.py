@@ -157,7 +157,7 @@ def test_objects_created_by_a_controller_keep_the_user_of_the_workload(owner: st
         ANN
     )
     replica_set = a_thing("ReplicaSet", a_description(), owner="Deployment")
-    assert creating(replica_set, CONTROLLER).object is None, "another template means another ReplicaSet, for ever"
+    assert creating(replica_set, CONTROLLER).object is None, "another template means another ReplicaSet, forever"
 
 
 def test_other_pods_of_a_service_account_get_it_as_user_despite_owner_references() -> None:
