@@ -95,7 +95,7 @@ class AnswerProcess:
         while self._asked is not None and not self._asked.done():
             await asyncio.wait((self._asked,))
         if self._is_closed:
-            raise NoAnswer("the core ends")
+            raise NoAnswer("the core is stopping")
         self._asked = asyncio.create_task(self._ask(state, question, subject))
         self._asked.add_done_callback(_retrieve)
         return await asyncio.shield(self._asked)
