@@ -12,6 +12,7 @@ from devcluster.nodes import FakeNode
 from tests.e2e.conditions import scheduled, wait_for_event, wait_for_reason
 from tests.e2e.conftest import OpenScenario
 from tests.e2e.manifests import Group, a_member, a_pod
+from tests.e2e.pod_groups.test_pod_groups import nothing_is_bound
 from tests.e2e.scenario import Scenario
 
 SAMPLES = Path(__file__).with_name("samples")
@@ -34,18 +35,6 @@ async def wait_for_text(scenario: Scenario, text: str) -> None:
         return any(text in scheduled(pod).get("message", "") for pod in await scenario.pods())
 
     await scenario.eventually(f"a pod has a condition with {text!r}", is_so)
-
-
-async def nothing_is_bound(scenario: Scenario) -> None:
-    """Assert that no member has a node, also after a single pod that was created now was bound."""
-    await scenario.create([a_pod("witness", cpu="100m", labels={"applicationId": "witness"})])
-
-    async def is_bound() -> bool:
-        return any(pod["metadata"]["name"] == "witness" for pod in await scenario.bound())
-
-    await scenario.eventually("a single pod is bound", is_bound)
-    assert [pod["metadata"]["name"] for pod in await scenario.bound()] == ["witness"]
-    await scenario.api.delete("pods", "witness", scenario.namespace, grace_s=0)
 
 
 @EVERY_SAMPLE
