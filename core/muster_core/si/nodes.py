@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Annotated, Final
 
 from msgspec import Meta
+from msgspec.json import Decoder
 
 from muster_core.model.constraints import Taint
 from muster_core.model.effects import AllocationResponse, NodeAccepted, NodeRecommended, NodeRejected, Rejection
@@ -30,6 +31,12 @@ _Size = Annotated[int, Meta(ge=0, le=2**50)]
 
 #: An int32 in a CSINode.
 _Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+
+_TAINTS: Final = Decoder(tuple[TaintDocument, ...])
+_NAMES: Final = Decoder(frozenset[str])
+_LIMITS: Final = Decoder(dict[str, _Count | None])
+_ATTACHED: Final = Decoder(dict[str, TextList])
+_IMAGES: Final = Decoder(dict[str, _Size])
 _NO_IMAGES: Final[Mapping[str, int]] = MappingProxyType({})
 
 
@@ -65,25 +72,25 @@ def storage(attributes: Mapping[str, str]) -> NodeStorage | None:
 
 @memoized
 def _taints(text: str) -> tuple[Taint, ...]:
-    return tuple(one.read() for one in decoded(text, tuple[TaintDocument, ...]))
+    return tuple(one.read() for one in decoded(text, _TAINTS))
 
 
 @memoized
 def _names(text: str) -> frozenset[str]:
-    return decoded(text, frozenset[str])
+    return decoded(text, _NAMES)
 
 
 @memoized
 def _limits(text: str) -> Mapping[str, int | None]:
-    return decoded(text, dict[str, _Count | None])
+    return decoded(text, _LIMITS)
 
 
 def _attached(text: str) -> tuple[VolumeHandle, ...]:
-    return volume_handles(decoded(text, dict[str, TextList]))
+    return volume_handles(decoded(text, _ATTACHED))
 
 
 def _images(text: str) -> Mapping[str, int]:
-    return decoded(text, dict[str, _Size], IMAGES_LIMIT)
+    return decoded(text, _IMAGES, IMAGES_LIMIT)
 
 
 _NODE_ACTIONS: Final[Mapping[int, NodeAction]] = {

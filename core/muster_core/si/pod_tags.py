@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
+from msgspec.json import Decoder
+
 from muster_core.model import limits
 from muster_core.model.constraints import (
     ANYWHERE,
@@ -49,6 +51,16 @@ _PROPERTY_TAGS: Final = (
     keys.TAG_DEVICE_CLAIMS,
 )
 
+_INTER_POD: Final = Decoder(InterPodDocument)
+_VOLUMES: Final = Decoder(VolumesDocument)
+_PORTS: Final = Decoder(documents.Ports)
+_PREFERENCES: Final = Decoder(PreferencesDocument)
+_CLAIMS: Final = Decoder(devices.PodClaims)
+_MEMBERS: Final = Decoder(tuple[MemberDocument, ...])
+_CONSTRAINTS: Final = Decoder(ConstraintsDocument)
+_PLACEMENT: Final = Decoder(PlacementDocument)
+_TOPOLOGY: Final = Decoder(TopologyDocument)
+
 
 def read_properties(tags: Mapping[str, str]) -> PodProperties:
     """Returns the properties; equal ones are one value, and NO_PROPERTIES stands for none."""
@@ -63,10 +75,10 @@ def read_properties(tags: Mapping[str, str]) -> PodProperties:
 @memoized
 def _pod_properties(texts: tuple[str, ...], namespace: str, pod: str) -> PodProperties:
     tags = dict(zip(_PROPERTY_TAGS, texts, strict=True))
-    used = of_tag(tags, keys.TAG_VOLUMES, lambda text: decoded(text, VolumesDocument).read(pod))
-    host_ports = of_tag(tags, keys.CONTAINER_PORTS, lambda text: documents.ports(decoded(text, documents.Ports)))
-    preferences = of_tag(tags, keys.TAG_PREFERENCES, lambda text: decoded(text, PreferencesDocument).read())
-    claims = of_tag(tags, keys.TAG_DEVICE_CLAIMS, lambda text: devices.pod_claims(decoded(text, devices.PodClaims)))
+    used = of_tag(tags, keys.TAG_VOLUMES, lambda text: decoded(text, _VOLUMES).read(pod))
+    host_ports = of_tag(tags, keys.CONTAINER_PORTS, lambda text: documents.ports(decoded(text, _PORTS)))
+    preferences = of_tag(tags, keys.TAG_PREFERENCES, lambda text: decoded(text, _PREFERENCES).read())
+    claims = of_tag(tags, keys.TAG_DEVICE_CLAIMS, lambda text: devices.pod_claims(decoded(text, _CLAIMS)))
     return PodProperties(
         inter_pod=of_tag(tags, keys.TAG_POD_CONSTRAINTS, lambda text: inter_pod_constraints(text, namespace))
         or NO_INTER_POD_CONSTRAINTS,
@@ -80,12 +92,12 @@ def _pod_properties(texts: tuple[str, ...], namespace: str, pod: str) -> PodProp
 @memoized
 def inter_pod_constraints(text: str, namespace: str) -> InterPodConstraints:
     """Decodes `muster/pod-constraints` of a pod in this namespace."""
-    return decoded(text, InterPodDocument).read(namespace)
+    return decoded(text, _INTER_POD).read(namespace)
 
 
 @memoized
 def _members(text: str, namespace: str) -> tuple[Member, ...]:
-    found = decoded(text, tuple[MemberDocument, ...])
+    found = decoded(text, _MEMBERS)
     if len(found) > TASK_GROUPS_PER_GANG:
         raise InvalidField(
             "members", f"has {len(found)} task groups, the limit is {TASK_GROUPS_PER_GANG}: define fewer groups"
@@ -101,17 +113,17 @@ def _members(text: str, namespace: str) -> tuple[Member, ...]:
 
 @memoized
 def _constraints(text: str) -> Constraints:
-    return decoded(text, ConstraintsDocument).read()
+    return decoded(text, _CONSTRAINTS).read()
 
 
 @memoized
 def _placement(text: str) -> PlacementConstraint:
-    return decoded(text, PlacementDocument).read()
+    return decoded(text, _PLACEMENT).read()
 
 
 @memoized
 def _topology(text: str) -> Topology:
-    return decoded(text, TopologyDocument).read()
+    return decoded(text, _TOPOLOGY).read()
 
 
 #: Number of cached amounts. If it is exceeded, the cache is cleared.

@@ -9,8 +9,9 @@ from fractions import Fraction
 from typing import Annotated, Final, Literal
 
 from msgspec import Meta, field
+from msgspec.json import Decoder
 
-from muster_core.model.devices import DeviceFact, DeviceObject, DeviceObjectGone
+from muster_core.model.devices import DeviceObject, DeviceObjectGone
 from muster_core.model.ids import NodeId
 from muster_core.model.storage import (
     FILESYSTEM,
@@ -26,7 +27,6 @@ from muster_core.model.storage import (
     StorageCapacity,
     StorageClass,
     StorageDriver,
-    StorageFact,
     Volume,
     VolumeHandle,
 )
@@ -43,7 +43,7 @@ from muster_core.si.documents import (
     targets,
     terms,
 )
-from muster_core.si.values import NAME_LIMIT, QUANTITY_LIMIT, InvalidField
+from muster_core.si.values import NAME_LIMIT, QUANTITY_LIMIT, InvalidField, decoded
 from muster_si import keys, muster_pb2
 
 #: Whole bytes, or a text in billionths of a byte.
@@ -237,15 +237,15 @@ def _check_two_parts(name: str) -> None:
 
 ClusterObject = muster_pb2.Fact
 
-_FORMS: Final[Mapping[int, tuple[ObjectKind | DeviceObject, type[ObjectDocument]]]] = {
-    ClusterObject.VOLUME: (ObjectKind.VOLUME, VolumeDocument),
-    ClusterObject.CLAIM: (ObjectKind.CLAIM, ClaimDocument),
-    ClusterObject.STORAGE_CLASS: (ObjectKind.CLASS, StorageClassDocument),
-    ClusterObject.STORAGE_DRIVER: (ObjectKind.DRIVER, StorageDriverDocument),
-    ClusterObject.STORAGE_CAPACITY: (ObjectKind.CAPACITY, StorageCapacityDocument),
-    ClusterObject.DEVICE_SLICE: (DeviceObject.SLICE, DeviceSliceDocument),
-    ClusterObject.DEVICE_CLASS: (DeviceObject.CLASS, DeviceClassDocument),
-    ClusterObject.DEVICE_CLAIM: (DeviceObject.CLAIM, DeviceClaimDocument),
+_FORMS: Final[Mapping[int, tuple[ObjectKind | DeviceObject, Decoder[ObjectDocument]]]] = {
+    ClusterObject.VOLUME: (ObjectKind.VOLUME, Decoder(VolumeDocument)),
+    ClusterObject.CLAIM: (ObjectKind.CLAIM, Decoder(ClaimDocument)),
+    ClusterObject.STORAGE_CLASS: (ObjectKind.CLASS, Decoder(StorageClassDocument)),
+    ClusterObject.STORAGE_DRIVER: (ObjectKind.DRIVER, Decoder(StorageDriverDocument)),
+    ClusterObject.STORAGE_CAPACITY: (ObjectKind.CAPACITY, Decoder(StorageCapacityDocument)),
+    ClusterObject.DEVICE_SLICE: (DeviceObject.SLICE, Decoder(DeviceSliceDocument)),
+    ClusterObject.DEVICE_CLASS: (DeviceObject.CLASS, Decoder(DeviceClassDocument)),
+    ClusterObject.DEVICE_CLAIM: (DeviceObject.CLAIM, Decoder(DeviceClaimDocument)),
 }
 
 
@@ -272,12 +272,8 @@ def _fact(fact: ClusterObject) -> ClusterFact:
     name = values.long_name(fact.name, "name")
     if fact.gone:
         return ObjectGone(kind, name) if isinstance(kind, ObjectKind) else DeviceObjectGone(kind, name)
-    found = values.of_tag(fact.attributes, keys.FACT_OBJECT, lambda text: _object(form, name, text))
+    at_most = SLICE_LIMIT if kind is DeviceObject.SLICE else values.TEXT_LIMIT
+    found = values.of_tag(fact.attributes, keys.FACT_OBJECT, lambda text: decoded(text, form, at_most).read(name))
     if found is None:
         raise InvalidField(keys.FACT_OBJECT, "is missing")
     return found
-
-
-def _object(form: type[ObjectDocument], name: str, text: str) -> StorageFact | DeviceFact:
-    at_most = SLICE_LIMIT if form is DeviceSliceDocument else values.TEXT_LIMIT
-    return values.decoded(text, form, at_most).read(name)

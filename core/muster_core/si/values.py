@@ -7,6 +7,7 @@ from functools import lru_cache, wraps
 from typing import Final, TypeVar, TypeVarTuple, Unpack
 
 import msgspec
+from msgspec.json import Decoder
 
 from muster_core.model import limits
 from muster_core.model.ids import AllocationKey, ApplicationId, TaskGroup
@@ -62,8 +63,9 @@ def _characters(texts: tuple[object, ...]) -> int:
     )
 
 
-def decoded(text: str, form: type[Decoded], at_most: int = TEXT_LIMIT) -> Decoded:
-    """Decodes a JSON text of at most `at_most` characters as a type that msgspec knows, mostly of `si.documents`.
+def decoded(text: str, form: Decoder[Decoded], at_most: int = TEXT_LIMIT) -> Decoded:
+    """Decodes a JSON text of at most `at_most` characters. Make `form` at import, so that the first message does not
+    wait for its types.
 
     Raises:
         InvalidField: it is longer, not JSON, or not of this form. The field is the path inside the document.
@@ -71,7 +73,7 @@ def decoded(text: str, form: type[Decoded], at_most: int = TEXT_LIMIT) -> Decode
     if len(text) > at_most:
         raise InvalidField("the value", f"is longer than {at_most} characters")
     try:
-        return msgspec.json.decode(text, type=form)
+        return form.decode(text)
     except msgspec.ValidationError as error:
         why, _, where = str(error).partition(" - at `$")
         raise InvalidField(where.strip(".`") or "the value", f"is wrong: {why[:TEXT_SHOWN]}") from error
