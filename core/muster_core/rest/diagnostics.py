@@ -29,6 +29,8 @@ from aiohttp import web
 
 from muster_core.model.ids import partition_name
 from muster_core.rest import views
+from muster_core.rest.auth import AccessLevel
+from muster_core.rest.declarations import Media, Query, RouteTable
 from muster_core.rest.endpoints import active_config
 from muster_core.rest.http import (
     Pieces,
@@ -49,6 +51,8 @@ from muster_core.state.scheduler_state import Partition, SchedulerState
 from muster_si.errors import SessionLost
 
 Json = str | int | float | bool | None | Sequence["Json"] | Mapping[str, "Json"]
+
+ROUTES: Final = RouteTable()
 
 #: With more objects than this, the invariants are checked only on request: the check is one step of 30 us per object.
 CHECKED_UP_TO: Final = 500
@@ -94,19 +98,19 @@ def _ledgers(scheduler_state: SchedulerState) -> Steps[int]:
 
 _COUNTS: Final = ("applications", "asks", "allocations", "placeholders", "releasing", "replacements", "foreign")
 
-#: Entries of a JSON object. None adds no entry and lets other work run.
-_Entries = Iterator[tuple[str, Json] | None]
+#: Entries of a JSON object. An empty one is omitted.
+_Entries = Iterator[tuple[str, Mapping[str, Json]]]
 
 
 def _mapping(entries: _Entries) -> Pieces:
-    """Yields a JSON object."""
+    """Yields a JSON object, and lets other work run after a number of omitted entries."""
     before = b"{"
-    for entry in entries:
-        if entry is None:
+    for number, (name, value) in enumerate(entries, 1):
+        if value:
+            yield before + orjson.dumps(name) + b":" + orjson.dumps(value)
+            before = b","
+        elif number % _STEPS == 0:
             yield b""
-            continue
-        yield before + orjson.dumps(entry[0]) + b":" + orjson.dumps(entry[1])
-        before = b","
     yield b"{}" if before == b"{" else b"}"
 
 
@@ -121,45 +125,33 @@ def _objects(partitions: Iterable[Partition]) -> Iterator[Application | Ask | Al
 
 def _pledges(partitions: Iterable[Partition]) -> _Entries:
     for partition in partitions:
-        for number, app in enumerate(list(partition.applications.values()), 1):
-            if app.gang.quota_reservation:
-                yield app.id, amounts(app.gang.quota_reservation)
-            elif number % _STEPS == 0:
-                yield None
+        for app in list(partition.applications.values()):
+            yield app.id, amounts(app.gang.quota_reservation)
 
 
 def _held_by_queues(partitions: Iterable[Partition]) -> _Entries:
     for partition in partitions:
-        for number, queue in enumerate(list(partition.queues.by_path.values()), 1):
+        for queue in list(partition.queues.by_path.values()):
             pending = partition.shown_pending(queue)
-            if queue.allocated or pending or queue.reserved_quota or queue.requested_quota:
-                held: dict[str, Json] = {
-                    "allocated": amounts(queue.allocated),
-                    "pending": amounts(pending),
-                    "reserved_quota": amounts(partition.shown_reserved(queue)),
-                }
-                yield queue.path, held
-            elif number % _STEPS == 0:
-                yield None
+            is_used = queue.allocated or pending or queue.reserved_quota or queue.requested_quota
+            held: dict[str, Json] = {
+                "allocated": amounts(queue.allocated),
+                "pending": amounts(pending),
+                "reserved_quota": amounts(partition.shown_reserved(queue)),
+            }
+            yield queue.path, held if is_used else {}
 
 
 def _held_by_users(partitions: Iterable[Partition]) -> _Entries:
     for partition in partitions:
-        for number, (user, accounts) in enumerate(list(partition.users.users.items()), 1):
-            used: dict[str, Json] = {path: amounts(one.allocated) for path, one in accounts.items() if one.allocated}
-            if used:
-                yield user, used
-            elif number % _STEPS == 0:
-                yield None
+        for user, accounts in list(partition.users.users.items()):
+            yield user, {path: amounts(one.allocated) for path, one in accounts.items() if one.allocated}
 
 
 def _held_by_nodes(partitions: Iterable[Partition]) -> _Entries:
     for partition in partitions:
-        for number, node in enumerate(list(partition.nodes), 1):
-            if node in partition.nodes and (taken := partition.nodes.allocated(node)):
-                yield node, amounts(taken)
-            elif number % _STEPS == 0:
-                yield None
+        for node in list(partition.nodes):
+            yield node, amounts(partition.nodes.allocated(node)) if node in partition.nodes else {}
 
 
 def state_dump_pieces(
@@ -186,7 +178,7 @@ def state_dump_pieces(
     yield _key("partitions")
     yield from array(found for p in list(scheduler_state.partitions.values()) for found in views.partition(p))
     yield _key("queues")
-    yield from _trees(scheduler_state)
+    yield from array(views.tree(p.queues.root, p) for p in list(scheduler_state.partitions.values()))
     yield _key("applications")
     yield from array(_applications(scheduler_state, now_ns))
     yield _key("endedApplications")
@@ -206,15 +198,6 @@ def state_dump_pieces(
     yield b"]}"
 
 
-def _trees(scheduler_state: SchedulerState) -> Iterator[bytes]:
-    before = b"["
-    for partition in list(scheduler_state.partitions.values()):
-        yield before
-        yield from views.tree(partition.queues.root, partition)
-        before = b","
-    yield b"[]" if before == b"[" else b"]"
-
-
 def _applications(scheduler_state: SchedulerState, now_ns: int) -> Iterator[Pieces]:
     for partition in list(scheduler_state.partitions.values()):
         yield from views.all_of(partition.applications.values(), partition, now_ns)
@@ -231,12 +214,23 @@ def _key(name: str) -> bytes:
     return b"," + orjson.dumps(name) + b":"
 
 
+_INVARIANTS: Final = Query(
+    "invariants",
+    "check the invariants of a state of any size; null while an event is being applied in parts; Muster extension",
+    choices=("1", "true"),
+)
+_DURATION: Final = Query("seconds", "duration of the measurement", "integer")
+
 #: Timeout for the resource manager's part of a dump.
 _DEADLINE_S: Final = 2.0
 
 
+@ROUTES.endpoint("/debug/fullstatedump", Media.JSON, _INVARIANTS, row=26, access=AccessLevel.COMPATIBLE)
 async def full_state_dump(rest_context: RestContext, request: web.Request) -> web.StreamResponse:
-    """Writes the state dump, one at a time. The query parameter `invariants` forces the check of the invariants."""
+    """Complete state of the core.
+
+    One dump is written at a time. The query parameter `invariants` forces the check of the invariants.
+    """
     check = request.query.get("invariants") in ("1", "true")
 
     async def collected() -> Pieces:
@@ -246,8 +240,9 @@ async def full_state_dump(rest_context: RestContext, request: web.Request) -> we
     return await rest_context.writer.write(request, collected, seats=rest_context.dumps)
 
 
+@ROUTES.endpoint("/debug/stack", row=27, access=AccessLevel.GUARDED)
 async def stack(rest_context: RestContext, request: web.Request) -> web.StreamResponse:
-    """Returns the stacks of all tasks and threads."""
+    """Stacks of tasks and threads."""
     return web.Response(text=stacks())
 
 
@@ -315,14 +310,18 @@ _LINES: Final = 60
 _NOT_HERE: Final = ("block", "mutex", "symbol", "trace")
 
 
+@ROUTES.endpoint("/debug/pprof/", row=28, access=AccessLevel.GUARDED)
 async def index(rest_context: RestContext, request: web.Request) -> web.StreamResponse:
-    """Lists the profiles."""
+    """List of profiles."""
     lines = [f"/debug/pprof/{name}" for name in _PROFILES]
     return web.Response(text="\n".join([*lines, "seconds=N: duration of the measurement (profile, heap, allocs)", ""]))
 
 
+@ROUTES.endpoint(
+    "/debug/pprof/{name}", Media.TEXT, _DURATION, row=28, failures=(400, 404, 409, 501), access=AccessLevel.GUARDED
+)
 async def profile(rest_context: RestContext, request: web.Request) -> web.StreamResponse:
-    """Takes one profile."""
+    """One profile."""
     name = request.match_info["name"]
     if name in _NOT_HERE:
         raise RestFailure(501, f"profile {name} is not available in this scheduler")

@@ -22,10 +22,13 @@ from muster_core.config.load import DEFAULT_TEXT, checksum, validate
 from muster_core.model.limits import LONGEST_STALL_S
 from muster_core.model.states import ManagerState
 from muster_core.rest import schemas, summaries, views
+from muster_core.rest.auth import AccessLevel
+from muster_core.rest.declarations import PARTITION, WS, Media, Query, RouteTable
 from muster_core.rest.http import (
     JSON_TYPE,
     NO_GROUP,
     NO_USER,
+    STATUSES,
     Pieces,
     RequestContext,
     RestContext,
@@ -44,47 +47,70 @@ from muster_core.si.events import Batch, Record, TooManyStreams, as_json
 from muster_core.state.applications import Application
 from muster_si import keys
 
+ROUTES: Final = RouteTable()
+
+_STATUS: Final = Query("status", "only applications in this state", choices=STATUSES)
+
+_OFFSET: Final = Query("offset", "number of entries to skip; Muster extension", "integer")
+_LIMIT: Final = Query("limit", "maximum number of entries; Muster extension", "integer")
+_SUBTREE: Final = Query("subtree", "include all queues below, whatever the value")
+_START: Final = Query("start", "number of the first event", "integer")
+_COUNT: Final = Query("count", "maximum number of events in the response", "integer", least=1)
+_PAST: Final = Query("count", "number of past events to send first", "integer")
+_MANAGER: Final = Query("rmId", "ID of the resource manager; Muster extension")
+NAMESPACE: Final = Query("namespace", "namespace of the application, if several have this ID; Muster extension")
+
 _STATES: Final = ("active", "rejected", "completed")
 
 
+@ROUTES.view(WS + "/clusters", list[schemas.ClusterInfo], row=1, has_past=False)
 def all_clusters(context: RequestContext) -> Pieces:
-    """Returns one cluster entry per partition."""
+    """Partitions with their scheduler and resource manager."""
     sessions = list(context.rest_context.core.dispatcher.sessions.values())
     partitions = list(context.scheduler_state.partitions.values())
     return array(views.cluster(item, sessions, context.rest_context.started_ns) for item in partitions)
 
 
+@ROUTES.view(WS + "/partitions", list[schemas.PartitionInfo], row=5)
 def all_partitions(context: RequestContext) -> Pieces:
-    """Returns the totals of all partitions."""
+    """Totals of all partitions."""
     partitions = list(context.scheduler_state.partitions.values())
     return array(found for item in partitions for found in views.partition(item))
 
 
+@ROUTES.view(PARTITION + "/placementrules", list[schemas.RuleInfo], row=6)
 def placement_rules(context: RequestContext) -> Pieces:
-    """Returns the active placement rules."""
+    """Active placement rules."""
     return array(views.rules(context.partition()))
 
 
+@ROUTES.view(PARTITION + "/queues", schemas.QueueInfo, row=7)
 def queue_tree(context: RequestContext) -> Pieces:
-    """Returns root with all queues below it."""
+    """The queue tree."""
     partition = context.partition()
     return views.tree(partition.queues.root, partition)
 
 
+@ROUTES.view(PARTITION + "/queue/{queue}", schemas.QueueInfo, _SUBTREE, row=8)
 def one_queue(context: RequestContext) -> Pieces:
-    """Returns one queue; with the query parameter `subtree`, whatever its value, all queues below it too."""
+    """One queue.
+
+    With the query parameter `subtree`, whatever its value, all queues below it too.
+    """
     queue, partition = context.queue(), context.partition()
     return views.tree(queue, partition) if "subtree" in context.query else one(views.queue(queue, partition))
 
 
+@ROUTES.view(PARTITION + "/applications/{state}", list[schemas.ApplicationInfo], _STATUS, _OFFSET, _LIMIT, row=9)
 def applications_of_partition(context: RequestContext) -> Pieces:
-    """Returns the applications of a partition in one state."""
+    """Applications that are active, rejected or completed."""
     found = _in_state(context)
     return array(views.all_of(context.portion(found), context.partition(), context.now_ns))
 
 
+@ROUTES.view(PARTITION + "/applications/{state}/summary", list[schemas.ApplicationSummary], _STATUS, _OFFSET, _LIMIT)
 def application_summaries(context: RequestContext) -> Pieces:
-    """Returns the applications of a partition in one state, without requests and allocations. Not in YuniKorn."""
+    """Applications that are active, rejected or completed, without requests and allocations."""
     found = _in_state(context)
     return array(summaries.applications(context.portion(found), context.partition()))
 
@@ -97,72 +123,86 @@ def _in_state(context: RequestContext) -> list[Application]:
     return context.with_status(found) if state == "active" else found
 
 
+@ROUTES.view(PARTITION + "/waiting", list[schemas.WaitingSummary])
 def waiting_by_reason(context: RequestContext) -> Pieces:
-    """Returns the waiting requests of a partition by reason. Not in YuniKorn."""
+    """Waiting requests by reason, the reason of most requests first."""
     return array(summaries.waiting_by_reason(context.partition()))
 
 
+@ROUTES.view(PARTITION + "/queue/{queue}/applications", list[schemas.ApplicationInfo], _OFFSET, _LIMIT, row=10)
 def applications_of_queue(context: RequestContext) -> Pieces:
-    """Returns the live applications of a leaf."""
+    """Live applications of a leaf."""
     found = _in_queue(context)
     return array(views.all_of(context.portion(found), context.partition(), context.now_ns))
 
 
+@ROUTES.view(
+    PARTITION + "/queue/{queue}/applications/{state}", list[schemas.ApplicationInfo], _STATUS, _OFFSET, _LIMIT, row=11
+)
 def applications_of_queue_by_state(context: RequestContext) -> Pieces:
-    """Returns the live applications of a leaf; the only state is `active`."""
+    """Live applications of a leaf; the only state is active."""
     found = _in_queue(context)
     if context.path["state"].lower() != "active":
         raise bad_request("Only following application states are allowed: active")
     return array(views.all_of(context.portion(context.with_status(found)), context.partition(), context.now_ns))
 
 
+@ROUTES.view(PARTITION + "/queue/{queue}/waiting", list[schemas.Waiting], _OFFSET, _LIMIT)
 def waiting_in_queue(context: RequestContext) -> Pieces:
-    """Returns the waiting applications of a leaf in scheduling order. Not in YuniKorn."""
+    """Waiting applications of a leaf in scheduling order."""
     queue = context.queue()
     return array(views.waiting(queue, context.portion(views.in_scheduling_order(queue, context.partition()))))
 
 
+@ROUTES.view(PARTITION + "/application/{application}", schemas.ApplicationInfo, NAMESPACE, row=12)
 def one_application(context: RequestContext) -> Pieces:
-    """Returns one application."""
+    """One application."""
     return views.application(context.application(), context.partition(), context.now_ns)
 
 
+@ROUTES.view(PARTITION + "/queue/{queue}/application/{application}", schemas.ApplicationInfo, NAMESPACE, row=13)
 def application_of_queue(context: RequestContext) -> Pieces:
-    """Returns one application of a leaf."""
+    """One application of a leaf."""
     queue = context.queue()
     return views.application(context.application(queue), context.partition(), context.now_ns)
 
 
+@ROUTES.view(PARTITION + "/nodes", list[schemas.NodeInfo], _OFFSET, _LIMIT, row=14)
 def all_nodes(context: RequestContext) -> Pieces:
-    """Returns the nodes of a partition."""
+    """Nodes with their allocations."""
     return array(views.all_nodes(context.partition(), context.portion))
 
 
+@ROUTES.view(PARTITION + "/nodes/summary", list[schemas.NodeSummary], _OFFSET, _LIMIT)
 def node_summaries(context: RequestContext) -> Pieces:
-    """Returns the nodes of a partition without their allocations. Not in YuniKorn."""
+    """Nodes without their allocations."""
     partition = context.partition()
     return array(summaries.nodes(partition, context.portion(list(partition.nodes))))
 
 
+@ROUTES.view(PARTITION + "/node/{node}", schemas.NodeInfo, row=15)
 def one_node(context: RequestContext) -> Pieces:
-    """Returns one node."""
+    """One node."""
     return one(views.node(context.partition(), context.node()))
 
 
+@ROUTES.view(WS + "/scheduler/node-utilizations", list[schemas.ClusterUtilization], row=16)
 def node_utilizations(context: RequestContext) -> Pieces:
-    """Returns the nodes of all partitions by usage."""
+    """Nodes by usage in steps of 10 %."""
     return array(found for item in list(context.scheduler_state.partitions.values()) for found in views.by_use(item))
 
 
+@ROUTES.view(PARTITION + "/usage/users", list[schemas.UserUsage], _OFFSET, _LIMIT, row=17)
 def all_users(context: RequestContext) -> Pieces:
-    """Yields the usage of all users."""
+    """Usage of all users."""
     partition = context.partition()
     found = yield from views.by_user(partition)
     yield from array(views.user(partition, name, apps) for name, apps in context.portion(found.items()))
 
 
+@ROUTES.view(PARTITION + "/usage/user/{user}", schemas.UserUsage, row=18)
 def one_user(context: RequestContext) -> Pieces:
-    """Yields the usage of one user."""
+    """Usage of one user."""
     name, partition = context.user(), context.partition()
     found = yield from views.by_user(partition)
     if name not in found:
@@ -170,14 +210,19 @@ def one_user(context: RequestContext) -> Pieces:
     yield from views.user(partition, name, found[name])
 
 
+@ROUTES.view(PARTITION + "/usage/groups", list[schemas.GroupUsage], _OFFSET, _LIMIT, row=19)
 def all_groups(context: RequestContext) -> Pieces:
-    """Yields the usage of all groups that have a limit."""
+    """Usage of all groups.
+
+    Only groups that have a limit are counted.
+    """
     found = yield from views.by_group(context.partition())
     yield from array(views.group(name, apps) for name, apps in context.portion(found.items()))
 
 
+@ROUTES.view(PARTITION + "/usage/group/{group}", schemas.GroupUsage, row=20)
 def one_group(context: RequestContext) -> Pieces:
-    """Yields the usage of one group."""
+    """Usage of one group."""
     name = context.group()
     found = yield from views.by_group(context.partition())
     if name not in found:
@@ -185,25 +230,29 @@ def one_group(context: RequestContext) -> Pieces:
     yield from views.group(name, found[name])
 
 
+@ROUTES.view(WS + "/history/apps", list[schemas.ApplicationCount], row=21, has_past=False)
 def application_history(context: RequestContext) -> Pieces:
-    """Returns the number of running applications per minute."""
+    """Number of running applications per minute."""
     return array(context.rest_context.history.applications())
 
 
+@ROUTES.view(WS + "/history/containers", list[schemas.ContainerCount], row=22, has_past=False)
 def container_history(context: RequestContext) -> Pieces:
-    """Returns the number of allocations per minute."""
+    """Number of allocations per minute."""
     return array(context.rest_context.history.containers())
 
 
+@ROUTES.view(WS + "/scheduler/healthcheck", schemas.Health, row=23, failures=(404,), has_past=False)
 def health(context: RequestContext) -> Pieces:
-    """Returns the result of the last health checks."""
+    """Result of the last health checks."""
     if context.rest_context.health is None:
         raise not_found("Health check is not available")
     return one(context.rest_context.health)
 
 
+@ROUTES.view(PARTITION + "/autoscaling", list[schemas.OutstandingInfo])
 def autoscaling(context: RequestContext) -> Pieces:
-    """Returns the pending requests that more nodes could help. Not in YuniKorn."""
+    """Pending requests that more nodes could help."""
     return array(views.outstanding(context.partition()))
 
 
@@ -234,8 +283,9 @@ _OWN_NAMES: Final = frozenset({"properties", "guaranteed", "max", "resourceweigh
 _FLAGS: Final = frozenset({"parent", "create", "enabled", "quotapreemptionenabled"})
 
 
+@ROUTES.endpoint(WS + "/config", schemas.Config, _MANAGER, row=3, failures=(404,))
 async def config(rest_context: RestContext, request: web.Request) -> web.StreamResponse:
-    """Returns the active configuration: JSON if the Accept header is exactly `application/json`, else YAML."""
+    """The active configuration; JSON if the Accept header is exactly application/json."""
     session, source = _session(rest_context, request.query.get("rmId", "")), source_of(request)
     if request.headers.get(hdrs.ACCEPT) == _JSON:
         return await rest_context.writer.write(request, one(await active_config(rest_context, source, session)))
@@ -280,8 +330,14 @@ def _read_partitions(text: str, name_of: Callable[[str], str]) -> object:
     return _typed(data.get("partitions") if isinstance(data, dict) else None, name_of)
 
 
+@ROUTES.endpoint(
+    WS + "/validate-conf", schemas.ValidationInfo, row=4, method="POST", failures=(408, 413), takes=Media.YAML
+)
 async def validate_conf(rest_context: RestContext, request: web.Request) -> web.StreamResponse:
-    """Validates a queues.yaml. The status is 200 for invalid text too; the body has the reason."""
+    """Validates a queues.yaml.
+
+    The status is 200 for invalid text too; the body has the reason.
+    """
     async with body_of(rest_context, request) as body:
         try:
             text = body.decode()
@@ -347,13 +403,22 @@ def _number(value: object) -> object:
 _WRITE_S: Final = 5.0
 
 
+@ROUTES.view(WS + "/events/batch", schemas.EventBatch, _START, _COUNT, row=24, failures=(400, 500), has_past=False)
 def event_batch(context: RequestContext) -> Pieces:
-    """Returns events by number."""
+    """Events by number."""
     return _pieces(context.rest_context.core.events.batch(context.number("start", 0), _event_count(context)))
 
 
+@ROUTES.view(
+    PARTITION + "/application/{application}/events",
+    list[schemas.EventRecord],
+    NAMESPACE,
+    _COUNT,
+    failures=(400, 404, 500),
+    has_past=False,
+)
 def application_events(context: RequestContext) -> Pieces:
-    """Returns the newest events of an application and its requests, oldest first. Not in YuniKorn."""
+    """What happened to an application and its requests, oldest first. Muster extension."""
     newest: deque[Record] = deque(maxlen=_event_count(context))
     app = context.application()
     for record in context.rest_context.core.events.story(app.id):
@@ -373,8 +438,9 @@ def _event_count(context: RequestContext) -> int:
     return min(count, most)
 
 
+@ROUTES.endpoint(WS + "/events/stream", Media.JSON, _PAST, row=25, failures=(400, 500, 503))
 async def event_stream(rest_context: RestContext, request: web.Request) -> web.StreamResponse:
-    """Streams events as JSON lines, the instance first, until one side closes the connection.
+    """Stream of events as JSON lines, the instance first.
 
     Differs: the streams of a client are counted by its address, not by the header Host, which it chooses.
     """
@@ -423,11 +489,7 @@ def _pieces(found: Batch) -> Pieces:
 
 
 def _array(records: Iterable[Record]) -> Pieces:
-    before = b"["
-    for record in records:
-        yield before + orjson.dumps(as_json(record))
-        before = b","
-    yield b"[]" if before == b"[" else b"]"
+    return array(iter((orjson.dumps(as_json(record)),)) for record in records)
 
 
 class LogLevelRequest(BaseModel):
@@ -438,13 +500,25 @@ class LogLevelRequest(BaseModel):
     level: LogLevel
 
 
+@ROUTES.endpoint(WS + "/scheduler/log-level", schemas.LogLevelInfo, failures=(501,))
 async def get_log_level(rest_context: RestContext, request: web.Request) -> web.StreamResponse:
-    """Returns the log level."""
+    """The log level."""
     return await rest_context.writer.write(request, one(schemas.LogLevelInfo(level=_control(rest_context).level.value)))
 
 
+@ROUTES.endpoint(
+    WS + "/scheduler/log-level",
+    schemas.LogLevelInfo,
+    method="PUT",
+    failures=(400, 501),
+    access=AccessLevel.COMPATIBLE,
+    takes=LogLevelRequest,
+)
 async def set_log_level(rest_context: RestContext, request: web.Request) -> web.StreamResponse:
-    """Changes the log level until the next change or restart."""
+    """Changes the log level.
+
+    It stays until the next change or restart.
+    """
     control = _control(rest_context)
     try:
         async with body_of(rest_context, request) as body:
@@ -461,8 +535,12 @@ def _control(rest_context: RestContext) -> LevelControl:
     return rest_context.levels
 
 
+@ROUTES.endpoint("/livez", access=AccessLevel.OPEN)
 async def liveness(rest_context: RestContext, request: web.Request) -> web.StreamResponse:
-    """Liveness: the loop runs and completes its iterations. A loop that waits for work is alive."""
+    """Whether the process is alive.
+
+    The loop runs and completes its iterations. A loop that waits for work is alive.
+    """
     loop = rest_context.core.loop
     if not loop.is_running:
         return web.Response(text="the scheduling loop is not running", status=503)
@@ -473,8 +551,12 @@ async def liveness(rest_context: RestContext, request: web.Request) -> web.Strea
     return web.Response(text="ok")
 
 
+@ROUTES.endpoint("/readyz", failures=(503,), access=AccessLevel.OPEN)
 async def readiness(rest_context: RestContext, request: web.Request) -> web.StreamResponse:
-    """Whether scheduling runs: the loop runs, and every registered resource manager has sent its existing objects."""
+    """Whether scheduling runs.
+
+    The loop runs, and every registered resource manager has sent its existing objects.
+    """
     if not rest_context.core.loop.is_running:
         return web.Response(text="the scheduling loop is not running", status=503)
     managers = rest_context.core.loop.scheduler_state.managers.values()
@@ -484,6 +566,7 @@ async def readiness(rest_context: RestContext, request: web.Request) -> web.Stre
     return web.Response(text="ok")
 
 
+@ROUTES.endpoint(WS + "/metrics", row=2)
 async def metrics(rest_context: RestContext, request: web.Request) -> web.StreamResponse:
-    """Returns the metrics in the text format of Prometheus."""
+    """Metrics for Prometheus."""
     return await rest_context.metrics_writer.write(request, rest_context.core.metrics.pieces(), CONTENT_TYPE_LATEST)

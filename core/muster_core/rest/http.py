@@ -375,7 +375,8 @@ _BROKEN_ESCAPE: Final = re.compile(r"%(?![0-9a-fA-F]{2})")
 _QUEUE: Final = re.compile(r"[a-zA-Z0-9_:#/@-]{1,64}(\.[a-zA-Z0-9_:#/@-]{1,64})*")
 _USER: Final = re.compile(r"[_a-zA-Z][a-zA-Z0-9:#/_.@-]*[$]?")
 _GROUP: Final = re.compile(r"[_a-zA-Z][a-zA-Z0-9:_.-]*|\*")
-_STATUSES: Final = ("new", "accepted", "running", "completing", "failing", "resuming")
+#: States of live applications that a query can select.
+STATUSES: Final = ("new", "accepted", "running", "completing", "failing", "resuming")
 _MOST_DIGITS: Final = 18
 
 
@@ -484,8 +485,8 @@ class RequestContext:
     def with_status(self, apps: Iterable[Application]) -> list[Application]:
         """Applies `status` of the query to applications."""
         status = self.query.get("status", "").lower()
-        if status and status not in _STATUSES:
-            raise bad_request(f"Only following active statuses are allowed: {', '.join(_STATUSES)}")
+        if status and status not in STATUSES:
+            raise bad_request(f"Only following active statuses are allowed: {', '.join(STATUSES)}")
         return [app for app in apps if not status or app.state.value.lower() == status]
 
 

@@ -21,7 +21,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from muster_core.config.document import MOST_CHARACTERS
-from muster_core.rest import web_ui
+from muster_core.rest import routes, web_ui
 from muster_core.rest.answers import LEAST_MIB, MOST_MIB, AnswerProcess
 from muster_core.rest.auth import (
     OPEN_READS,
@@ -35,9 +35,10 @@ from muster_core.rest.auth import (
     TokenFile,
     is_loopback,
 )
+from muster_core.rest.declarations import Media, Query, Route
 from muster_core.rest.health import Background
 from muster_core.rest.http import JSON_TYPE, RestContext, RestFailure, answer, bad_request
-from muster_core.rest.routes import MOVED, ROUTES, Media, Query, Route
+from muster_core.rest.routes import MOVED, ROUTES
 from muster_core.rest.schemas import FailureInfo
 from muster_core.runtime.log_level import LevelControl
 from muster_core.runtime.service import Scheduler
@@ -283,7 +284,7 @@ async def _admitted(
     await guard.admit(request, route.access)
     if "at" in request.query and not route.has_past:
         raise bad_request("only the present is known here; leave out the parameter at to see it")
-    return await route.endpoint(rest_context, request)
+    return await routes.answer(route, rest_context, request)
 
 
 def _sharing(methods: list[str]) -> Mapping[str, str]:
