@@ -110,15 +110,17 @@ function Explain({ app, queue, waiting, path, query }) {
     ${reasons.length > 0 && queue && html`<p class="note">Available in the queue: ${printable(amounts(queue.headroom))}</p>`}`;
 }
 
+const MEMBERS = ['Placeholders', 'Running', 'Replaced', 'Timed out', 'Bound', 'Pending'];
+
 function TaskGroups({ app }) {
-  return html`<div class="scroll" tabindex="0" role="region" aria-label="Task groups"><table class="plain"><thead><tr><th scope="col">Task group</th><th scope="col" class="each">Each</th>
-    ${['Placeholders', 'Running', 'Replaced', 'Timed out', 'Bound', 'Pending'].map((title) => html`<th scope="col" class="num">${title}</th>`)}</tr></thead>
+  return html`<div class="scroll" tabindex="0" role="region" aria-label="Task groups"><table class="plain stacked"><thead><tr><th scope="col">Task group</th><th scope="col" class="each">Each</th>
+    ${MEMBERS.map((title) => html`<th scope="col" class="num">${title}</th>`)}</tr></thead>
     <tbody>${[...app.placeholderData].sort((a, b) => (a.taskGroupName < b.taskGroupName ? -1 : 1)).map((group) => {
     const bound = app.allocations.filter((item) => item.taskGroupName === group.taskGroupName);
     const held = bound.filter((item) => item.placeholder).length;
     const pending = app.requests.filter((item) => item.taskGroupName === group.taskGroupName && !item.placeholder).length;
     return html`<tr key=${group.taskGroupName}><td><${Name} text=${group.taskGroupName} /></td><td>${printable(amounts(group.minResource))}</td>
-      ${[group.count, held, group.replaced, group.timedout, bound.length - held, pending].map((number) => html`<td class="num">${number}</td>`)}</tr>`;
+      ${[group.count, held, group.replaced, group.timedout, bound.length - held, pending].map((number, at) => html`<td class="num" data-title=${MEMBERS[at]}>${number}</td>`)}</tr>`;
   })}</tbody></table></div>`;
 }
 

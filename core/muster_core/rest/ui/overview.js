@@ -22,8 +22,8 @@ function Headline({ waiting, health, partition }) {
   return html`<h1>${total === top.requests ? count(total, 'waiting pod') : `${top.requests.toLocaleString('en')} of ${count(total, 'waiting pod')}`}
     ${' '}(${count(top.applications, 'application')}) ${total === 1 ? 'is' : 'are'} ${top.reason ? 'blocked by ' : ''}<span
       class=${`key ${reasonClass(top.reason)}`}>${blockedBy(top.reason)}</span>.
-    <small>Longest: <${Name} text=${appName(top)} href=${appLink(top)} /> in <${Name} text=${top.queueName} href=${queueLink(top.queueName)} />,
-      for ${age(top.submissionTime)}. ${printable(top.message)}</small></h1>`;
+    <small>Longest: <${Name} text=${appName(top)} href=${appLink(top)} /> in <${Name} text=${top.queueName} href=${queueLink(top.queueName)} /> for
+      ${' '}${age(top.submissionTime)}. ${printable(top.message)}</small></h1>`;
 }
 
 function Waiting({ of }) {

@@ -27,8 +27,8 @@ export const nodeLink = (name) => link(['nodes', name]);
 
 /** Text of a user: clipped by the style, complete in the title. */
 export const Name = ({ text, href, class: more = '' }) => {
-  const shown = printable(text);
-  const title = shown.length > 30 ? shown.slice(0, 2000) : undefined;
+  const all = printable(text), title = all.length > 30 ? all.slice(0, 2000) : undefined;
+  const shown = all.length > 2000 ? all : all.split(/(?<=[./:_])/).flatMap((part, at) => (at ? [html`<wbr />`, part] : [part])); // where it may break
   return href
     ? html`<a class=${`name ${more}`} href=${href} title=${title}>${shown}</a>`
     : html`<span class=${`name ${more}`} title=${title}>${shown}</span>`;
@@ -123,7 +123,7 @@ function useOrder(rows, keyOf, column, down, hold, filter) {
  * A table that renders only the rows in its window. `columns`: { title, cell(row), sort(row)?, class? }, `keyOf`: a
  * unique text of a row, `open(row)`: its address, `filter`: what selected the rows. Rows keep their places while the pointer is over them.
  */
-export function Table({ columns, rows, keyOf, open: addressOf, label: name, filter = '', initial = 0, initialDown = false, rowHeight = 40 }) {
+export function Table({ columns, rows, keyOf, open: addressOf, label: name, filter = '', initial = 0, initialDown = false, rowHeight = matchMedia('(max-width: 760px)').matches ? 56 : 40 }) {
   const box = useRef(null);
   const [view, setView] = useState({ top: 0, height: 600 });
   const [sort, setSort] = useState({ at: initial, down: initialDown });

@@ -67,6 +67,8 @@ function Drawer({ partition, path, queue }) {
   if (!queue) return html`<aside class="drawer" aria-label="Queue"><button type="button" class="icon close" aria-label="Close" onClick=${close}>✕</button><p class="empty">Queue ${printable(path)} does not exist.</p></aside>`;
   const names = inOrder(new Set([queue.maxResource, queue.guaranteedResource, queue.allocatedResource, queue.pendingResource, queue.reservedQuota]
     .flatMap((map) => Object.keys(map))));
+  const columns = [['Guaranteed', queue.guaranteedResource], ['Used', queue.allocatedResource], ['Reserved', queue.reservedQuota],
+    ['Maximum', queue.maxResource], ['Waiting', queue.pendingResource], ['Available', queue.headroom]];
   const cell = (map, name) => (name in map ? amount(name, map[name]) : '–');
   const origin = (key) => (queue.origins[key] ? ` (set by ${queue.origins[key]})` : '');
   return html`<aside class="drawer" aria-label=${`Queue ${path}`}>
@@ -74,10 +76,9 @@ function Drawer({ partition, path, queue }) {
     <h2><${Name} text=${path} /></h2>
     <p><${State} text=${queue.status} /> ${queue.isLeaf ? 'leaf' : 'parent'}, ${queue.isManaged ? 'configured' : 'dynamic'}
       ${queue.isLeaf && html` · <a href=${link(['applications'], { queue: path })}>Applications</a>`}</p>
-    <div class="scroll" tabindex="0" role="region" aria-label="Resources"><table class="plain"><thead><tr><th scope="col">Resource</th>${['Guaranteed', 'Used', 'Reserved', 'Maximum', 'Waiting', 'Available'].map((title) => html`<th scope="col" class="num">${title}</th>`)}</tr></thead>
+    <div class="scroll" tabindex="0" role="region" aria-label="Resources"><table class="plain stacked"><thead><tr><th scope="col">Resource</th>${columns.map(([title]) => html`<th scope="col" class="num">${title}</th>`)}</tr></thead>
       <tbody>${names.map((name) => html`<tr key=${name}><td><${Name} text=${label(name)} /></td>
-        ${[queue.guaranteedResource, queue.allocatedResource, queue.reservedQuota, queue.maxResource, queue.pendingResource, queue.headroom]
-    .map((map) => html`<td class="num">${cell(map, name)}</td>`)}</tr>`)}</tbody></table></div>
+        ${columns.map(([title, map]) => html`<td class="num" data-title=${title}>${cell(map, name)}</td>`)}</tr>`)}</tbody></table></div>
     <${Facts} rows=${{
       applications: `${queue.runningApps} running${queue.maxRunningApps ? ` of at most ${queue.maxRunningApps}${origin('maxapplications')}` : ''}`,
       order: queue.isLeaf ? `${queue.sortingPolicy}${origin('application.sort.policy')}${queue.prioritySorting ? ', by priority' : ''}` : 'fair',
