@@ -229,13 +229,14 @@ NODE_ATTACHED: Final = "muster/attached-volumes"
 #: DEVICE_SLICE (ResourceSlice): `driver`, `pool`, `generation`, `slices` (their number in the
 #:   pool), `devices` [{`name`, `attributes` {name: {bool | int | string | version: value}},
 #:   `capacity` {name: quantity}, `taints` [{key, value, effect}], `unsupported`}], names of
-#:   attributes and capacities with their domain; `unsupported`. Where the devices are: `node`
+#:   attributes and capacities with their domain; `unsupported`; `counters` {set: {counter:
+#:   quantity}}, and `consumes` of a device likewise. Where the devices are: `node`
 #:   name, `nodes` (terms), `all`, or `perDevice`: then each device has one of the first three.
 #: DEVICE_CLASS: `selectors` [CEL], `unsupported`.
 #: DEVICE_CLAIM (ResourceClaim): `uid`, `owner` (UID of its controller), `requests` [{`name`,
 #:   `class`, `selectors` [CEL], `mode`, `count`, `admin`, `tolerations`} or {`name`,
 #:   `alternatives` [the same without `admin`]}], `constraints` [{`requests` [name], absent =
-#:   all, `match`: attribute with its domain}], `allocation` {`results` as in TAG_CHOSEN_DEVICES,
+#:   all, `match` or `distinct`: attribute with its domain}], `allocation` {`results` as in TAG_CHOSEN_DEVICES,
 #:   `nodes` (terms), absent = everywhere}, `reserved` [UID], `deleting`, `unsupported` (of the
 #:   requests if there is no allocation, else of the allocation).
 #: Absent fields are omitted.

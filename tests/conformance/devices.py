@@ -51,6 +51,8 @@ class Case:
 
     def __init__(self, seed: int) -> None:
         self._random = Random(seed)
+        #: Whether shared counters and distinct attributes are used.
+        self.has_features = bool(seed % 3)
         nodes = self._random.randint(1, 3)
         self.nodes = [_node(f"n{number}", self._random.choice(("a", "b"))) for number in range(nodes)]
         self.classes = [self._class(name) for name in ("any", "gpu", "rare")][: self._random.randint(2, 3)]
@@ -62,7 +64,7 @@ class Case:
         ids = [
             [one["spec"]["driver"], one["spec"]["pool"]["name"], device["name"]]
             for one in self.slices
-            for device in one["spec"]["devices"]
+            for device in one["spec"].get("devices", ())
         ]
         self.allocated = [one for one in ids if self._chance(15)]
 
@@ -89,22 +91,53 @@ class Case:
         random, node = self._random, self._random.choice(self.nodes)["metadata"]["name"]
         driver, pool = random.choice(DRIVERS), f"pool-{number}"
         slices = random.choice((1, 1, 1, 2, 3))
-        count = slices + (random.choice((-1, 1)) if self._chance(4) else 0)
         where = random.choice(("node", "node", "node", "all", "zone", "device"))
+        counters = random.choice((0, 0, 1, 1, 2)) if self.has_features else 0
+        count = slices + counters + (random.choice((-1, 1)) if self._chance(4) else 0)
+        for part in range(counters):
+            sets = [self._counter_set(f"set-{part if not self._chance(2) else 0}"), self._counter_set(f"more-{part}")]
+            spec: Raw = {
+                "driver": driver,
+                "pool": {"name": pool, "generation": 2, "resourceSliceCount": max(count, 1)},
+                "sharedCounters": sets[: random.randint(1, 2)],
+                **self._where(random.choice(("node", "all", "zone")), node),
+            }
+            self.slices.append(_object("ResourceSlice", f"s{random.randrange(1000)}-{number}-c{part}", spec))
         name = 0
         for part in range(slices):
             generation = 2 - self._chance(4)
             devices = []
             for _ in range(random.randint(0, 6)):
-                devices.append(self._device(f"d{name}", driver, where))
+                devices.append(self._device(f"d{name}", driver, where) | self._consumption(counters))
                 name += 0 if self._chance(1) else 1
-            spec: Raw = {
+            spec = {
                 "driver": driver,
                 "pool": {"name": pool, "generation": generation, "resourceSliceCount": max(count, 1)},
                 "devices": devices,
                 **self._where(where if not self._chance(10) else "zone", node),
             }
             self.slices.append(_object("ResourceSlice", f"s{random.randrange(1000)}-{number}-{part}", spec))
+
+    def _counter_set(self, name: str) -> Raw:
+        amounts = {"memory": self._random.choice(("20Gi", "40Gi", "80Gi")), "cores": str(self._random.randint(1, 4))}
+        return {"name": name, "counters": {counter: {"value": amount} for counter, amount in amounts.items()}}
+
+    def _consumption(self, counters: int) -> Raw:
+        """Return what a device consumes of some of the sets of the pool, which often is too much or not there."""
+        random = self._random
+        if not counters or self._chance(20):
+            return {}
+        consumed = []
+        for name in random.sample(("set-0", "set-1"), random.choice((1, 1, 1, 2))):
+            if name == "set-1" and counters < 2 and not self._chance(2):
+                continue
+            amounts = {"memory": random.choice(("10Gi", "20480Mi", "40Gi", "0"))}
+            if self._chance(60):
+                amounts["cores" if not self._chance(1) else "gone"] = random.choice(("1", "2", "500m"))
+            consumed.append(
+                {"counterSet": name, "counters": {one: {"value": amount} for one, amount in amounts.items()}}
+            )
+        return {"consumesCounters": consumed} if consumed else {}
 
     def _where(self, where: str, node: str) -> Raw:
         match where:
@@ -152,7 +185,8 @@ class Case:
             names = [one["name"] for one in requests]
             names += [f"{one['name']}/{sub['name']}" for one in requests for sub in one.get("firstAvailable", ())]
             some = random.sample(names, random.randint(0, min(2, len(names))))
-            constraints.append({"requests": some, "matchAttribute": random.choice(_ATTRIBUTES)})
+            kind = random.choice(("matchAttribute", "distinctAttribute")) if self.has_features else "matchAttribute"
+            constraints.append({"requests": some, kind: random.choice(_ATTRIBUTES)})
         spec = {"devices": {"requests": requests, "constraints": constraints}}
         return _object("ResourceClaim", name, spec, namespace="default", uid=f"uid-{name}")
 
@@ -268,12 +302,12 @@ def muster_answers(question: Raw) -> list[Raw]:
         if fact.unsupported:
             return [{"unsupported": fact.unsupported}] * len(question["nodes"])
         demands.append(fact.demand)
-    used = {DeviceId(*one) for one in question.get("allocated", ())}
+    devices.used.update({DeviceId(*one): 1 for one in question.get("allocated", ())})
     devices.build_views(table.facts_epoch, table.rows, lambda reach: reach_rows(table, reach))
     found = []
     for raw in question["nodes"]:
         view = devices.views[devices.view_of.item(table.rows.row(raw["metadata"]["name"]))]
-        answer = allocate(view, demands, devices.classes, used.__contains__)
+        answer = allocate(view, demands, devices.classes, devices)
         found.append({"error": answer.text} if isinstance(answer, Refusal) else {"results": _results(answer)})
     assert np.all(devices.view_of >= 0)
     return found

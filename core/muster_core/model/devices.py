@@ -96,11 +96,16 @@ class NodeAccess:
 UNREACHABLE: Final = NodeAccess()
 
 
+#: Amounts of counters in billionths, by counter set and counter.
+Counters = tuple[tuple[tuple[str, str], int], ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Device:
     """A device of a slice. `reach`: only if the slice leaves it to its devices.
 
-    `unsupported`: name of a feature that it uses and that Muster lacks, so that it is never allocated.
+    `consumes`: counters of its pool that it takes while it is allocated. `unsupported`: name of a feature that it uses
+    and that Muster lacks, so that it is never allocated.
     """
 
     name: str
@@ -108,11 +113,15 @@ class Device:
     taints: tuple[DeviceTaint, ...] = ()
     reach: NodeAccess = UNREACHABLE
     unsupported: str = ""
+    consumes: Counters = ()
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceSlice:
-    """ResourceSlice. `count`: number of slices of the pool in this generation. `reach` None: that of each device."""
+    """ResourceSlice. `count`: number of slices of the pool in this generation. `reach` None: that of each device.
+
+    `counters`: those that devices of the pool share. A slice with counters has no devices.
+    """
 
     name: str
     pool: PoolId
@@ -120,6 +129,7 @@ class DeviceSlice:
     count: int = 1
     reach: NodeAccess | None = UNREACHABLE
     devices: tuple[Device, ...] = ()
+    counters: Counters = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,14 +159,15 @@ class DeviceRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class MatchConstraint:
-    """All devices of these requests (none = of all) have the same value of the attribute.
+class AttributeConstraint:
+    """All devices of these requests (none = of all) have the same value of the attribute, or `distinct` ones.
 
     A request may also be named as "request/alternative".
     """
 
     attribute: str
     requests: tuple[str, ...] = ()
+    distinct: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +175,7 @@ class DeviceDemand:
     """What a claim requires. Claims of one template have equal demands, and so equal answers on equal nodes."""
 
     requests: tuple[DeviceRequest, ...] = ()
-    constraints: tuple[MatchConstraint, ...] = ()
+    constraints: tuple[AttributeConstraint, ...] = ()
     _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -256,9 +256,8 @@ def _check_chosen(partition: Partition, chosen: ClaimChoice) -> None:
     for claim, volume in chosen.volumes:
         if volume and not storage.is_free(volume, claim):
             raise BrokenDecision("choice of volumes", f"volume {volume} is not free for claim {claim} any more")
-    for devices in chosen.devices:
-        if why := pods_on_nodes.devices.conflict(devices):
-            raise BrokenDecision("choice of devices", why)
+    if chosen.devices and (why := pods_on_nodes.devices.conflict(chosen.devices)):
+        raise BrokenDecision("choice of devices", why)
 
 
 def _after_placement(partition: Partition, app: Application, now_ns: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from typing import Annotated, Final, Literal
 
@@ -12,7 +13,9 @@ from muster_core.model.devices import (
     CONSUMERS_PER_CLAIM,
     RESULTS_PER_CLAIM,
     Attribute,
+    AttributeConstraint,
     ChosenDevices,
+    Counters,
     Device,
     DeviceAllocation,
     DeviceChoice,
@@ -26,13 +29,13 @@ from muster_core.model.devices import (
     DeviceSlice,
     DeviceTaint,
     DeviceToleration,
-    MatchConstraint,
     NodeAccess,
     PodClaim,
     PoolId,
     QualifiedName,
 )
 from muster_core.model.ids import NodeId
+from muster_core.placement.devices.versions import quantity
 from muster_core.si.documents import Document, Required, RequiredShortText, ShortText, TermDocument, TextList, terms
 from muster_core.si.values import NAME_LIMIT, InvalidField
 from muster_si import keys
@@ -102,6 +105,22 @@ class ReachDocument(Document):
         return NodeAccess(terms=None if self.nodes is None else terms(self.nodes))
 
 
+#: Amounts of counters by counter set and counter.
+_Counters = Annotated[dict[Required, Annotated[dict[Required, _Value], Meta(max_length=32)]], Meta(max_length=32)]
+
+
+def _counters(document: _Counters) -> Counters:
+    """Returns the counters. Raises InvalidField."""
+    try:
+        return tuple(
+            ((of_set, name), quantity(amount))
+            for of_set, counters in sorted(document.items())
+            for name, amount in sorted(counters.items())
+        )
+    except ValueError as error:
+        raise InvalidField("counters", str(error)) from None
+
+
 class DeviceDocument(ReachDocument, kw_only=True):
     """A device of a slice."""
 
@@ -109,6 +128,7 @@ class DeviceDocument(ReachDocument, kw_only=True):
     attributes: dict[Required, AttributeDocument] = field(default_factory=dict)
     capacity: dict[Required, _Value] = field(default_factory=dict)
     taints: Annotated[tuple[DeviceTaintDocument, ...], Meta(max_length=64)] = ()
+    consumes: _Counters = field(default_factory=dict)
     unsupported: ShortText = ""
 
     def read(self, driver: str) -> Device:
@@ -116,7 +136,8 @@ class DeviceDocument(ReachDocument, kw_only=True):
         attributes = {_qualified(name, driver): value.read(name) for name, value in self.attributes.items()}
         capacity = {_qualified(name, driver): quantity for name, quantity in self.capacity.items()}
         kind = DeviceKind(driver, tuple(sorted(attributes.items())), tuple(sorted(capacity.items())))
-        return Device(self.name, kind, tuple(one.read() for one in self.taints), self.reach(), self.unsupported)
+        taints, consumes = tuple(one.read() for one in self.taints), _counters(self.consumes)
+        return Device(self.name, kind, taints, self.reach(), self.unsupported, consumes)
 
 
 def _qualified(name: str, driver: str) -> QualifiedName:
@@ -133,6 +154,7 @@ class DeviceSliceDocument(ReachDocument, kw_only=True):
     slices: _Number = 1
     per_device: bool = False
     devices: Annotated[tuple[DeviceDocument, ...], Meta(max_length=128)] = ()
+    counters: _Counters = field(default_factory=dict)
     unsupported: ShortText = ""
 
     def read(self, name: str) -> DeviceSlice:
@@ -140,11 +162,9 @@ class DeviceSliceDocument(ReachDocument, kw_only=True):
         reach = None if self.per_device else self.reach()
         devices = tuple(one.read(self.driver) for one in self.devices)
         if self.unsupported:
-            devices = tuple(
-                Device(one.name, one.kind, one.taints, one.reach, one.unsupported or self.unsupported)
-                for one in devices
-            )
-        return DeviceSlice(name, PoolId(self.driver, self.pool), self.generation, self.slices, reach, devices)
+            devices = tuple(replace(one, unsupported=one.unsupported or self.unsupported) for one in devices)
+        pool, counters = PoolId(self.driver, self.pool), _counters(self.counters)
+        return DeviceSlice(name, pool, self.generation, self.slices, reach, devices, counters)
 
 
 class DeviceClassDocument(Document):
@@ -201,12 +221,15 @@ class DeviceRequestDocument(Document):
 class DeviceConstraintDocument(Document):
     """A constraint of a claim."""
 
-    match: RequiredShortText
+    match: ShortText = ""
+    distinct: ShortText = ""
     requests: Annotated[tuple[ShortText, ...], Meta(max_length=64)] = ()
 
-    def read(self) -> MatchConstraint:
-        """Returns the constraint."""
-        return MatchConstraint(self.match, self.requests)
+    def read(self) -> AttributeConstraint:
+        """Returns the constraint. Raises InvalidField."""
+        if bool(self.match) == bool(self.distinct):
+            raise InvalidField("constraint", "needs either match or distinct")
+        return AttributeConstraint(self.match or self.distinct, self.requests, not self.match)
 
 
 class DeviceResultDocument(Document):

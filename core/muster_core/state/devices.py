@@ -32,6 +32,7 @@ from muster_core.model.devices import (
 )
 from muster_core.model.ids import NodeId
 from muster_core.state.columns import BoolColumn, IntColumn, Rows
+from muster_core.state.device_counters import CounterAmounts, PoolCounters, shared_counters
 
 #: Function that returns the rows of the nodes that can access something.
 Reacher = Callable[[NodeAccess], BoolColumn]
@@ -61,11 +62,12 @@ class DeviceChanges:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DeviceCandidate:
-    """A device of a view. `reach`: nodes that can access it."""
+    """A device of a view. `reach`: nodes that can access it. `counters`: those of its pool if it consumes some."""
 
     id: DeviceId
     device: Device
     reach: NodeAccess
+    counters: PoolCounters | None = None
 
 
 #: Sets of selectors whose results are kept for a pool.
@@ -160,16 +162,25 @@ _Part = tuple[str, NodeAccess | None]
 
 @dataclass(slots=True)
 class _Pool:
-    """All slices of a pool. `epoch`: number of the last change."""
+    """All slices of a pool. `epoch`: number of the last change. `counters`: of the slices in `counted`."""
 
     slices: dict[str, DeviceSlice] = field(default_factory=dict)
     epoch: int = 0
+    counted: list[DeviceSlice] = field(default_factory=list)
+    counters: PoolCounters | None = None
+
+    def count(self, pool: PoolId, slices: list[DeviceSlice]) -> PoolCounters:
+        """Returns the counters of these slices."""
+        if self.counters is None or self.counted != slices:
+            self.counters, self.counted = shared_counters(pool, slices), slices
+        return self.counters
 
 
 class Devices:  # long: every fact and every assumption goes through here
     """Devices of a partition."""
 
     __slots__ = (
+        "_available",
         "_built",
         "_by_node",
         "_epoch",
@@ -203,6 +214,8 @@ class Devices:  # long: every fact and every assumption goes through here
         #: Number of pods on nodes that use a claim.
         self._users: dict[str, int] = {}
         self._pools: dict[PoolId, _Pool] = {}
+        #: What is left of the counters of pools, until a device of the pool is taken or freed.
+        self._available: dict[PoolId, tuple[PoolCounters, CounterAmounts]] = {}
         #: Slices that are local to a node, by node; and all others that some node can access.
         self._by_node: dict[NodeId, dict[str, None]] = {}
         self._shared: dict[str, None] = {}
@@ -279,16 +292,37 @@ class Devices:  # long: every fact and every assumption goes through here
         """Returns the assumed devices of those of the claims that do not show them yet."""
         return tuple(self.assumed[one.claim] for one in claims if one.claim in self.assumed)
 
-    def conflict(self, chosen: ChosenDevices) -> str:
-        """Returns why the claim cannot get the chosen devices any more; empty = it can, or is assumed to have them."""
-        claim, assumed = self.claims.get(chosen.claim), self.assumed.get(chosen.claim)
-        if claim is None or claim.uid != chosen.uid or claim.deleting or claim.allocation is not None:
-            return f"claim {chosen.claim} is gone or allocated"
-        if assumed is not None:
-            return "" if assumed == chosen else f"claim {chosen.claim} gets other devices"
-        taken = (one.device for one in chosen.allocation.results if not one.admin and one.device in self.used)
-        device = next(taken, None)
-        return "" if device is None else f"device {device} is not free for claim {chosen.claim} any more"
+    def conflict(self, choice: DeviceChoice) -> str:
+        """Returns why claims cannot get the chosen devices any more; empty = they can, or are assumed to have them."""
+        taken: dict[DeviceId, None] = {}
+        for chosen in choice:
+            claim, assumed = self.claims.get(chosen.claim), self.assumed.get(chosen.claim)
+            if claim is None or claim.uid != chosen.uid or claim.deleting or claim.allocation is not None:
+                return f"claim {chosen.claim} is gone or allocated"
+            if assumed is not None and assumed != chosen:
+                return f"claim {chosen.claim} gets other devices"
+            for one in () if assumed is not None else chosen.allocation.results:
+                if one.admin:
+                    continue
+                if one.device in self.used or one.device in taken:
+                    return f"device {one.device} is not free for claim {chosen.claim} any more"
+                taken[one.device] = None
+        for pool in dict.fromkeys(PoolId(one.driver, one.pool) for one in taken):
+            counters = self._pools[pool].counters if pool in self._pools else None
+            if counters is not None and counters.is_exceeded(self.available(counters), taken):
+                return f"the counters of pool {pool} are not free any more"
+        return ""
+
+    def is_used(self, device: DeviceId) -> bool:
+        """Whether a claim has the device."""
+        return device in self.used
+
+    def available(self, counters: PoolCounters) -> CounterAmounts:
+        """Returns what is left of the counters of a pool."""
+        known = self._available.get(counters.pool)
+        if known is None or known[0] is not counters:
+            known = self._available[counters.pool] = counters, counters.available(self.is_used)
+        return known[1]
 
     @property
     def version(self) -> object:
@@ -358,25 +392,34 @@ class Devices:  # long: every fact and every assumption goes through here
 
     def _pool_view(self, pool: PoolId, parts: list[_Part]) -> PoolView | None:
         """Returns the devices of a pool, as in GatherPools of Kubernetes 1.37. None = the pool is being replaced."""
-        every = self._pools[pool].slices.values()
+        all_slices = self._pools[pool].slices
         reaches: dict[str, dict[NodeAccess | None, None]] = {}
         for name, reach in parts:
             reaches.setdefault(name, {})[reach] = None
         newest = max(self.slices[name].generation for name in reaches)
         slices = [self.slices[name] for name in sorted(reaches) if self.slices[name].generation == newest]
         if len(slices) != slices[0].count:
-            if any(one.generation > newest for one in every):
+            if any(one.generation > newest for one in all_slices.values()):
                 return None
-            if sum(one.generation == newest for one in every) != slices[0].count:
+            if sum(one.generation == newest for one in all_slices.values()) != slices[0].count:
                 return PoolView(pool, is_incomplete=True)
-        names = [device.name for one in slices for device in one.devices]
-        if len(set(names)) < len(names):
+        names = [device.name for one in slices for device in one.devices if not one.counters]
+        is_whole = len(slices) == slices[0].count
+        every = slices if is_whole else [one for one in all_slices.values() if one.generation == newest]
+        counters = self._pools[pool].count(pool, every)
+        if len(set(names)) < len(names) or counters.is_invalid:
             return PoolView(pool, is_invalid=True)
         return PoolView(
             pool,
             tuple(
-                DeviceCandidate(DeviceId(*pool, device.name), device, one.reach or device.reach)
+                DeviceCandidate(
+                    DeviceId(*pool, device.name),
+                    device,
+                    one.reach or device.reach,
+                    counters if device.consumes else None,
+                )
                 for one in slices
+                if not one.counters
                 for device in one.devices
                 if one.reach is not None or device.reach in reaches[one.name]
             ),
@@ -415,6 +458,7 @@ class Devices:  # long: every fact and every assumption goes through here
             self._pools[changed].epoch = self._epoch
             if not self._pools[changed].slices:
                 del self._pools[changed]
+                self._available.pop(changed, None)
             self.changes.pools[changed] = None
 
     def _class(self, name: str, new: DeviceClass | None) -> None:
@@ -449,6 +493,7 @@ class Devices:  # long: every fact and every assumption goes through here
                 self.changes.pools[PoolId(result.device.driver, result.device.pool)] = None
             if not before or not before + count:
                 self.log.append(PoolId(result.device.driver, result.device.pool))
+                self._available.pop(self.log[-1], None)
         if len(self.log) > _MOST_CHANGES:
             self._forget_answers()
 
@@ -461,7 +506,18 @@ def _pools_of(allocation: DeviceAllocation) -> dict[PoolId, None]:
 class PlannedDevices:
     """What-if view of devices: those that a plan chooses for claims, on top of the real state."""
 
-    __slots__ = ("_counts", "_devices", "_gone", "_ours", "_returned", "_taken", "log", "overlays", "steps")
+    __slots__ = (
+        "_available",
+        "_counts",
+        "_devices",
+        "_gone",
+        "_ours",
+        "_returned",
+        "_taken",
+        "log",
+        "overlays",
+        "steps",
+    )
 
     def __init__(self, devices: Devices) -> None:
         self._devices = devices
@@ -477,6 +533,8 @@ class PlannedDevices:
         #: Pools of which the plan took or returned devices; and a cache of placement/devices for them.
         self.log: list[PoolId] = []
         self.overlays: dict[object, Answers] = {}
+        #: What is left of the counters of pools after so many entries of the log.
+        self._available: dict[PoolCounters, tuple[int, CounterAmounts]] = {}
 
     def allocation(self, one: PodClaim) -> DeviceAllocation | None:
         """Returns the allocation of a claim as it shows, as it is assumed, or as planned; None = it has none."""
@@ -486,6 +544,15 @@ class PlannedDevices:
     def is_used(self, device: DeviceId) -> bool:
         """Whether a claim or this plan has the device."""
         return device in self._taken or (device in self._devices.used and device not in self._returned)
+
+    def available(self, counters: PoolCounters) -> CounterAmounts:
+        """Returns what is left of the counters of a pool."""
+        if not self.log:
+            return self._devices.available(counters)
+        known = self._available.get(counters)
+        if known is None or known[0] != len(self.log):
+            known = self._available[counters] = len(self.log), counters.available(self.is_used)
+        return known[1]
 
     def leave(self, claims: Iterable[PodClaim], count: int) -> None:
         """Removes `count` pods on nodes that use the claims; a negative count adds them back.

@@ -43,11 +43,9 @@ from muster_operator.translate.values import (
 from muster_si import keys
 
 #: Fields of a device or of a result that Muster does not support, and the name of the feature.
-_PARTITIONS: Final = "partitionable devices (consumesCounters)"
 _SHARES: Final = "consumable capacity (allowMultipleAllocations)"
 _CONDITIONS: Final = "binding conditions (bindingConditions)"
 _DEVICE_FEATURES: Final[Mapping[str, str]] = {
-    "consumesCounters": _PARTITIONS,
     "allowMultipleAllocations": _SHARES,
     "bindsToNode": "binding conditions (bindsToNode)",
     "bindingConditions": _CONDITIONS,
@@ -110,6 +108,7 @@ def read_slice(raw: Raw) -> DeviceSlice | None:
         **_compact(_where(spec)),
         "perDevice": spec.get("perDeviceNodeSelection") is True,
         "devices": [_device(device, driver) for device in objects(spec.get("devices"))],
+        "counters": _counters(spec.get("sharedCounters"), "name") or None,
         "unsupported": _first_feature(spec, _SLICE_FEATURES) or None,
     }
     return DeviceSlice(name, driver, pool, for_core(ObjectKind.DEVICE_SLICE, name, fields, limits.DEVICE_SLICE_BYTES))
@@ -124,6 +123,10 @@ def _device(raw: Raw, driver: str) -> dict[str, Any]:
             attributes[_qualified(name, driver)] = value
         else:
             unsupported = unsupported or "list attributes"
+    consumed = objects(raw.get("consumesCounters"))
+    consumes = _counters(consumed, "counterSet")
+    if any(one.get("compatibilityGroups") for one in consumed):
+        unsupported = unsupported or "compatibility groups (compatibilityGroups)"
     capacity: dict[str, str] = {}
     for name, written in mapping(raw.get("capacity")).items():
         capacity[_qualified(name, driver)] = _quantity(mapping(written).get("value"))
@@ -134,9 +137,20 @@ def _device(raw: Raw, driver: str) -> dict[str, Any]:
             "capacity": capacity,
             "taints": [_taint(taint) for taint in objects(raw.get("taints"))],
             **_where(raw),
+            "consumes": consumes,
             "unsupported": unsupported,
         }
     )
+
+
+def _counters(written: Any, name: str) -> dict[str, dict[str, str]]:
+    """Quantities of counters by counter set and counter. `name`: field with the name of the set."""
+    return {
+        text(one.get(name)): {
+            counter: _quantity(mapping(amount).get("value")) for counter, amount in mapping(one.get("counters")).items()
+        }
+        for one in objects(written)
+    }
 
 
 def read_taint_rule(raw: Raw) -> TaintRule | None:
@@ -372,11 +386,12 @@ def _constraints(devices: Raw) -> tuple[list[Raw], str]:
     found: list[Raw] = []
     unsupported = ""
     for constraint in objects(devices.get("constraints")):
-        if constraint.get("matchAttribute"):
-            requests = [text(request) for request in items(constraint.get("requests"))]
-            found.append(_compact({"requests": requests, "match": text(constraint["matchAttribute"])}))
+        requests = [text(request) for request in items(constraint.get("requests"))]
+        match, distinct = text(constraint.get("matchAttribute")), text(constraint.get("distinctAttribute"))
+        if match or distinct:
+            found.append(_compact({"requests": requests, "match": match, "distinct": distinct}))
         else:
-            unsupported = "distinctAttribute" if constraint.get("distinctAttribute") else "the kind of a constraint"
+            unsupported = "the kind of a constraint"
     return found, unsupported
 
 

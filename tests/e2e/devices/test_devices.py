@@ -274,6 +274,35 @@ async def test_a_device_that_a_rule_taints_is_given_to_pods_that_tolerate_it(ope
         assert await node_of(scenario, "two") == "node-0"
 
 
+async def test_partitions_share_counters_of_their_device_and_can_be_of_distinct_devices(
+    open_scenario: OpenScenario,
+) -> None:
+    scenario = await open_scenario(NODES, SETTING)
+    parts, shared = a_slice("node-1", 6), a_slice("node-1", 0)
+    for number, device in enumerate(parts["spec"]["devices"]):
+        gpu, memory = number // 3, "8Gi" if number % 3 == 0 else "4Gi"
+        device["attributes"] = {"gpu": {"int": gpu}, "whole": {"bool": number % 3 == 0}}
+        device["consumesCounters"] = [{"counterSet": f"gpu-{gpu}", "counters": {"memory": {"value": memory}}}]
+    del shared["spec"]["devices"]
+    shared["metadata"]["name"] += "-counters"
+    shared["spec"]["sharedCounters"] = [
+        {"name": f"gpu-{gpu}", "counters": {"memory": {"value": "8Gi"}}} for gpu in range(2)
+    ]
+    for one in (parts, shared):
+        one["spec"]["pool"]["resourceSliceCount"] = 2
+    async with devices(scenario, parts, shared):
+        halves, whole = (f'device.attributes["{DRIVER}"].whole == {value}' for value in ("false", "true"))
+        apart = requests(halves, count=2) | {"constraints": [{"distinctAttribute": f"{DRIVER}/gpu"}]}
+        await scenario.create([a_template("apart", apart), a_template("whole", requests(whole))])
+        await scenario.create([a_user("halves", template="apart")])
+        assert await node_of(scenario, "halves") == "node-1"
+        assert await devices_of(scenario, "halves") == [("node-1", "gpu-1"), ("node-1", "gpu-4")]
+        await scenario.create([a_user("all", template="whole")])
+        await wait_for_reason(scenario, "all", "Unschedulable", "2 that share counters which are used up, 0 free")
+        await delete(scenario, "halves")
+        assert await node_of(scenario, "all") == "node-1"
+
+
 async def test_another_class_of_devices_is_not_touched(open_scenario: OpenScenario) -> None:
     scenario = await open_scenario(NODES, SETTING)
     wanted = requests(f'device.attributes["{DRIVER}"].model == "h100"')

@@ -55,6 +55,7 @@ DEVICE: Raw = {
     },
     "capacity": {"memory": {"value": "80Gi"}},
     "taints": [{"key": "health", "value": "bad", "effect": "NoExecute"}],
+    "consumesCounters": [{"counterSet": "c", "counters": {"m": {"value": "1"}}}],
 }
 SLICES = {
     "node": a_slice(DEVICE, nodeName="n1"),
@@ -97,7 +98,10 @@ CLAIMS = {
     "exactly": a_claim(
         a_request(selectors=[CEL] * 32, count=2**63 - 1, adminAccess=True, tolerations=[TOLERATION] * 16),
         a_request("all", allocationMode="All"),
-        constraints=[{"requests": ["one"], "matchAttribute": f"{DRIVER}/numa"}, {"matchAttribute": f"{DRIVER}/rack"}],
+        constraints=[
+            {"requests": ["one"], "matchAttribute": f"{DRIVER}/numa"},
+            {"distinctAttribute": f"{DRIVER}/rack"},
+        ],
     ),
     "first available": a_claim(
         {"name": "any", "firstAvailable": [{"name": f"s{number}", "deviceClassName": "c"} for number in range(8)]}

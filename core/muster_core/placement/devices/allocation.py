@@ -10,7 +10,7 @@ the node and not the pod on all nodes. A selector that cannot be evaluated refus
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from typing import Final
@@ -19,6 +19,8 @@ from muster_core.model.constraints import Requirement, Term
 from muster_core.model.devices import (
     RESULTS_PER_CLAIM,
     Attribute,
+    AttributeConstraint,
+    Counters,
     DeviceAllocation,
     DeviceClass,
     DeviceDemand,
@@ -27,10 +29,10 @@ from muster_core.model.devices import (
     DeviceRequest,
     DeviceResult,
     DeviceTaint,
-    MatchConstraint,
     NodeAccess,
 )
 from muster_core.placement.devices import expressions
+from muster_core.state.device_counters import DeviceUse, PoolCounters
 from muster_core.state.devices import CANNOT, DeviceCandidate, DeviceView, PoolView, Refusal
 
 #: Steps of one search, and devices of all claims of one pod. A step is a look at a device, one or two microseconds.
@@ -72,7 +74,10 @@ class _Outcome(Enum):
 
 @dataclass(slots=True, eq=False)
 class _Wanted:
-    """A request without alternatives, or one alternative of `parent`. `matching`: per candidate, as in `_matching`."""
+    """A request without alternatives, or one alternative of `parent`. `matching`: per candidate, as in `_matches`.
+
+    `usable`: candidates that it may get.
+    """
 
     request: DeviceRequest
     parent: DeviceRequest | None
@@ -80,6 +85,7 @@ class _Wanted:
     matching: list[object]
     count: int = 0
     every: list[int] = field(default_factory=list)
+    usable: frozenset[int] = frozenset()
 
     @property
     def name(self) -> str:
@@ -93,15 +99,14 @@ class _Wanted:
 
 
 class _Constraint:
-    """State of a constraint: the value of the chosen devices, and their number."""
+    """State of a constraint: the values of the chosen devices."""
 
-    __slots__ = ("_attribute", "_count", "_requests", "_value")
+    __slots__ = ("_attribute", "_is_distinct", "_requests", "_values")
 
-    def __init__(self, constraint: MatchConstraint) -> None:
+    def __init__(self, constraint: AttributeConstraint) -> None:
         self._requests = frozenset(constraint.requests)
-        self._attribute = constraint.attribute
-        self._value: Attribute | None = None
-        self._count = 0
+        self._attribute, self._is_distinct = constraint.attribute, constraint.distinct
+        self._values: list[Attribute] = []
 
     def concerns(self, wanted: _Wanted) -> bool:
         """Whether it applies to the request."""
@@ -114,14 +119,19 @@ class _Constraint:
         return next((value for one, value in kind.attributes if one == about), None)
 
     def can_hold(self, needs: Iterable[_Need], kinds: Sequence[DeviceKind], claim: int) -> bool:
-        """Whether the requests can get their devices with one value of the attribute."""
+        """Whether the requests can get their devices with one value of the attribute, or with distinct values."""
         others = [need for need in needs if not self._binds(need, claim)]
         bound = [need for need in needs if self._binds(need, claim)]
         by_value: dict[Attribute, set[int]] = {}
         for index in frozenset[int]().union(*(need.usable for need in bound)):
             value = self.value(kinds[index])
-            if value is not None and (not self._count or value == self._value):
+            if value is not None and self._allows(value):
                 by_value.setdefault(value, set()).add(index)
+        if self._is_distinct:  # a value is given once, like a device
+            usable = [
+                frozenset(at for at, same in enumerate(by_value.values()) if need.usable & same) for need in bound
+            ]
+            return _fit([replace(need, usable=one) for need, one in zip(bound, usable, strict=True)])
         return not bound or any(
             _fit([*(replace(need, usable=need.usable & same) for need in bound), *others]) for same in by_value.values()
         )
@@ -131,20 +141,22 @@ class _Constraint:
         return need.at[0] == claim and bool(need.count) and all(self.concerns(one) for one in need.wanted)
 
     def add(self, wanted: _Wanted, kind: DeviceKind) -> bool:
-        """Adds a device if it has the value of the others."""
+        """Adds a device if it has the value of the others, or another one than all of them."""
         if not self.concerns(wanted):
             return True
         value = self.value(kind)
-        if value is None or (self._count and value != self._value):
+        if value is None or not self._allows(value):
             return False
-        self._value = value
-        self._count += 1
+        self._values.append(value)
         return True
+
+    def _allows(self, value: Attribute) -> bool:
+        return value not in self._values if self._is_distinct else not self._values or value == self._values[0]
 
     def remove(self, wanted: _Wanted) -> None:
         """Reverts `add`."""
         if self.concerns(wanted):
-            self._count -= 1
+            self._values.pop()
 
 
 @dataclass(slots=True, eq=False)
@@ -156,11 +168,11 @@ class _Need:
     count: int | None = None
     usable: frozenset[int] = frozenset()
 
-    def add(self, wanted: _Wanted, usable: Sequence[int]) -> None:
+    def add(self, wanted: _Wanted) -> None:
         """Adds an alternative, unless it has too few devices."""
-        if len(usable) >= wanted.count and (usable or not wanted.request.everything):
+        if len(wanted.usable) >= wanted.count and (wanted.usable or not wanted.request.everything):
             self.count = wanted.count if self.count is None else min(self.count, wanted.count)
-            self.usable = self.usable.union(usable)
+            self.usable |= wanted.usable
 
     @property
     def is_shared(self) -> bool:
@@ -191,21 +203,21 @@ def _fit(needs: Iterable[_Need]) -> bool:
     return True
 
 
-_Alike = tuple[DeviceKind, tuple[DeviceTaint, ...]]
+_Alike = tuple[DeviceKind, tuple[DeviceTaint, ...], PoolCounters | None, Counters]
 
 
 def allocate(
     view: DeviceView,
     demands: Sequence[DeviceDemand],
     classes: Mapping[str, DeviceClass],
-    is_used: Callable[[DeviceId], bool],
+    use: DeviceUse,
     work: StepBudget | None = None,
 ) -> tuple[DeviceAllocation, ...] | Refusal:
-    """Returns an allocation for each demand, or why there is none. `is_used`: devices that others have."""
+    """Returns an allocation for each demand, or why there is none. `use`: what others have."""
     work = work or StepBudget()
     requests = sum(len(one.alternatives) or 1 for demand in demands for one in demand.requests)
     steps = work.take(len(view.candidates) * (2 + 2 * requests))
-    search = _Search(view, demands, classes, is_used, steps)
+    search = _Search(view, demands, classes, use, steps)
     try:
         return search.run()
     except _Refused as refused:
@@ -222,10 +234,11 @@ class _Search:  # long: one search with its state
         view: DeviceView,
         demands: Sequence[DeviceDemand],
         classes: Mapping[str, DeviceClass],
-        is_used: Callable[[DeviceId], bool],
+        use: DeviceUse,
         steps: int,
     ) -> None:
-        self._view, self._demands, self._classes, self._is_used = view, demands, classes, is_used
+        self._view, self._demands, self._classes = view, demands, classes
+        self._use, self._is_used = use, use.is_used
         self.steps = steps
         self._devices = 0
         self._wanted: list[list[list[_Wanted]]] = []
@@ -235,6 +248,8 @@ class _Search:  # long: one search with its state
         self._results: list[list[tuple[_Wanted, DeviceCandidate]]] = [[] for _ in demands]
         #: Positions of these candidates.
         self._indices: dict[int, None] = {}
+        #: What is left of the counters of pools in the present attempt.
+        self._left: dict[PoolCounters, dict[tuple[str, str], int]] = {}
         self._needs: list[_Need] = []
 
     def run(self) -> tuple[DeviceAllocation, ...]:
@@ -322,7 +337,8 @@ class _Search:  # long: one search with its state
                     usable = self._usable(wanted)
                     if usable is None:
                         return []
-                    need.add(wanted, usable)
+                    wanted.usable = frozenset(usable)
+                    need.add(wanted)
                 needs.append(need)
         return needs
 
@@ -333,12 +349,14 @@ class _Search:  # long: one search with its state
         """
         needs = [need for need in self._needs if need.at >= at]
         if wanted is not None and needs:
-            needs[0] = _Need(at, [wanted], wanted.count - number, needs[0].usable.difference(range(start)))
+            needs[0] = _Need(at, [wanted], wanted.count - number, wanted.usable.difference(range(start)))
         if any(need.count is None for need in needs):
             return True
         self._work(len(self._view.candidates) * (1 + len(needs)) // 4)
-        taken = frozenset(self._indices)
-        left = [need if need.is_shared else replace(need, usable=need.usable - taken) for need in needs]
+        out = frozenset(self._indices)
+        if self._left:
+            out = out.union(index for index, one in enumerate(self._view.candidates) if not self._has_counters(one))
+        left = [need if need.is_shared else replace(need, usable=need.usable - out) for need in needs]
         if not _fit(left):
             return True
         kinds = [candidate.device.kind for candidate in self._view.candidates]
@@ -352,6 +370,8 @@ class _Search:  # long: one search with its state
         """Returns the candidates that the request may get; None = a selector cannot be evaluated."""
         found = []
         for index, candidate in enumerate(self._view.candidates):
+            if not wanted.request.admin and self._is_used(candidate.id):
+                continue
             matching = self._matches(wanted, index)
             if isinstance(matching, str):
                 return None
@@ -360,10 +380,24 @@ class _Search:  # long: one search with its state
         return found
 
     def _may_get(self, wanted: _Wanted, candidate: DeviceCandidate) -> bool:
-        """Whether nothing but constraints keeps a matching device from the request."""
-        if not wanted.request.admin and self._is_used(candidate.id):
+        """Whether nothing but constraints keeps a matching device, which is not in use, from the request."""
+        if candidate.device.unsupported or is_repelled(wanted.request, candidate.device.taints):
             return False
-        return not candidate.device.unsupported and not is_repelled(wanted.request, candidate.device.taints)
+        return self._has_counters(candidate)
+
+    def _has_counters(self, candidate: DeviceCandidate) -> bool:
+        """Whether the counters of the device are left."""
+        left = self._counters(candidate)
+        return all(left[counter] >= amount for counter, amount in candidate.device.consumes)
+
+    def _counters(self, candidate: DeviceCandidate) -> dict[tuple[str, str], int]:
+        """Returns what is left of the counters of the candidate's pool."""
+        counters = candidate.counters
+        if counters is None:
+            return {}
+        if counters not in self._left:
+            self._left[counters] = dict(self._use.available(counters))
+        return self._left[counters]
 
     def _next_request(self, claim: int, request: int) -> _Outcome:
         """Allocates this request and all that follow."""
@@ -415,7 +449,8 @@ class _Search:  # long: one search with its state
             if self._is_taken(claim, wanted, candidate) or not self._is_selectable(wanted, index):
                 continue
             self._work(1)
-            kind: _Alike = candidate.device.kind, candidate.device.taints
+            device = candidate.device
+            kind: _Alike = device.kind, device.taints, candidate.counters, device.consumes
             if kind in tried or not self._take(claim, wanted, index):
                 continue
             found = self._next_device(at, wanted, number + 1, index + 1)
@@ -459,6 +494,9 @@ class _Search:  # long: one search with its state
                     text = "cannot add a device because a claim constraint would not be satisfied"
                     raise _Refused(f"request {wanted.name}: {text}")
                 return False
+        left = self._counters(candidate)
+        for counter, amount in candidate.device.consumes:
+            left[counter] -= amount
         self._taken.setdefault(candidate.id, []).append(claim)
         self._indices[index] = None
         self._results[claim].append((wanted, candidate))
@@ -467,6 +505,9 @@ class _Search:  # long: one search with its state
     def _give_back(self, claim: int, wanted: _Wanted, index: int) -> None:
         candidate = self._view.candidates[index]
         self._results[claim].pop()
+        left = self._counters(candidate)
+        for counter, amount in candidate.device.consumes:
+            left[counter] += amount
         takers = self._taken[candidate.id]
         takers.remove(claim)
         if not takers:

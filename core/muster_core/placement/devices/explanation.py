@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from muster_core.model.devices import DeviceClass, DeviceDemand, DeviceId, DeviceRequest, MatchConstraint
+from muster_core.model.devices import AttributeConstraint, DeviceClass, DeviceDemand, DeviceId, DeviceRequest
 from muster_core.model.ids import NodeId
 from muster_core.model.resources import NOTHING, Resources
 from muster_core.placement.devices.allocation import (
@@ -70,6 +70,7 @@ class _Supply:
     matching: set[DeviceId] = field(default_factory=set)
     free: set[DeviceId] = field(default_factory=set)
     repelled: set[DeviceId] = field(default_factory=set)
+    consuming: set[DeviceId] = field(default_factory=set)
     features: dict[str, set[DeviceId]] = field(default_factory=dict)
     usable: dict[PoolView, int] = field(default_factory=dict)
     best: int = 0
@@ -143,6 +144,10 @@ class _Explanation:
                 continue
             elif is_repelled(request, device.taints):
                 found.repelled.add(name)
+            elif candidate.counters is not None and candidate.counters.is_exceeded(
+                self._planned.available(candidate.counters), [name]
+            ):
+                found.consuming.add(name)
             else:
                 found.free.add(name)
                 usable += 1
@@ -163,6 +168,8 @@ class _Explanation:
             parts.append(f"{len(names)} not usable because of {feature}, which is not supported")
         if supply.repelled:
             parts.append(f"{len(supply.repelled)} with taints that it does not tolerate")
+        if supply.consuming:
+            parts.append(f"{len(supply.consuming)} that share counters which are used up")
         parts.append(f"{len(supply.free)} free")
         if supply.free:
             parts.append(f"at most {supply.best} for one node")
@@ -178,7 +185,8 @@ class _Explanation:
                 one = self._demands[claim].constraints[at]
                 who = f"Claim {self._places[claim]}" if self._places else "The claim"
                 about = f" for {', '.join(one.requests)}" if one.requests else ""
-                return f"{who} needs devices with one value of {one.attribute}{about}: no node has enough free ones."
+                values = "distinct values" if one.distinct else "one value"
+                return f"{who} needs devices with {values} of {one.attribute}{about}: no node has enough free ones."
         if constraints and self._is_possible(views, constraints):
             return "No node has free devices that satisfy all its constraints together."
         return "" if self._work.left <= 0 else "No node has enough free devices for all its requests together."
@@ -192,13 +200,13 @@ class _Explanation:
         for view in views:
             if self._work.left <= 0:
                 return False
-            found = allocate(view, demands, self._devices.classes, self._planned.is_used, self._work)
+            found = allocate(view, demands, self._devices.classes, self._planned, self._work)
             if not isinstance(found, Refusal):
                 return True
         return False
 
 
-def _kept(demand: DeviceDemand, claim: int, without: Sequence[_ConstraintAt]) -> Iterator[MatchConstraint]:
+def _kept(demand: DeviceDemand, claim: int, without: Sequence[_ConstraintAt]) -> Iterator[AttributeConstraint]:
     return (one for at, one in enumerate(demand.constraints) if (claim, at) not in without)
 
 

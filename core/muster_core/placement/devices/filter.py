@@ -6,7 +6,7 @@ these pools was taken or freed. A plan keeps its own answers for the pools that 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -14,7 +14,6 @@ import numpy as np
 from muster_core.model.devices import (
     DeviceAllocation,
     DeviceDemand,
-    DeviceId,
     DeviceKind,
     DeviceRequest,
     NodeAccess,
@@ -33,6 +32,7 @@ from muster_core.placement.devices.allocation import (
 from muster_core.placement.plugins.node_properties import term_holds
 from muster_core.placement.volumes.binding import AlwaysUnschedulable, memoized_reach, own_name
 from muster_core.state.columns import BoolColumn, IntColumn
+from muster_core.state.device_counters import DeviceUse
 from muster_core.state.devices import Answers, DeviceChanges, Devices, PlannedDevices, Refusal
 from muster_core.state.nodes import NodeTable
 from muster_core.state.snapshot import RequestShape, Snapshot
@@ -245,7 +245,7 @@ def plan(nodes: NodeTable, planned: PlannedDevices, claims: Sequence[PodClaim], 
     chosen: Iterator[DeviceAllocation] = iter(())
     if demands:
         devices = with_views(nodes)
-        found = allocate(devices.views[devices.view_of.item(row)], demands, devices.classes, planned.is_used)
+        found = allocate(devices.views[devices.view_of.item(row)], demands, devices.classes, planned)
         if isinstance(found, Refusal):
             raise ValueError(f"row {row} was allowed, but: {found.text}")
         chosen = iter(found)
@@ -279,7 +279,7 @@ def planned_answers(devices: Devices, planned: PlannedDevices, demands: Demands)
     before = work.left
     for number in _groups(own, planned.log[own.seen :]):
         if own.fatal is None:
-            _ask(devices, own, number, demands, planned.is_used, work)
+            _ask(devices, own, number, demands, planned, work)
     own.seen = len(planned.log)
     planned.steps += before - work.left
     return own
@@ -295,11 +295,11 @@ def _ask(
     answers: Answers,
     number: int,
     demands: Demands,
-    is_used: Callable[[DeviceId], bool],
+    use: DeviceUse,
     work: StepBudget,
 ) -> bool:
     """Asks for one view. Returns whether the answer holds for all nodes."""
-    found = allocate(devices.views[number], demands, devices.classes, is_used, work)
+    found = allocate(devices.views[number], demands, devices.classes, use, work)
     answers.codes[number] = _code(answers, found)
     if isinstance(found, Refusal) and found.is_fatal:
         answers.fatal = number, found
@@ -331,7 +331,7 @@ def _real_answers(devices: Devices, demands: Demands) -> Answers:
     known.fatal = None
     work = StepBudget(_STEPS_TOGETHER)
     for number in groups[known.codes[groups] == _UNKNOWN].tolist():
-        if _ask(devices, known, number, demands, devices.used.__contains__, work):
+        if _ask(devices, known, number, demands, devices, work):
             break
     return known
 

@@ -38,6 +38,7 @@ from tests.unit.core.placement.devices.device_clusters import (
     a_claim,
     a_device,
     a_slice,
+    counters,
     got,
     gpus,
     using,
@@ -145,6 +146,16 @@ def test_pods_that_share_a_new_claim_all_report_its_devices() -> None:
     assert set(devices(scenario).assumed) == {"ns/shared"}
     scenario.release("c")
     assert not devices(scenario).assumed
+
+
+@pytest.mark.parametrize("taken", ["d1", "d0"], ids=["counters", "device"])
+def test_a_choice_that_others_have_taken_in_part_is_a_conflict(taken: str) -> None:
+    halves = replace(gpus("n0", 3, consumes={"memory": 4}), count=2)
+    scenario = scenario_with(halves, counters("n0", {"memory": 8}), a_claim("a"), a_claim("b"), a_claim("c"))
+    scenario.ask(pod("a"))
+    two = tuple(ChosenDevices(f"ns/{one}", f"uid-{one}", got("n0", name)) for one, name in (("b", taken), ("c", "d2")))
+    assert devices(scenario).conflict(two[1:]) == ""
+    assert "not free" in devices(scenario).conflict(two)
 
 
 def test_a_decision_is_dropped_if_a_device_is_not_free_any_more() -> None:

@@ -87,6 +87,7 @@ def test_a_slice_is_translated_completely() -> None:
         "attributes": {"model": {"string": "a"}, "other.io/cores": {"int": 0}, "ecc": {"bool": False}},
         "capacity": {"memory": {"value": "80Gi"}, "lanes": {"value": 4}},
         "taints": [{"key": "health", "value": "bad", "effect": "NoExecute", "timeAdded": "2026-01-01T00:00:00Z"}],
+        "consumesCounters": [{"counterSet": "gpu", "counters": {"memory": {"value": "10Gi"}, "cores": {"value": 2}}}],
     }
     assert document(slice_seen(a_slice(device)).reported) == {
         "driver": DRIVER,
@@ -104,9 +105,12 @@ def test_a_slice_is_translated_completely() -> None:
                 },
                 "capacity": {f"{DRIVER}/memory": "80Gi", f"{DRIVER}/lanes": "4"},
                 "taints": [{"key": "health", "value": "bad", "effect": "NoExecute"}],
+                "consumes": {"gpu": {"memory": "10Gi", "cores": "2"}},
             }
         ],
     }
+    shared = a_slice(sharedCounters=[{"name": "gpu", "counters": {"memory": {"value": "80Gi"}}}])
+    assert document(slice_seen(shared).reported)["counters"] == {"gpu": {"memory": "80Gi"}}
 
 
 TERM = {"matchExpressions": [{"key": "rack", "operator": "In", "values": ["r1"]}]}
@@ -129,7 +133,10 @@ def test_a_slice_reports_where_its_devices_are(spec: Raw, device: Raw, expected:
 
 
 UNSUPPORTED_DEVICES = {
-    "consumesCounters": ([{"counterSet": "c", "counters": {}}], "partitionable devices (consumesCounters)"),
+    "consumesCounters": (
+        [{"counterSet": "c", "compatibilityGroups": ["g"]}],
+        "compatibility groups (compatibilityGroups)",
+    ),
     "allowMultipleAllocations": (True, "consumable capacity (allowMultipleAllocations)"),
     "bindingConditions": (["ready"], "binding conditions (bindingConditions)"),
     "bindsToNode": (True, "binding conditions (bindsToNode)"),
@@ -212,7 +219,10 @@ def test_a_claim_is_translated_completely() -> None:
                 {"name": "two", "deviceClassName": "small", "count": 2},
             ],
         },
-        constraints=[{"requests": ["one"], "matchAttribute": f"{DRIVER}/numa"}, {"matchAttribute": f"{DRIVER}/rack"}],
+        constraints=[
+            {"requests": ["one"], "matchAttribute": f"{DRIVER}/numa"},
+            {"distinctAttribute": f"{DRIVER}/rack"},
+        ],
         status={"reservedFor": [{"resource": "pods", "name": "p", "uid": "uid-p"}]},
     )
     claim["metadata"]["ownerReferences"] = [{"kind": "Pod", "name": "p", "uid": "uid-p", "controller": True}]
@@ -240,7 +250,7 @@ def test_a_claim_is_translated_completely() -> None:
                 ],
             },
         ],
-        "constraints": [{"requests": ["one"], "match": f"{DRIVER}/numa"}, {"match": f"{DRIVER}/rack"}],
+        "constraints": [{"requests": ["one"], "match": f"{DRIVER}/numa"}, {"distinct": f"{DRIVER}/rack"}],
     }
     assert (found.owner, found.reserved, found.is_allocated) == ("uid-p", ("uid-p",), False)
 
@@ -256,7 +266,6 @@ UNSUPPORTED_CLAIMS = {
         a_claim({"name": "any", "firstAvailable": [{"name": "a", "capacity": {"requests": {"x": 1}}}]}),
         "consumable capacity (capacity)",
     ),
-    "distinct": (a_claim(exactly(), constraints=[{"distinctAttribute": "a/b"}]), "distinctAttribute"),
     "constraint": (a_claim(exactly(), constraints=[{"sameRack": True}]), "the kind of a constraint"),
 }
 

@@ -9,6 +9,8 @@ from muster_core.model.config import NodeSort
 from muster_core.model.constraints import Requirement, Term
 from muster_core.model.devices import (
     Attribute,
+    AttributeConstraint,
+    Counters,
     Device,
     DeviceAllocation,
     DeviceClaim,
@@ -20,7 +22,6 @@ from muster_core.model.devices import (
     DeviceRequest,
     DeviceResult,
     DeviceSlice,
-    MatchConstraint,
     NodeAccess,
     PodClaim,
     PoolId,
@@ -46,11 +47,27 @@ def in_zone(zone: str) -> NodeAccess:
 
 
 def a_device(
-    name: str, *, taints: Any = (), reach: NodeAccess | None = None, unsupported: str = "", **attributes: Any
+    name: str,
+    *,
+    taints: Any = (),
+    reach: NodeAccess | None = None,
+    unsupported: str = "",
+    consumes: Mapping[str, int] | None = None,
+    **attributes: Any,
 ) -> Device:
-    """Return a device with these attributes of its driver."""
+    """Return a device with these attributes of its driver. `consumes`: counters of the set `gpu`."""
     values = tuple(sorted(((DRIVER, name), _attribute(value)) for name, value in attributes.items()))
-    return Device(name, DeviceKind(DRIVER, values), tuple(taints), reach or NodeAccess(), unsupported)
+    kind = DeviceKind(DRIVER, values)
+    return Device(name, kind, tuple(taints), reach or NodeAccess(), unsupported, of_counters(consumes or {}))
+
+
+def of_counters(amounts: Mapping[str, int], of_set: str = "gpu") -> Counters:
+    return tuple(((of_set, name), amount) for name, amount in amounts.items())
+
+
+def counters(pool: str, amounts: Mapping[str, int], *, of_set: str = "gpu", name: str = "counters") -> DeviceSlice:
+    """Return a slice with the counters of a pool that has two slices."""
+    return DeviceSlice(f"{pool}-{name}", PoolId(DRIVER, pool), 1, 2, at(pool), counters=of_counters(amounts, of_set))
 
 
 def _attribute(value: Any) -> Attribute:
@@ -77,7 +94,7 @@ def wanting(count: int = 1, name: str = "gpu", **fields: Any) -> DeviceRequest:
 
 def a_claim(name: str, *requests: DeviceRequest, match: str = "", **fields: Any) -> DeviceClaim:
     """Return an unallocated claim in namespace ns."""
-    constraints = (MatchConstraint(f"{DRIVER}/{match}"),) if match else ()
+    constraints = (AttributeConstraint(f"{DRIVER}/{match}"),) if match else ()
     return DeviceClaim(f"ns/{name}", f"uid-{name}", DeviceDemand(requests or (wanting(),), constraints), **fields)
 
 

@@ -8,6 +8,7 @@ from random import Random  # noqa: TID251 - with a fixed seed
 import pytest
 
 from muster_core.model.devices import (
+    AttributeConstraint,
     DeviceClaim,
     DeviceClass,
     DeviceDemand,
@@ -17,7 +18,6 @@ from muster_core.model.devices import (
     DeviceSlice,
     DeviceTaint,
     DeviceToleration,
-    MatchConstraint,
     PodClaim,
 )
 from muster_core.model.specs import PodOnNode, PodProperties
@@ -36,9 +36,11 @@ from tests.unit.core.placement.devices.device_clusters import (
     a_device,
     a_slice,
     at,
+    counters,
     got,
     gpus,
     in_zone,
+    of_counters,
     shape,
     using,
     wanting,
@@ -120,6 +122,88 @@ def test_an_error_of_a_selector_refuses_the_pod_on_all_nodes() -> None:
     there = Published("a", "b", facts=(gpus("a", 1, model="x"), gpus("b", 1), failing))
     why = f'claim: selector on device {DRIVER}/b/d0: CEL runtime error: no such key: "model"'
     assert there.reasons("new") == {"a": [why], "b": [why]}
+
+
+def partitions(node: str, *amounts: int) -> tuple[DeviceSlice, ...]:
+    """Return a pool of a node whose devices d0, d1 and so on share a memory of 8."""
+    devices = [a_device(f"d{number}", consumes={"memory": amount}) for number, amount in enumerate(amounts)]
+    return a_slice(node, at(node), *devices, count=2), counters(node, {"memory": 8})
+
+
+def test_devices_that_share_counters_are_allocated_while_these_last() -> None:
+    there = Published("a", "b", facts=(*partitions("a", 8, 4, 4), *partitions("b", 8, 4, 4)))
+    there.send(a_claim("half", allocation=got("a", "d2"), reserved=1))
+    there.send(*(a_claim(name) for name in ("one", "two", "three")), a_claim("two halves", wanting(2)))
+    assert there.free("two halves") == "b"
+    snapshot = there.snapshot()
+    assert [there.place(snapshot, name) for name in ("one", "two", "three")] == ["a", "b", ""]
+    assert there.chosen(snapshot, "one", "two") == {"one": ["a/d1"], "two": ["b/d0"]}
+    snapshot.devices.leave(using("half"), 1)
+    assert there.place(snapshot, "three") == "a"
+    assert there.chosen(snapshot, "three") == {"three": ["a/d2"]}
+    snapshot.devices.release(using("two")[0])
+    assert there.free("two halves", snapshot=snapshot) == "b"
+    there.send(a_claim("whole", allocation=got("b", "d0")))
+    reason = "Request gpu needs 2 devices of class any: 6 in the class, 3 that share counters which are used up, 1 free"
+    assert explanation.of_claims(there.snapshot(), shape("two halves")).startswith(reason)
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        (*partitions("a", 8), counters("a", {"memory": 8}, name="again")),
+        (gpus("a", 1, consumes={"cores": 1}), counters("a", {"memory": 8})),
+        (gpus("a", 1, consumes={"memory": 1}), counters("a", {"memory": 8}, of_set="x")),
+    ],
+    ids=["two sets of a name", "unknown counter", "unknown set"],
+)
+def test_a_pool_with_wrong_counters_is_invalid(facts: tuple[DeviceSlice, ...]) -> None:
+    facts = tuple(replace(one, count=len(facts)) for one in facts)
+    there = Published("a", facts=(*facts, a_claim("new")))
+    assert there.reasons("new") == {"a": ["invalid resource pools were encountered"]}
+
+
+def test_a_search_takes_no_device_whose_counters_earlier_ones_took() -> None:
+    """Six whole GPUs leave 14 of 56 partitions; to try all sets of them would end the search."""
+    devices = [(f"w{gpu}", {f"slice{n}": 1 for n in range(7)}, gpu) for gpu in range(8)]
+    devices += [(f"p{gpu}-{part}", {f"slice{part}": 1}, gpu) for gpu in range(8) for part in range(7)]
+    there = Published("a")
+    there.send(
+        a_slice(
+            "a",
+            at("a"),
+            *(
+                replace(a_device(name, whole=name[0] == "w"), consumes=of_counters(amounts, f"gpu{gpu}"))
+                for name, amounts, gpu in devices
+            ),
+            count=9,
+        ),
+        *(
+            replace(counters("a", {f"slice{n}": 1 for n in range(7)}, of_set=f"gpu{gpu}", name=f"g{gpu}"), count=9)
+            for gpu in range(8)
+        ),
+    )
+    for name, whole in (("w", "true"), ("p", "false")):
+        there.send(DeviceClass(name, (f'device.attributes["{DRIVER}"].whole == {whole}',)))
+    for count in (14, 15):
+        parts = replace(wanting(count, "part"), device_class="p")
+        there.send(a_claim(f"{count}", replace(wanting(6, "whole"), device_class="w"), parts))
+    assert there.free("14") == "a"
+    assert there.reasons("15") == {"a": [CANNOT]}
+
+
+def test_distinct_values_of_an_attribute() -> None:
+    devices = [a_device(f"d{number}", numa=number // 2) for number in range(6)]
+    there = Published("a", facts=(a_slice("a", at("a"), *devices),))
+    for count in (3, 4):
+        constraint = AttributeConstraint(f"{DRIVER}/numa", distinct=True)
+        there.send(a_claim(f"{count}", wanting(count)))
+        claim = there.devices.claims[f"ns/{count}"]
+        there.send(replace(claim, demand=DeviceDemand(claim.demand.requests, (constraint,))))
+    snapshot = there.snapshot()
+    assert (there.place(snapshot, "3"), there.free("4")) == ("a", "")
+    assert there.chosen(snapshot, "3") == {"3": ["a/d0", "a/d2", "a/d4"]}
+    assert "distinct values of gpu.example.com/numa" in explanation.of_claims(there.snapshot(), shape("4"))
 
 
 def test_an_untolerated_taint_keeps_a_device_free() -> None:
@@ -220,8 +304,10 @@ def test_an_explanation_takes_the_steps_of_one_search() -> None:
     """A user chooses the constraints, and each of them could take a search of all devices."""
     random, names = Random(1), ("g", "h", "j", "k")
     values = [{name: random.randrange(16) for name in names} for _ in range(128)]
-    devices = [a_device(f"d{n}", taints=(), reach=None, unsupported="", **each) for n, each in enumerate(values)]
-    ring = [MatchConstraint(f"{DRIVER}/{name}", (f"r{at}", f"r{(at + 1) % 4}")) for at, name in enumerate(names)]
+    devices = [
+        a_device(f"d{n}", taints=(), reach=None, unsupported="", consumes=None, **each) for n, each in enumerate(values)
+    ]
+    ring = [AttributeConstraint(f"{DRIVER}/{name}", (f"r{at}", f"r{(at + 1) % 4}")) for at, name in enumerate(names)]
     claim = a_claim("new", *(wanting(4, name=f"r{number}") for number in range(4)))
     claim = replace(claim, demand=replace(claim.demand, constraints=tuple(ring * 8)))
     there = Published("a", facts=(a_slice("a", at("a"), *devices), claim))
@@ -375,7 +461,7 @@ def test_a_search_that_would_not_end_is_ended_and_named() -> None:
     devices = [a_device(f"d{n}", uuid=n, g=g, h=h, j=j, k=k) for n, (g, h, j, k) in enumerate(values)]
     requests = tuple(wanting(4, name=f"r{n}") for n in range(4))
     pairs = (("g", "r0", "r1"), ("h", "r1", "r2"), ("j", "r2", "r3"), ("k", "r3", "r0"))
-    constraints = tuple(MatchConstraint(f"{DRIVER}/{name}", (one, other)) for name, one, other in pairs)
+    constraints = tuple(AttributeConstraint(f"{DRIVER}/{name}", (one, other)) for name, one, other in pairs)
     claim = replace(a_claim("new"), demand=DeviceDemand(requests, constraints))
     there = Published("a", facts=(a_slice("a", at("a"), *devices), claim))
     with CallCounter() as counter:

@@ -46,9 +46,9 @@ def test_the_same_devices_are_allocated(case: dict[str, Any]) -> None:
         assert case["results"] is None
         return
     devices.build_views(table.facts_epoch, table.rows, lambda reach: reach_rows(table, reach))
-    used = {DeviceId(*one) for one in case["allocated"]}
+    devices.used.update({DeviceId(*one): 1 for one in case["allocated"]})
     view = devices.views[devices.view_of.item(0)]
-    found = allocate(view, [one.demand for one in claims], devices.classes, used.__contains__)
+    found = allocate(view, [one.demand for one in claims], devices.classes, devices)
     if case["results"] is None:
         assert isinstance(found, Refusal)
         return
