@@ -3,8 +3,6 @@
 `make soak` sets MUSTER_TESTS=thorough and selects the tests of Hypothesis and those marked `thorough`.
 """
 
-from __future__ import annotations
-
 import os
 from typing import Final
 

@@ -6,8 +6,6 @@ between the submission and the start of another tenant's gang. Sizes are reduced
 size (`make attacks`).
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """Runs the `muster` command in forks of a process that has imported it, which takes most of the time of a start."""
 
-from __future__ import annotations
-
 import importlib
 import multiprocessing
 import os

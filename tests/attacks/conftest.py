@@ -1,7 +1,5 @@
 """The end-to-end fixtures, and `open_attack`: an attacker with the permissions of a namespace user, and its victims."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path

@@ -6,8 +6,6 @@ and then answers how long its loop was paused (`pauses.questions`). For the line
 when the gang runs.
 """
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import logging

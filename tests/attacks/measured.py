@@ -3,8 +3,6 @@
 The process prints its port, and answers lines on its standard input (`pauses.questions`).
 """
 
-from __future__ import annotations
-
 import asyncio
 import resource
 import sys

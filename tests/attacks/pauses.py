@@ -1,7 +1,5 @@
 """Questions to a process under attack, among them how long its loop was paused. `measured` is the other side."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 import time

@@ -1,7 +1,5 @@
 """Attacks by gangs of labels and annotations: impossible sizes, contradictions, and thousands of gangs."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -1,7 +1,5 @@
 """Attacks by size and number: objects of one namespace user must not stop, delay or starve other users."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 

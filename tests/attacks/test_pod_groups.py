@@ -1,7 +1,5 @@
 """Attacks by PodGroups: sizes that nobody can have, groups that change all the time, and groups of other tenants."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

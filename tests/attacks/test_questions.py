@@ -4,8 +4,6 @@ Somebody else may have written the file: an agent, or the author of a chart. The
 against a core and an API server with few pods. It has to answer in one line within bounded time and memory.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

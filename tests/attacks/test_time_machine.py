@@ -3,8 +3,6 @@
 A journal is written by the core; its lines contain what users wrote, and a disk can damage it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections import Counter

@@ -1,7 +1,5 @@
 """Attacks by forgery: objects of a namespace user give no permissions for other namespaces, queues or the scheduler."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 from collections.abc import AsyncIterator

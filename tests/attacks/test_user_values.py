@@ -3,8 +3,6 @@
 The rows of the table in docs/operate/user-values.md that have no attack of their own.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

@@ -3,8 +3,6 @@
 No cluster: the server runs in a process of its own, so that its memory is that of the webhook.
 """
 
-from __future__ import annotations
-
 import asyncio
 import gzip
 import ssl

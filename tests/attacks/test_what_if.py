@@ -4,8 +4,6 @@ The core stays as small and as quick as for other requests. There is one such pr
 and time, and each address has its turn.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator

@@ -3,8 +3,6 @@
 It prints the port, and then answers how long that loop was paused (`pauses.questions`).
 """
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from datetime import UTC, datetime

@@ -3,8 +3,6 @@
 All tests run in one event loop, because the connection to the browser belongs to it.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import AsyncIterator

@@ -1,7 +1,5 @@
 """Names of users as text, thousands of rows, tokens, and a proxy with a path prefix."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import AsyncIterator

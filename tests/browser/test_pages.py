@@ -3,8 +3,6 @@
 `MUSTER_UI_PICTURES=folder` writes a picture of each page there. Those of the documents are `docs/pictures/ui-*.png`.
 """
 
-from __future__ import annotations
-
 import os
 from functools import cache
 from pathlib import Path

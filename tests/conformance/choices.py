@@ -1,7 +1,5 @@
 """Random choices by Hypothesis, which shrinks them toward the first option."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import cache
 from typing import TypeVar

@@ -1,7 +1,5 @@
 """Random clusters with pending pods, one scenario at a time (Hypothesis strategies)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Final
 

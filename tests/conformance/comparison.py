@@ -1,7 +1,5 @@
 """Compares two results for a pod, and shows their difference."""
 
-from __future__ import annotations
-
 import re
 from typing import Final
 

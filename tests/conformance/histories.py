@@ -3,8 +3,6 @@
 kube-scheduler gets the final state. A stateful scheduler must have the same state after any history.
 """
 
-from __future__ import annotations
-
 from copy import deepcopy
 from typing import Final
 

@@ -1,7 +1,5 @@
 """kube-scheduler's answers: its plugins run in a child process that answers line by line."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ No part of the product is replaced. The transport, the clock and the scheduling 
 pending, and each is compared independently.
 """
 
-from __future__ import annotations
-
 import json
 from collections import deque
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """A cluster as raw Kubernetes objects, and the pods that a scheduler places in it one at a time."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any

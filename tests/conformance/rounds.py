@@ -1,7 +1,5 @@
 """Rounds of pairs, each with its own seed: the tests run one, `make soak` (tools/soak_placement.py) many."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field

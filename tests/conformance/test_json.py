@@ -3,8 +3,6 @@
 The expected values come from the Go program in `devcluster/modules/decoding`, which runs beside the tests.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Callable, Iterator

@@ -3,8 +3,6 @@
 `MUSTER_CONFORMANCE_SEED` and `MUSTER_CONFORMANCE_PAIRS` change the pairs and their number.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field

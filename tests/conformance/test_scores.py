@@ -1,7 +1,5 @@
 """Node scores are those of kube-scheduler's plugins, compared on random clusters."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 

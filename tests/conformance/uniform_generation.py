@@ -4,8 +4,6 @@ Hypothesis itself repeats parts of earlier examples and prefers simple ones, whi
 create many duplicate pairs, and rarely pairs with reasons that need several conditions at the same time.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from hypothesis import HealthCheck, Phase, settings

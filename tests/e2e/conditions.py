@@ -1,7 +1,5 @@
 """Conditions and events of pods, as users read them."""
 
-from __future__ import annotations
-
 from devcluster.api import Json
 from tests.e2e.scenario import Scenario
 

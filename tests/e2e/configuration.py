@@ -1,7 +1,5 @@
 """Builders of queues.yaml: a scenario passes only the relevant values. JSON is valid YAML."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 

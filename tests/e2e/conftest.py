@@ -3,8 +3,6 @@
 Muster schedules on every node of the cluster, so scenarios run one after the other and delete their nodes.
 """
 
-from __future__ import annotations
-
 import itertools
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping, Sequence

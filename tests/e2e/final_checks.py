@@ -2,8 +2,6 @@
 operator's.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 

@@ -1,7 +1,5 @@
 """Builders of user objects: a test passes only the relevant values."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ Each process (pytest-xdist) reports the uses of its clusters to the main process
 the end: each permission must be used, and none may be missing. A difference fails the run.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path

@@ -5,8 +5,6 @@ that creates a gang without an explicit placement runs once in each placement. M
 such a test has the mark ``pytest.mark.gangs``.
 """
 
-from __future__ import annotations
-
 import ast
 import inspect
 import textwrap

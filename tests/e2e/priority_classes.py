@@ -1,7 +1,5 @@
 """Creates priority classes that pods can use immediately."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from devcluster.api import Api

@@ -4,8 +4,6 @@ It terminates TLS with a certificate of the cluster's authority, so the operator
 A request of a killed client is never forwarded, as if the process had been killed just before sending it.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from types import TracebackType

@@ -1,7 +1,5 @@
 """The core's REST API, as users' scripts read it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import aiohttp

@@ -3,8 +3,6 @@
 ``eventually`` is the only way to wait. After its deadline it prints the state of cluster and core, and the logs.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar

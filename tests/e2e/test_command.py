@@ -1,7 +1,5 @@
 """The `muster` command against a running scheduler on a real API server: commands and their output."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """Core and operator in one process, with the in-process transport: the same life cycles as over gRPC."""
 
-from __future__ import annotations
-
 from devcluster.nodes import FakeNode
 from tests.e2e.conftest import OpenScenario
 from tests.e2e.manifests import Group, a_gang, a_pod

@@ -1,7 +1,5 @@
 """A kubeconfig of an administrator who acts as another user, at a real API server."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 from typing import Any

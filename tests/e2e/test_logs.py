@@ -1,7 +1,5 @@
 """The logs of both processes while the API server fails and pods arrive: all lines have one format."""
 
-from __future__ import annotations
-
 import json
 from typing import Final
 

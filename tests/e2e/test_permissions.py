@@ -1,7 +1,5 @@
 """Requests without a permission of the operator's role are forbidden. permissions.py checks that all are used."""
 
-from __future__ import annotations
-
 import pytest
 
 from devcluster.api import Api

@@ -1,7 +1,5 @@
 """The placements of a test follow from the gangs that it creates, itself or in the functions that it calls."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

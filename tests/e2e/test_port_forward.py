@@ -3,8 +3,6 @@
 The node exists only as an object, with the address of that server.
 """
 
-from __future__ import annotations
-
 import asyncio
 import ssl
 import threading

@@ -2,8 +2,6 @@
 placement mode.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -1,7 +1,5 @@
 """Cluster tokens at the core's REST API: TokenReview returns the user, SubjectAccessReview the permissions."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Clients of YuniKorn work unmodified: the REST API with its JSON types, the web UI's fields, and the dashboard."""
 
-from __future__ import annotations
-
 import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
 

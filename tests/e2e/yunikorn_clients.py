@@ -4,8 +4,6 @@ A shape is a type, a list of a shape, a mapping ``{str: shape}``, or a mapping o
 may be missing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 

@@ -1,7 +1,5 @@
 """The OpenTelemetry Collector as a local process that writes what it receives to a file."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -3,8 +3,6 @@
 `open_framework` opens a scenario with the webhook for the pods of its namespace, and runs the framework's controller.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path

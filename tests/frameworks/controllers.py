@@ -1,7 +1,5 @@
 """Frameworks that more than one test needs."""
 
-from __future__ import annotations
-
 from devcluster import programs
 from devcluster.frameworks import ControllerContext, Framework
 

@@ -1,7 +1,5 @@
 """What every framework's test looks at: a gang is reserved before its first pod runs, and it leaves nothing behind."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial

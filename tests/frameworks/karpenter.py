@@ -3,8 +3,6 @@
 The nodes are Node objects that our KWOK process keeps Ready.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import time

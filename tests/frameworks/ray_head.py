@@ -4,8 +4,6 @@ KubeRay connects to a head through its Service. The process of KubeRay gets this
 these requests arrive here; requests to the API server do not, because Go uses no proxy for 127.0.0.1.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 

@@ -5,8 +5,6 @@ image does with the arguments and the environment of the container; only address
 machine.
 """
 
-from __future__ import annotations
-
 import asyncio
 import shutil
 import sys

@@ -5,8 +5,6 @@ pod. It lets the pod end, because the command is wrapped in `argoexec`, and crea
 Without that object, the controller does not accept that the step succeeded.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from devcluster import programs

@@ -1,7 +1,5 @@
 """dask-kubernetes: scheduler and workers start together, and nothing is left when the DaskCluster is deleted."""
 
-from __future__ import annotations
-
 from devcluster import programs
 from devcluster.frameworks import ControllerContext, Framework
 from tests.frameworks.conftest import OpenFramework

@@ -1,7 +1,5 @@
 """JobSet: the pods of all its Jobs start together, and everything is gone when it has finished."""
 
-from __future__ import annotations
-
 from tests.frameworks.conftest import OpenFramework
 from tests.frameworks.controllers import JOBSET
 from tests.frameworks.gangs import applied_example, delete_all, finishes, is_released, is_reserved_first

@@ -1,7 +1,5 @@
 """Karpenter with Muster: it creates the nodes that gangs need, once, and no node for other waiting pods."""
 
-from __future__ import annotations
-
 import pytest
 
 from devcluster.api import Json

@@ -7,8 +7,6 @@ creation of its NodeClaim until it is gone, or until the last gang ends. The opt
 members times the seconds that their gang runs.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Callable

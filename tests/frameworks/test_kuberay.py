@@ -3,8 +3,6 @@
 The pods are simulated, so no Ray runs in them. `ray_head` answers KubeRay's requests to the dashboard of the head.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 

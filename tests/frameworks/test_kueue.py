@@ -1,7 +1,5 @@
 """Kueue with Muster: Kueue admits a Job when its quota allows it, and Muster starts the Job's pods together."""
 
-from __future__ import annotations
-
 import base64
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """LeaderWorkerSet: leaders and workers of all replicas start together, and nothing is left when it is deleted."""
 
-from __future__ import annotations
-
 from devcluster import programs
 from devcluster.frameworks import ControllerContext, Framework
 from tests.frameworks.conftest import OpenFramework

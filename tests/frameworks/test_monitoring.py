@@ -1,7 +1,5 @@
 """Dashboard, alert rules and ServiceMonitor are valid for Grafana, Prometheus and the Prometheus operator."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """MPI operator: resources are reserved for the launcher, which the operator creates when the workers are ready."""
 
-from __future__ import annotations
-
 from devcluster import programs
 from devcluster.frameworks import Framework
 from tests.frameworks.conftest import OpenFramework

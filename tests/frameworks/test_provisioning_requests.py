@@ -3,8 +3,6 @@
 Cluster Autoscaler itself is not run: the test sets the conditions and adds the nodes as it would.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 
 import pytest

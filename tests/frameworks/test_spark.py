@@ -3,8 +3,6 @@
 The operator runs the real spark-submit. The nodes are simulated; `spark_containers` runs the containers of the pods.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """A real OpenTelemetry Collector receives one trace per application: its phases, its waits, and after a restart."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Kubeflow Trainer: the nodes of a TrainJob start together, with the runtime that Kubeflow installs."""
 
-from __future__ import annotations
-
 from devcluster import programs
 from devcluster.cluster import Cluster
 from devcluster.frameworks import ControllerContext, Framework, module_folder

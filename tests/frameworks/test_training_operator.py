@@ -1,7 +1,5 @@
 """training-operator: the replica types of a job start together; a job that does not fit waits as one."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import yaml

@@ -1,7 +1,5 @@
 """The kind cluster that `make e2e-kind` created or was given: its API, its nodes, and the command-line programs."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import dataclass
 

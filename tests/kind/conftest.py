@@ -3,8 +3,6 @@
 The modules run in the order of ORDER: the most disruptive ones run late, and the last one checks an uninstall.
 """
 
-from __future__ import annotations
-
 import itertools
 import os
 import time

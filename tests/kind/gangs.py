@@ -1,7 +1,5 @@
 """The order in which a gang of a framework got its nodes."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 

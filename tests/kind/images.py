@@ -1,7 +1,5 @@
 """Images of the frameworks, built from the Dockerfiles in `images/` and loaded into the nodes that run pods."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

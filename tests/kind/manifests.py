@@ -1,7 +1,5 @@
 """Gang members that run a Python program. Muster's image contains Python."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from devcluster.api import Json

@@ -1,7 +1,5 @@
 """The namespace of a test. Its pods are watched from the start, because rejected pods may disappear soon."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial

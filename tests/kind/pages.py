@@ -1,7 +1,5 @@
 """Types the commands of a page in docs/integrations, in the namespace of a test, and compares their output."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys

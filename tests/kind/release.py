@@ -1,7 +1,5 @@
 """Muster as Helm installs it in the cluster, and its pods."""
 
-from __future__ import annotations
-
 import os
 import shlex
 from pathlib import Path

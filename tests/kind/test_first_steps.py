@@ -1,7 +1,5 @@
 """The steps of docs/operate/install.md: helm install with defaults, the first example, helm test."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

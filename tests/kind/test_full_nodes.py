@@ -1,7 +1,5 @@
 """Full nodes: a real pod fits only after its placeholder is deleted, and the kubelet checks the fit itself."""
 
-from __future__ import annotations
-
 import asyncio
 import statistics
 import time

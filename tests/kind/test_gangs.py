@@ -1,7 +1,5 @@
 """The life cycle of a gang in real containers: Soft, Hard, Direct, completion, timeouts, Pod Security."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

@@ -1,7 +1,5 @@
 """Operator and core are killed: running pods continue, waiting gangs keep their reservations, later pods run."""
 
-from __future__ import annotations
-
 from devcluster.api import Json
 from tests.e2e.manifests import Group, a_gang
 from tests.kind.manifests import restarts

@@ -1,7 +1,5 @@
 """A member that cannot run or fails does not affect the others, and its replacement gets its reservation."""
 
-from __future__ import annotations
-
 from tests.e2e.manifests import Group, a_gang
 from tests.kind.manifests import running, terminated, waiting_reason
 from tests.kind.namespace import Namespace

@@ -1,7 +1,5 @@
 """A node is stopped and started again: new gangs use other nodes meanwhile, and this node afterwards."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 
 import pytest_asyncio

@@ -1,7 +1,5 @@
 """A real `torch.distributed` job with the backend gloo: two ranks, each a pod, compute a sum together."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """A real Ray cluster of KubeRay's operator: head, two workers and the submitter are a gang, and the workers train."""
 
-from __future__ import annotations
-
 import asyncio
 import subprocess
 from collections.abc import AsyncIterator

@@ -1,7 +1,5 @@
 """A real `spark-submit` in cluster mode: driver and executors are a gang, also with dynamic allocation."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`helm uninstall` while a gang has reservations: all objects of Muster are deleted, and user pods remain."""
 
-from __future__ import annotations
-
 from tests.e2e.manifests import Group, a_gang, a_pod
 from tests.kind.cluster import Kind, output_of
 from tests.kind.namespace import Namespace

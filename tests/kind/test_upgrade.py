@@ -1,7 +1,5 @@
 """`helm upgrade` and `helm rollback` with gangs: running pods stay, waiting gangs keep their reservations and run."""
 
-from __future__ import annotations
-
 from devcluster.api import Json
 from tests.e2e.manifests import Group, a_gang, a_pod
 from tests.kind.manifests import restarts

@@ -1,7 +1,5 @@
 """A gang whose members have volumes: the claims are bound on the members' nodes, and the members write to them."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 
 import pytest_asyncio

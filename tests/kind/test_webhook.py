@@ -1,7 +1,5 @@
 """Admission through the cluster's network, with certificates that Muster created."""
 
-from __future__ import annotations
-
 import pytest
 
 from devcluster.errors import ApiError

@@ -1,7 +1,5 @@
 """Builders with defaults for the core's tests. A test specifies only the values that matter to it."""
 
-from __future__ import annotations
-
 from muster_core.model.config import (
     ALLOW_ALL,
     ApplicationOrder,

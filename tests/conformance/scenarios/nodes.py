@@ -1,7 +1,5 @@
 """Scenarios about nodes: cordons, taints, labels, names, ports, features, images."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from tests.conformance.choices import Choices

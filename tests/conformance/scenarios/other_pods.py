@@ -1,7 +1,5 @@
 """Scenarios about other pods: affinity and anti-affinity in both directions, and topology spread."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from tests.conformance.choices import Choices

@@ -1,7 +1,5 @@
 """The scenario about resources: capacities and requests near the limit of the nodes."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from tests.conformance.choices import Choices

@@ -1,7 +1,5 @@
 """A scenario: its changes to nodes, running pods and pending pods, and the objects that it adds."""
 
-from __future__ import annotations
-
 from tests.conformance.choices import Choices
 from tests.conformance.objects import ClusterState, Raw
 

@@ -1,7 +1,5 @@
 """Volumes, claims and storage classes as raw objects, and how pods use them."""
 
-from __future__ import annotations
-
 from typing import Any, Final
 
 from tests.conformance.choices import Choices

@@ -1,7 +1,5 @@
 """Scenarios about volumes: exclusive disks, attach limits, claim binding, zones."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from tests.conformance.choices import Choices

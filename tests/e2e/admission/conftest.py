@@ -1,7 +1,5 @@
 """Shared fixtures of the admission scenarios."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 
 import pytest_asyncio

@@ -1,7 +1,5 @@
 """Settings, start and cleanup of scenarios with the webhook."""
 
-from __future__ import annotations
-
 import time
 
 from devcluster import ports

@@ -1,7 +1,5 @@
 """The admission example runs as written and shows what its README describes."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path

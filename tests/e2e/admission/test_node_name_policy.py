@@ -1,7 +1,5 @@
 """deploy/node-name-policy.yaml on a real API server: the new pods that may have a node name."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 

@@ -3,8 +3,6 @@
 Every other scenario runs the operator under this policy, which shows that it permits what the operator needs.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 

@@ -1,7 +1,5 @@
 """deploy/admission-policy.yaml on a real API server: what it rejects and admits without a webhook."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, suppress

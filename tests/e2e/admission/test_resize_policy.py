@@ -1,7 +1,5 @@
 """deploy/resize-policy.yaml on a real API server: in-place resizes that would exceed the maximum of a queue."""
 
-from __future__ import annotations
-
 from contextlib import AsyncExitStack
 
 import pytest

@@ -1,7 +1,5 @@
 """The webhook on a real API server: fields that it sets, rejections, and operation without it."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import json

@@ -1,7 +1,5 @@
 """Conditions of waiting pods, as users and autoscalers read them, and their cost for the API server."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 

@@ -1,7 +1,5 @@
 """An application whose last pod is deleted is completed, even if it never ran, and stays readable."""
 
-from __future__ import annotations
-
 import aiohttp
 import pytest
 

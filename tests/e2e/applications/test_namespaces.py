@@ -1,7 +1,5 @@
 """Namespaces that are created late, deleted with their objects, and created again."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

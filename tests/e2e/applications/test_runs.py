@@ -1,7 +1,5 @@
 """A new run of an application is a new gang: a Job that is suspended and resumed, retried, or created again."""
 
-from __future__ import annotations
-
 from copy import deepcopy
 from typing import Any
 

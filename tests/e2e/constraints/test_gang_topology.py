@@ -1,7 +1,5 @@
 """The example 05-topology, and a gang that fits into no zone (docs/concepts/applications.md)."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Tolerated cordons, and scores for taints and images, as in kube-scheduler."""
 
-from __future__ import annotations
-
 from itertools import count
 
 from devcluster.api import Json

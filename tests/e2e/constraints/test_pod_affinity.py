@@ -1,7 +1,5 @@
 """Inter-pod affinity, host ports and preferences: placements and reasons as in kube-scheduler."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

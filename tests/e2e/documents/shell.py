@@ -1,7 +1,5 @@
 """A user's shell: kubectl and muster on the PATH, and a kubeconfig with its namespace."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import sys

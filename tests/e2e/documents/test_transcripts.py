@@ -1,7 +1,5 @@
 """The commands of the examples and the quick start have the documented output and leave nothing behind."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from pathlib import Path
 

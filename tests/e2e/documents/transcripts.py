@@ -1,7 +1,5 @@
 """Runs the commands of a document and compares their output."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 from collections.abc import Mapping

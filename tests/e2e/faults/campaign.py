@@ -1,7 +1,5 @@
 """One round: a load in portions, a kill with each portion, faults all the time, then the checks."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections import Counter

@@ -1,7 +1,5 @@
 """The checks after a round: no pod lost or bound twice, nothing leaked, equal states, no errors in the logs."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress

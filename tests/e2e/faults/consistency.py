@@ -1,7 +1,5 @@
 """Compares the states of core and operator with the pods on the nodes. Pure."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal

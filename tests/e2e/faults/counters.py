@@ -1,7 +1,5 @@
 """Counters of the operator over all its processes, read before each kill."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping
 

@@ -3,8 +3,6 @@
 Many gangs run at the same time, because a request has the name of its gang in its path or body.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 import re

@@ -1,7 +1,5 @@
 """The environment: nodes, a namespace, the faulty proxy, Muster behind it, a kubelet for all processes, an observer."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Gangs of a load: Soft and Hard, in one group or two, as pods or as a Job; incomplete, too large, deleted. Pure."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """The items of a load: manifests that belong together, and the expected outcome of their pods. Pure."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass

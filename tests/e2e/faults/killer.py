@@ -2,8 +2,6 @@
 they recover. `kubelet.py` restarts them.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 import signal

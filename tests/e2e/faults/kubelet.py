@@ -1,7 +1,5 @@
 """Restarts ended processes, as kubelets restart containers; records processes that ended without being killed."""
 
-from __future__ import annotations
-
 import asyncio
 import signal
 from collections.abc import AsyncIterator, Iterable

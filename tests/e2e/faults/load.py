@@ -1,7 +1,5 @@
 """The load during faults: gangs and single pods from a random seed, in portions. Pure."""
 
-from __future__ import annotations
-
 import random
 
 from tests.e2e.faults.gangs import Gangs

@@ -1,7 +1,5 @@
 """Finds unhandled exceptions and errors in the logs of operator and core. Pure."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 

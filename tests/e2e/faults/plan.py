@@ -1,7 +1,5 @@
 """The sizes of a round."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 SMALLEST_PAGE = 40

@@ -5,8 +5,6 @@ misses entries that were not written in time. The history shows forbidden states
 exceeds its capacity for a moment.
 """
 
-from __future__ import annotations
-
 import asyncio
 import base64
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping

@@ -4,8 +4,6 @@ Requests that get an error response are not forwarded; ``..._AFTER`` faults forw
 are requested in small pages, so that even a short list has a second page that can expire.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from contextlib import suppress

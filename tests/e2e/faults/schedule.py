@@ -4,8 +4,6 @@ Pure. The faults of a kind come from a deck that is shuffled again when it is em
 The gaps between them are random too, and sometimes several faults follow each other without a gap.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Single pods of a load: some finish, some run on, some fit on no node, some are deleted. Pure."""
 
-from __future__ import annotations
-
 import random
 
 from devcluster.api import Json

@@ -3,8 +3,6 @@
 ``MUSTER_FAULTS=full`` runs all cases (``make chaos``), otherwise one of each kind of request and fault.
 """
 
-from __future__ import annotations
-
 import os
 from collections import Counter
 from collections.abc import Mapping

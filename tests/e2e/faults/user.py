@@ -1,7 +1,5 @@
 """Applies the load directly at the API server, with retries."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import aiohttp

@@ -1,7 +1,5 @@
 """Direct and Auto gangs reserve nothing until the complete gang fits, and report what is missing."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

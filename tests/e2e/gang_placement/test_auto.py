@@ -1,7 +1,5 @@
 """Auto gangs: present members need no placeholder pod, absent members get one after the quiet period."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

@@ -1,7 +1,5 @@
 """A gang that waits for members that nothing creates says so, and ends by its style, on a busy cluster too."""
 
-from __future__ import annotations
-
 import pytest
 
 from devcluster.nodes import FakeNode

@@ -1,7 +1,5 @@
 """All placement modes: complete gangs, in order, through every kill."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

@@ -1,7 +1,5 @@
 """Pods that request more than their task group: all members start, or none does."""
 
-from __future__ import annotations
-
 import pytest
 
 from devcluster.api import Json

@@ -1,7 +1,5 @@
 """A namespace in which Pod Security `restricted` is enforced."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from functools import partial
 

@@ -1,7 +1,5 @@
 """Every object of the cluster and of one namespace, of all kinds, to find leftovers."""
 
-from __future__ import annotations
-
 from devcluster.api import Api, Json
 
 FLEETING = {"events"}

@@ -1,7 +1,5 @@
 """Runs the command-line programs of an installation."""
 
-from __future__ import annotations
-
 import asyncio
 
 

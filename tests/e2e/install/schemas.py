@@ -1,7 +1,5 @@
 """The JSON schemas for kubeconform, generated from the OpenAPI document of the API server."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The commands of the chart's hooks, with their permissions: a test gang, and the cleanup of an uninstall."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import sys

@@ -2,8 +2,6 @@
 no object. No container runs here: the test runs the command of the last hook itself, with the hook's permissions.
 """
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import sys

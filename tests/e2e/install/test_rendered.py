@@ -2,8 +2,6 @@
 kubectl applies them.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

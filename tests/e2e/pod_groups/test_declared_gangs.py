@@ -1,7 +1,5 @@
 """Gangs of other APIs, by labels and annotations: all members start together or none, in each of them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

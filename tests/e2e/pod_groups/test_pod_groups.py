@@ -1,7 +1,5 @@
 """Kubernetes' PodGroups with Muster: all members start together or none, and the group has the condition."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

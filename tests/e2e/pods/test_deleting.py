@@ -1,7 +1,5 @@
 """A pod is deleted at each step of its bind: its resources are free immediately for the next pod of its name."""
 
-from __future__ import annotations
-
 from devcluster.api import Json
 from devcluster.nodes import FakeNode
 from tests.e2e.conftest import OpenScenario

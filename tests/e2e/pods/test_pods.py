@@ -1,7 +1,5 @@
 """Single pods of every shape: their resources are counted as in Kubernetes, also after changes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from devcluster.api import Json

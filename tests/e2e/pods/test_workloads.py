@@ -1,7 +1,5 @@
 """Workloads of every kind on one cluster: each pod of a controller is bound once."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from collections.abc import Set as AbstractSet

@@ -1,7 +1,5 @@
 """The key that signs placeholders is rotated, deleted and read again while a waiting gang keeps its placeholders."""
 
-from __future__ import annotations
-
 import base64
 
 from devcluster.api import Json

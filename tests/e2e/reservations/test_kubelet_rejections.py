@@ -3,8 +3,6 @@
 The test writes the status as a kubelet does; fake pods here do not start for an hour.
 """
 
-from __future__ import annotations
-
 from devcluster.api import Json
 from devcluster.nodes import FakeNode
 from tests.e2e.conditions import wait_for_event

@@ -1,7 +1,5 @@
 """A node of a running gang is lost while pods of other queues wait: the gang gets the next node."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

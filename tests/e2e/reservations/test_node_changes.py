@@ -1,7 +1,5 @@
 """Nodes are drained, tainted, resized and created again while gangs reserve and run."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 

@@ -1,7 +1,5 @@
 """Placeholders as a real API server stores them and its garbage collector deletes them."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable

@@ -4,8 +4,6 @@ The cases run on the cluster of `KEEP=1 make demo`: eight nodes of 1 CPU and 4 G
 The scheduler name decides the placement: `muster` gives Auto, `yunikorn` gives Reserve.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """Annotations as user reports have them: null in maps, and keys that resemble known ones (reports 01, 02)."""
 
-from __future__ import annotations
-
 import json
 
 from devcluster.nodes import FakeNode

@@ -1,7 +1,5 @@
 """Reports about gangs: all members or none, on ordinary inputs, for both scheduler names."""
 
-from __future__ import annotations
-
 import json
 
 from devcluster.api import Json

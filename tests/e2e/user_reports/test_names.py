@@ -1,7 +1,5 @@
 """Misspelt names, and task groups from templates: an event, the doctor and the views say what has no effect."""
 
-from __future__ import annotations
-
 from devcluster.api import Json
 from tests.e2e.scenario import Scenario
 from tests.e2e.user_reports.reports import data, muster, noted, plain, runs

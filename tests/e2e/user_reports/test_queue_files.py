@@ -1,7 +1,5 @@
 """Reports about queues.yaml: `muster validate` names what was meant, and messages where values are set."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

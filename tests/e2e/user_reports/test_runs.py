@@ -1,7 +1,5 @@
 """Reports about pods that differ from their task group, and about later runs of an application."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 from devcluster.api import Json

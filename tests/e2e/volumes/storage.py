@@ -1,7 +1,5 @@
 """Storage of one scenario: classes, claims and volumes, and a provisioner that creates volumes."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -1,7 +1,5 @@
 """Pods with claims run where their volumes are or can be provisioned, once the claims are bound."""
 
-from __future__ import annotations
-
 from devcluster.api import Json
 from devcluster.nodes import FakeNode
 from tests.e2e.conditions import wait_for_event, wait_for_reason

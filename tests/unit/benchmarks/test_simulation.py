@@ -1,7 +1,5 @@
 """`make simulate-bench`: missing traces are reported, and estimates are compared with the starts of one simulation."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import sys

@@ -1,7 +1,5 @@
 """A sample counts for the stage of its innermost function. The codec and the loop have functions of two stages."""
 
-from __future__ import annotations
-
 import sys
 from types import FrameType
 from typing import Any

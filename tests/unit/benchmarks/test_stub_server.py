@@ -1,7 +1,5 @@
 """The responses of the benchmark's API server without a network."""
 
-from __future__ import annotations
-
 import asyncio
 
 from benchmarks.stub_server import StubBody, StubResponse

@@ -1,7 +1,5 @@
 """`muster mcp`, asked by the client of the protocol's package over standard input and output."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

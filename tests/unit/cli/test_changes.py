@@ -1,7 +1,5 @@
 """`muster explain --changes`: the cluster of the API server is copied, and the core's configuration is used."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

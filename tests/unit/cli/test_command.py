@@ -1,7 +1,5 @@
 """The `muster` command line: its commands, and one line instead of a traceback if it cannot start."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import subprocess

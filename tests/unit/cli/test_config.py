@@ -1,7 +1,5 @@
 """`muster config show` prints the value and the source of each setting."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`muster apply --dry-run=server`: manifests are submitted to a copy of the cluster, and nothing else."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

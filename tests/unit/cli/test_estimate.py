@@ -1,7 +1,5 @@
 """`muster explain --estimate`: a copy of the cluster runs forward with declared and earlier run times."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """`muster plan`: the outcomes under an edited configuration, against those under the active one, on copies."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

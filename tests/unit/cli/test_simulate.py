@@ -1,7 +1,5 @@
 """`muster simulate` compares configurations, and writes a report, a table of jobs and JSON."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 from html.parser import HTMLParser

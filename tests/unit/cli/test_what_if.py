@@ -1,7 +1,5 @@
 """The questions that REST answers in a process of its own: what it predicts is what then happens, and its limits."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path

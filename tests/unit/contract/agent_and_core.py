@@ -4,8 +4,6 @@ This is the simulation of the controller's tests with the real engine and both c
 advances for controller, core and Kubernetes together.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime

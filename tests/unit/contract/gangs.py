@@ -1,7 +1,5 @@
 """Members of gangs for scenarios with operator and core."""
 
-from __future__ import annotations
-
 from tests.unit.contract.agent_and_core import Both
 from tests.unit.operator.controller.objects import Raw, a_container, a_group, a_pod, gang_annotations
 

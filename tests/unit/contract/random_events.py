@@ -1,7 +1,5 @@
 """Random actions of users, nodes, kubelets, timers and kills against controller and engine, in all placement modes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 
 from muster_operator.model.pods import Pod

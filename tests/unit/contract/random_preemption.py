@@ -1,7 +1,5 @@
 """Random events with preemption, queue changes, lost nodes, other binders and slow kubelets."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

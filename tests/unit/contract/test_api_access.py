@@ -3,8 +3,6 @@
 The API server is an HTTPS server that reports the headers it received; the proxy is a CONNECT proxy with a password.
 """
 
-from __future__ import annotations
-
 import asyncio
 import ssl
 from collections.abc import AsyncIterator

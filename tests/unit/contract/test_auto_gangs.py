@@ -1,7 +1,5 @@
 """Auto gangs with operator and core: placeholder pods only for members that are absent after a quiet period."""
 
-from __future__ import annotations
-
 import pytest
 
 from muster_operator.model.ids import AppId

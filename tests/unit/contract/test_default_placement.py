@@ -1,7 +1,5 @@
 """Controller and engine after a change of the default placement: the gangs of the earlier default complete."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

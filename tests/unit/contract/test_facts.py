@@ -1,7 +1,5 @@
 """muster.v1 UpdateFacts over both transports: facts affect the placement, and unreadable ones are returned."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any

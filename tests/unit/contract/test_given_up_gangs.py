@@ -1,7 +1,5 @@
 """Controller and engine when a gang is given up because its placeholders cannot be created."""
 
-from __future__ import annotations
-
 import random  # noqa: TID251 - only with seeds
 
 import pytest

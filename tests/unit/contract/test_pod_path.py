@@ -16,8 +16,6 @@ the HTTP connection pool (`kube/http`), at which the trace ends, on the side of 
 `muster_operator.controller.state`), which the modules of the path read and write, are counted separately.
 """
 
-from __future__ import annotations
-
 import asyncio
 import dis
 import re

@@ -1,7 +1,5 @@
 """Random events with gangs of all placement modes: pods are bound once, nothing is left, and both sides agree."""
 
-from __future__ import annotations
-
 from random import Random  # noqa: TID251 - with a fixed seed
 
 import pytest

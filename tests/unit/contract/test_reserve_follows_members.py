@@ -1,7 +1,5 @@
 """Reserve with the real controller and core: pods with constraints of their own start together or not at all."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Controller and engine after a kill: reservations of a partly completed gang in each mode."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace

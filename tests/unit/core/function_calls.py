@@ -1,7 +1,5 @@
 """Counts function calls, which bound the time of a part of a computation independently of the machine."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from types import FrameType

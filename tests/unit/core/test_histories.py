@@ -5,8 +5,6 @@ public traces: Philly (Microsoft, CC-BY), HPC2N (Ake Sandgren and Michael Jack, 
 (Alibaba, CC-BY).
 """
 
-from __future__ import annotations
-
 import pytest
 from typer.testing import CliRunner
 

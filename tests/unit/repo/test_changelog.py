@@ -1,7 +1,5 @@
 """Fragments become a section of the changelog; a release needs the same version everywhere."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

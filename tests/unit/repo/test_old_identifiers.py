@@ -1,7 +1,5 @@
 """No identifier that the project gave up comes back (old_identifiers.txt)."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The comparison of the operator's role with what its operators requested."""
 
-from __future__ import annotations
-
 from devcluster.audit import Permission, Use
 from tests.e2e.permissions import UNSEEN, differences
 

@@ -1,7 +1,5 @@
 """Workflows call only make, with minimal permissions. zizmor (`make check`) checks that actions are pinned."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Iterator

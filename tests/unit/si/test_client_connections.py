@@ -1,7 +1,5 @@
 """Connections over real sockets, with limits of a few connections and bytes: the clients of a server are hostile."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import socket

@@ -1,7 +1,5 @@
 """All log lines have one format, whichever library writes them; tested in separate processes."""
 
-from __future__ import annotations
-
 import functools
 import json
 import os

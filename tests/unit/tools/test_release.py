@@ -1,7 +1,5 @@
 """When a tag is a release, and what a packaged chart has."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """A gang whose members are present starts completely or not at all, whatever its pods request."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass, replace
 from random import Random  # noqa: TID251 - each gang has its own seed

@@ -1,7 +1,5 @@
 """The work of one search for nodes is bounded, whatever the gang and the topology. Counted in function calls."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Topology levels compared with an exhaustive search: the fewest domains at each level, the outermost level first."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import combinations

@@ -1,7 +1,5 @@
 """A core with objects and events of every kind, so that each of its metrics has a sample."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from prometheus_client import CollectorRegistry

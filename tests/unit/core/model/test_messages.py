@@ -1,7 +1,5 @@
 """Quantities in messages are in Kubernetes units and exact."""
 
-from __future__ import annotations
-
 import pytest
 
 from muster_core.model.quantities import quantity

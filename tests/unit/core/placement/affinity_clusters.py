@@ -1,7 +1,5 @@
 """Builders of pods with affinity terms and of nodes with zones, for the tests of inter-pod affinity."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from muster_core.model.constraints import (

@@ -4,8 +4,6 @@ Members are placed one after the other, in any order, by the rules of kube-sched
 affinity (the first pod of a kind may start), and anti-affinity in both directions.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from random import Random  # noqa: TID251 - the caller has the seed

@@ -1,7 +1,5 @@
 """Builders of nodes in zones and of pods with labels and spread constraints."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 

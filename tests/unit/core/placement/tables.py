@@ -1,7 +1,5 @@
 """Builders of node tables for the tests of plans."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 

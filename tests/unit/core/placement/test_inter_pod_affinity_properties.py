@@ -1,7 +1,5 @@
 """Inter-pod affinity agrees with a simple search that evaluates all rules again for each pod."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field

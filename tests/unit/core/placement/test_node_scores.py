@@ -1,7 +1,5 @@
 """Scores of node properties: kube-scheduler's points, and their effect on the order of nodes."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """PodTopologySpread: required constraints, by the rules of Kubernetes 1.37."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from dataclasses import dataclass, field, replace

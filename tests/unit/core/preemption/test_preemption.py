@@ -1,7 +1,5 @@
 """Pure functions of preemption: the queues that a request can preempt, their preemptible resources, spared victims."""
 
-from __future__ import annotations
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -1,7 +1,5 @@
 """Between the parts of an event about many pods, the process does other work."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The optional features: the core schedules without them, and rejects what needs them with a clear answer."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ Messages are made from their descriptors, with few names so that they meet.
 Some are valid but for a field or two, others are anything.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable
 from typing import Any

@@ -1,7 +1,5 @@
 """The core as a process: it listens, responds, stops on a signal, and reports in one line why it cannot start."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import subprocess

@@ -1,7 +1,5 @@
 """A plan imports no module: reading one from disk stops the scheduler for tens of milliseconds."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from typing import Final

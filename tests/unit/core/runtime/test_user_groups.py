@@ -1,7 +1,5 @@
 """Groups are resolved before the scheduler receives an application; a slow directory delays only for a limited time."""
 
-from __future__ import annotations
-
 import asyncio
 import grp
 import os

@@ -1,7 +1,5 @@
 """Builders for scenarios of Auto gangs. Members and bound pods are those of `direct`."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from muster_core.model.events import ApplicationAdded, ManagerRegistered

@@ -1,7 +1,5 @@
 """Builders for scenarios of Direct gangs: their members and virtual placeholders."""
 
-from __future__ import annotations
-
 from muster_core.model.effects import AllocationResponse, Effect
 from muster_core.model.events import AllocationReported, ApplicationAdded, AskAdded, Event
 from muster_core.model.resources import Resources

@@ -4,8 +4,6 @@ Inputs cannot test the isolation of exceptions, because an input that raises is 
 is called otherwise.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass

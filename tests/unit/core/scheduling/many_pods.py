@@ -1,7 +1,5 @@
 """Builders of an application with many pods, for events that are applied in parts."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from muster_core.model.constraints import InterPodConstraints, PodTerm, Target, TargetOperator

@@ -1,7 +1,5 @@
 """Helpers for tests of preemption between queues."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 

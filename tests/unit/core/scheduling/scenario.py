@@ -1,7 +1,5 @@
 """A core state and its time for scenarios: a test sends events and compares effects."""
 
-from __future__ import annotations
-
 import heapq
 from collections import deque
 from itertools import count

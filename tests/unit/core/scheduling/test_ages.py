@@ -1,7 +1,5 @@
 """Age orders the requests of an application and the applications of a FIFO leaf, in any order of arrival."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """An allocation that is reported again is updated: resized or relabelled, but never moved (KEP-1287)."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

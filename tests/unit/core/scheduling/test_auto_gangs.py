@@ -1,7 +1,5 @@
 """An Auto gang: members without a pod have virtual placeholders, or placeholder pods that took their slots."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from muster_core.model.events import ApplicationAdded, AskAdded, NodeAction, RecoveryBarrierPassed

@@ -1,7 +1,5 @@
 """The number of slots of an Auto gang: a slot is never lost, and never reserved twice."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from muster_core.model.config import Timing

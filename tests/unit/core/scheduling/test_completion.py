@@ -1,7 +1,5 @@
 """Timeouts, completion and failure of applications."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -3,8 +3,6 @@
 Nothing arrives and nothing fails meanwhile, and every released placeholder is confirmed and created again.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace

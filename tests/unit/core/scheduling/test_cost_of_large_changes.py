@@ -1,7 +1,5 @@
 """The work for large changes depends only on what changes. Work is counted, not time."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """A Direct gang has all its reservations without placeholder pods; members take them as they arrive (ADR 0020)."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from muster_core.model.constraints import InterPodConstraints, PodTerm, Target

@@ -1,7 +1,5 @@
 """A Direct gang after a restart, and one whose members were bound by another scheduler."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from muster_core.model.events import (

@@ -1,7 +1,5 @@
 """How long a Direct gang waits, its quota reservation meanwhile, and takeovers of its reservations."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Every change has one event record, with its object and detail."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from muster_core.model.config import Configuration, PlacementRule, QueueConfig, QuotaLimit, Timing

@@ -1,7 +1,5 @@
 """The victims of gangs in random small clusters, compared with the fewest that an exhaustive search finds."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import combinations

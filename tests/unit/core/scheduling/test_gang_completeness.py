@@ -4,8 +4,6 @@ The members are put on the nodes first, by the rules of their kind; then the nod
 more room than that. `python -m tests.unit.core.scheduling.test_gang_completeness` prints the share of 1,000 gangs.
 """
 
-from __future__ import annotations
-
 import sys
 from collections import Counter
 from collections.abc import Callable

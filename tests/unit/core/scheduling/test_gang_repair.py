@@ -1,7 +1,5 @@
 """Lost members of complete gangs are replaced before other applications (docs/internals/semantics.md, rule 32)."""
 
-from __future__ import annotations
-
 import sys
 from dataclasses import replace
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """A gang gets all, some or none of its reservations."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from muster_core.model.config import Timing

@@ -1,7 +1,5 @@
 """The placeholder timer: when it starts, when it pauses, and that nothing starts it again."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Gangs that are packed by a node label, and the messages of those that wait."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

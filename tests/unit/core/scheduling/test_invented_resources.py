@@ -3,8 +3,6 @@
 A name is invented if no node offers it. Sizes are bytes that Python and NumPy allocate, so no time is measured.
 """
 
-from __future__ import annotations
-
 import tracemalloc
 from collections.abc import Iterable
 from dataclasses import replace

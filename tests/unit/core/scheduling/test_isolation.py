@@ -1,7 +1,5 @@
 """A failure does not affect others: failing applications and partitions back off, and no effect is lost."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace

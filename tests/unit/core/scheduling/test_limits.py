@@ -1,7 +1,5 @@
 """Users and groups cannot use more of a queue than their limits."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from muster_core.model.config import Timing

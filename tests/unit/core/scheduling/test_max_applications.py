@@ -1,7 +1,5 @@
 """`maxapplications` of queues, users and groups; further applications wait in Accepted."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from random import Random  # noqa: TID251 # seeded
 

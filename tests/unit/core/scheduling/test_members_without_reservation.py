@@ -1,7 +1,5 @@
 """Members of a complete gang that cannot use their reservations say why; style and timeout apply (rule 15)."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

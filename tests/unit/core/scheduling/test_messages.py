@@ -1,7 +1,5 @@
 """Keys, duplicates, refusals, nodes and recovery."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace

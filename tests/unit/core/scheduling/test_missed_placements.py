@@ -1,7 +1,5 @@
 """No placement is missed and no victim is released in vain, compared with a second evaluation of the same state."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from muster_core.model.config import Configuration, QueuePolicies, Timing

@@ -1,7 +1,5 @@
 """A gang that waits for members that nothing creates is reported at once, and ends by its style."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

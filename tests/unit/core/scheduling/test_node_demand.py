@@ -1,7 +1,5 @@
 """An autoscaler sees only as many requests that wait for nodes as the quotas allow; the others wait for quota."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from random import Random  # noqa: TID251 - with a fixed seed

@@ -1,7 +1,5 @@
 """Node reservations for a waiting request (docs/internals/adr/0007)."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

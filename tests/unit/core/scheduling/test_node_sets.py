@@ -1,7 +1,5 @@
 """A starving gang that is placed all at once gets a set of nodes, so that small pods cannot keep it from starting."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from heapq import heappop, heappush
 from random import Random  # noqa: TID251 - each stream has its own seed

@@ -1,7 +1,5 @@
 """Nodes in each state, with foreign pods, in several partitions and resource managers (NodeInfo)."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """A member and the slot of its gang that it can take are one request in all pending amounts."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

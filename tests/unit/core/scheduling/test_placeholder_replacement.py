@@ -1,7 +1,5 @@
 """The request of a real pod replaces a placeholder."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Preemption by guaranteed resources: YuniKorn's seven preemption laws and its documented examples."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """A commit checks a complete preemption or reservation before it writes, and again after a predicate response."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

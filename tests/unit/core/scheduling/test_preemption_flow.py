@@ -1,7 +1,5 @@
 """From marked victims to the allocation of the request, and the guard against preemption thrashing."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

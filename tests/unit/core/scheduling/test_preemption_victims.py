@@ -1,7 +1,5 @@
 """The order of preemption victims: complete gangs before partial ones, and pods that require a node."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from heapq import heappop

@@ -1,7 +1,5 @@
 """Priority orders requests, applications and queues, with offsets and fences."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Every cycle makes progress with any time budget, and an attempt costs the same for any number of waiting requests."""
 
-from __future__ import annotations
-
 import sys
 from collections import Counter
 from collections.abc import Callable

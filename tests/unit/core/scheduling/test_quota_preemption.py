@@ -1,7 +1,5 @@
 """Quota preemption after the maximum of a queue was lowered."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from random import Random  # noqa: TID251 - seeded
 

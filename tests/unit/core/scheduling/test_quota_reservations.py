@@ -1,7 +1,5 @@
 """Quota reservations never block each other permanently, and end with their gang."""
 
-from __future__ import annotations
-
 from muster_core.model.config import Timing
 from muster_core.model.events import ApplicationAdded, ConfigurationReplaced, NodeAction
 from tests.unit.builders import RM, SECOND, a_configuration, a_queue, an_application, an_ask, resources

@@ -1,7 +1,5 @@
 """The reports after a restart restore the state."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

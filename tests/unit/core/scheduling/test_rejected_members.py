@@ -3,8 +3,6 @@
 The resource manager reports it before the release of the member, so that no other request can use it.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

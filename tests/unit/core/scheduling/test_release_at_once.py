@@ -1,7 +1,5 @@
 """A placeholder is released at once if its node holds its container and that of the pod that replaces it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 from random import Random  # noqa: TID251 # seeded
 

@@ -1,7 +1,5 @@
 """Labels that selectors use are kept while a pod uses them, and are charged only to the selected pods."""
 
-from __future__ import annotations
-
 import tracemalloc
 from collections.abc import Iterable
 from dataclasses import replace

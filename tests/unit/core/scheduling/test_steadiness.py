@@ -3,8 +3,6 @@
 The clusters are those of `benchmarks/steady.py`, which measures their time.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from random import Random  # noqa: TID251 # seeded
 

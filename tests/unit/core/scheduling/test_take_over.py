@@ -1,7 +1,5 @@
 """The first gang takes over reservations of later gangs if they cover everything that it is missing."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

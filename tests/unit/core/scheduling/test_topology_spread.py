@@ -1,7 +1,5 @@
 """Requests with topology spread constraints over time: requeueing, gangs, and placeholder replacement."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

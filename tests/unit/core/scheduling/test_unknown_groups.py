@@ -1,7 +1,5 @@
 """Applications whose user's groups cannot be looked up: no decision that depends on the groups is made without them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Utilization reports, node recommendations, and requests that are outstanding because no node fits."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from muster_core.extensions.predicate_callbacks import LOST_NS, REFUSED_NS

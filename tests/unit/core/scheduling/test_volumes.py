@@ -1,7 +1,5 @@
 """Volumes are chosen with a node, reserved, and sent with the allocation; storage updates requeue waiting requests."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Admission settings become rules; an invalid one is reported with key, value and fix, and the default applies."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

@@ -1,7 +1,5 @@
 """The entries of ConfigMaps become settings, or one line with key, value and fix."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 from functools import partial

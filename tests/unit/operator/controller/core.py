@@ -4,8 +4,6 @@ It is a peer in a pure simulation. It receives requests and sends responses on t
 each stream only.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter, deque
 from dataclasses import dataclass, field

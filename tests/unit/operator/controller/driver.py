@@ -1,7 +1,5 @@
 """Drives one ledger: a scenario is a list of events and responses with the expected requests and commands."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field

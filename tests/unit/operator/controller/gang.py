@@ -1,7 +1,5 @@
 """A gang of two for scenarios: its members and its placeholders."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from muster_operator.model.commands import CreatePlaceholder, Outcome

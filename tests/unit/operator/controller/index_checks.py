@@ -1,7 +1,5 @@
 """Checks the counts and indexes of the ledger against its content, and measures work in instructions."""
 
-from __future__ import annotations
-
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable

@@ -4,8 +4,6 @@ It is a peer in a pure simulation, not a mock. It enforces the relevant rules (u
 garbage collection of dependents) and records writes.
 """
 
-from __future__ import annotations
-
 import copy
 from collections import Counter, deque
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Builders of raw Kubernetes objects with defaults. A test specifies only the values that matter to it."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The comparison of the state of controller and core (ADR 0015) in the pure simulation."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 

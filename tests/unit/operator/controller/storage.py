@@ -1,7 +1,5 @@
 """Builders of claims and volumes for scenarios: raw objects and their events."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from muster_operator.model.cluster_events import ClusterEvent

@@ -1,7 +1,5 @@
 """An application is defined by its first pod and its tags, which later pods cannot change."""
 
-from __future__ import annotations
-
 import json
 
 from muster_operator.controller import recovery

@@ -1,7 +1,5 @@
 """Requests and applications for the core: preemption, priority, user, and the quota of the namespace."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """An Auto gang: absent members get placeholder pods after a quiet period."""
 
-from __future__ import annotations
-
 import pytest
 
 from muster_operator.controller import recovery

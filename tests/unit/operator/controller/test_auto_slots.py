@@ -1,7 +1,5 @@
 """An Auto gang counts the slots that members have used. A slot that is left gets a placeholder pod."""
 
-from __future__ import annotations
-
 from muster_operator.model.core_messages import SchedulingState, TerminationType
 from muster_si import keys
 from tests.unit.operator.controller.driver import APP, Driver, done, orders, refused

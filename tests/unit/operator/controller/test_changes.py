@@ -1,7 +1,5 @@
 """A pod that changes later: resized, relabelled, with another priority class, deleted and recreated (ADR 0010)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

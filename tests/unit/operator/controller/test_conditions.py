@@ -1,7 +1,5 @@
 """The condition of a waiting pod is written when its reason changes, and not more often."""
 
-from __future__ import annotations
-
 from muster_operator.model.commands import BindPod, Command, EventType, Importance, Outcome, PostEvent, SetCondition
 from muster_operator.model.core_messages import (
     AllocationReported,

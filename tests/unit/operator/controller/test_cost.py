@@ -1,7 +1,5 @@
 """The work for an event depends only on the affected objects. It is counted in instructions, not in time."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

@@ -1,7 +1,5 @@
 """Placeholders are created in windows that namespaces and gangs share, and unneeded ones are not created."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Messages that cross: a response to an older request is not applied to the current one."""
 
-from __future__ import annotations
-
 import pytest
 
 from muster_operator.controller.reconciliation import compare

@@ -1,7 +1,5 @@
 """Gangs that pods declare by labels and annotations: whole or waiting, also when pods contradict each other."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import permutations
 from typing import Any

@@ -1,7 +1,5 @@
 """A Direct gang: the core reserves its members without placeholder pods, and members request immediately."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

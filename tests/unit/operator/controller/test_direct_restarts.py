@@ -1,7 +1,5 @@
 """A restart in any phase of a gang without placeholder pods, with any placement afterwards."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

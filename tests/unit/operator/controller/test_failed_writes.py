@@ -1,7 +1,5 @@
 """A write that failed temporarily is ordered again, because nothing else would repeat it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

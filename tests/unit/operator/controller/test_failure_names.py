@@ -1,7 +1,5 @@
 """The log line and metric of a failure have the kind of the item and the name of its object, never the object."""
 
-from __future__ import annotations
-
 import pytest
 
 from muster_operator.controller.isolation import isolate, subject_of

@@ -1,7 +1,5 @@
 """The complete life cycle of a gang with a small Kubernetes and core, in any order and with a kill at every step."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """A gang step by step: creation, requests, rejections and warnings."""
 
-from __future__ import annotations
-
 import copy
 import json
 

@@ -1,7 +1,5 @@
 """An application is a namespace and an ID: pods of other namespaces neither join, end nor take over an application."""
 
-from __future__ import annotations
-
 from muster_operator.controller import recovery
 from muster_operator.controller.state import Ledger
 from muster_operator.model.commands import DeletePod, FailPod, MarkResumed, Outcome, SetCondition

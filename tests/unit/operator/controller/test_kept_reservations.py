@@ -1,7 +1,5 @@
 """Kept reservations when their gang ends, or when their pod loses its node again (ADR 0011)."""
 
-from __future__ import annotations
-
 from muster_operator.controller.reconciliation import compare
 from muster_operator.model.commands import BindPod, CommandFailed
 from muster_operator.model.core_messages import InventoryPart

@@ -1,7 +1,5 @@
 """A kubelet rejects a pod that was bound to its node: the gang keeps the reservation."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import pytest

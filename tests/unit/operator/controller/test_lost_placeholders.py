@@ -1,7 +1,5 @@
 """Placeholders that a kubelet rejects, whose name is in use, or that are no longer needed."""
 
-from __future__ import annotations
-
 import pytest
 
 from muster_operator.model import names

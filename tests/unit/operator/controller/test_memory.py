@@ -1,7 +1,5 @@
 """No state of deleted objects is kept, because an operator runs for months while objects are created and deleted."""
 
-from __future__ import annotations
-
 from itertools import count
 
 import pytest

@@ -1,7 +1,5 @@
 """A gang that waits for members that nothing creates is reported to the core, which ends it by its style."""
 
-from __future__ import annotations
-
 import pytest
 
 from muster_operator.model.commands import Outcome, SetCondition

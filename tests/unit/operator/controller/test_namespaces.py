@@ -1,7 +1,5 @@
 """Namespaces and pods arrive on separate watches, and a deleted namespace ends its gangs."""
 
-from __future__ import annotations
-
 from muster_operator.controller import recovery
 from muster_operator.controller.reporting import EVENT_TTL_S
 from muster_operator.model import limits

@@ -1,7 +1,5 @@
 """Nodes are added, changed, cordoned and deleted; pods of other schedulers use their resources."""
 
-from __future__ import annotations
-
 from muster_operator.model.cluster_events import NodeGone
 from muster_operator.model.commands import PostEvent, Subject
 from muster_operator.model.core_messages import (

@@ -1,7 +1,5 @@
 """Pods of a PodGroup: when they are requested, and the condition of the group."""
 
-from __future__ import annotations
-
 import sys
 import tracemalloc
 from collections.abc import Iterator

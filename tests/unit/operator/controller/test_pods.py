@@ -1,7 +1,5 @@
 """Single pods: requested, bound, released, rejected, gated; and the events that users see."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import permutations
 

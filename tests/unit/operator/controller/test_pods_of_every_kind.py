@@ -1,7 +1,5 @@
 """Gated pods, pods with a node, pods that finish, and pods that terminate slowly."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """In Reserve, placeholders request what the present members of their task group request (semantics, rule 16)."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """ProvisioningRequests of gangs: when one is created, read and withdrawn, and what is reported."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

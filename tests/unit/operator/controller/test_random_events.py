@@ -1,7 +1,5 @@
 """Random users, nodes, timers and kills in any order: remaining pods are bound once, and placeholders are deleted."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from hypothesis import given

@@ -1,7 +1,5 @@
 """A session begins with the recovery replay, the same for a new operator and a new core."""
 
-from __future__ import annotations
-
 import pytest
 
 from muster_operator.controller import applications, recovery

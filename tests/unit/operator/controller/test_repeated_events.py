@@ -1,7 +1,5 @@
 """A restart does not repeat events that the API server already has, even with 20,000 waiting pods."""
 
-from __future__ import annotations
-
 from muster_operator.controller import recovery
 from muster_operator.model.commands import SetCondition
 from muster_operator.model.core_messages import (

@@ -1,7 +1,5 @@
 """A replay is divided, so that 20,000 pods do not block the loop."""
 
-from __future__ import annotations
-
 from muster_operator.controller import recovery
 from muster_operator.controller.recovery import SLICE
 from muster_operator.model.core_messages import ApplicationSubmitted, NodeCreated

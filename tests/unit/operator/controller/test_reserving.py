@@ -1,7 +1,5 @@
 """While a gang reserves, its pods report progress and reason, and none triggers a scale-up."""
 
-from __future__ import annotations
-
 import pytest
 
 from muster_core.model.decisions import ReasonKind

@@ -1,7 +1,5 @@
 """Core or operator is killed in any phase of a gang: the result is the same, and nothing is done twice."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

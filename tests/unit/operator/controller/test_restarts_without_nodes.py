@@ -1,7 +1,5 @@
 """Core or operator is killed while the nodes of bound members are deleted: the gang continues."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.unit.operator.controller.objects import Raw, a_group, a_node, a_pod, gang_annotations

@@ -1,7 +1,5 @@
 """Runs of an application: pods that are created after all pods of a gang have ended are a new gang."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Two workloads with the same application ID: a gang starts completely or not at all, and is never filled by both."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Both states are compared: messages in flight are no difference, and lost ones are repaired (ADR 0015)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

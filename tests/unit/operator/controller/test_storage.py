@@ -1,7 +1,5 @@
 """Storage objects are sent to the core, before applications or as attributes of nodes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import orjson

@@ -1,7 +1,5 @@
 """Whatever has no result for a minute is ordered again, whichever event or result was lost."""
 
-from __future__ import annotations
-
 from muster_operator.controller import sweep
 from muster_operator.controller.state import SWEEP_S
 from muster_operator.model import problems

@@ -1,7 +1,5 @@
 """Timers that expire together are handled separately, and none is delayed or lost."""
 
-from __future__ import annotations
-
 import pytest
 
 from muster_operator.controller import reporting

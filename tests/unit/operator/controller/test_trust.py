@@ -1,7 +1,5 @@
 """What users cannot write: placeholders and outcomes count only with Muster's signature."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 

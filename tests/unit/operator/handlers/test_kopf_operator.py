@@ -1,7 +1,5 @@
 """kopf with an HTTP peer: it reads the ConfigMaps, and is started again whenever it ends."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import re

@@ -1,7 +1,5 @@
 """An HTTP server with the API paths that the operator uses, which fails on request. It is not a Kubernetes."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable

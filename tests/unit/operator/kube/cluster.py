@@ -1,7 +1,5 @@
 """An HTTP peer with the lists and watches of a few resources, and the operator's streams at work against it."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable

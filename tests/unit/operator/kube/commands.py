@@ -1,7 +1,5 @@
 """Builders of commands with defaults. A test specifies only the values that matter to it."""
 
-from __future__ import annotations
-
 from muster_operator.model.commands import (
     BindPod,
     CreatePlaceholder,

@@ -1,7 +1,5 @@
 """One connection pool: shared, kept, and recreated only when certificates change."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import ssl

@@ -1,7 +1,5 @@
 """Credentials for the API server: the kubeconfig, which is read again after a rejection."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 from concurrent.futures import ThreadPoolExecutor

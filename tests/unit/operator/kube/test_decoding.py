@@ -1,7 +1,5 @@
 """Only `fieldsV1` is removed when JSON is decoded to an object."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import orjson

@@ -1,7 +1,5 @@
 """No decision is based on the cluster state of stale watches."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

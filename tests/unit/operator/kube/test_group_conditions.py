@@ -1,7 +1,5 @@
 """The condition of a PodGroup is written in the version that the cluster serves."""
 
-from __future__ import annotations
-
 from muster_operator.kube.write_queue import WritePriority, key_of, namespace_of, write_priority_of
 from muster_operator.model.commands import CommandFailed, CommandSucceeded, SetGroupCondition
 from muster_operator.model.pod_groups import SCHEDULED, GroupCondition

@@ -1,7 +1,5 @@
 """The results of API server responses for each kind of command, and when a command is retried."""
 
-from __future__ import annotations
-
 import asyncio
 import dataclasses
 import re

@@ -1,7 +1,5 @@
 """Priority, order per pod, bounded concurrency, and events that never delay a bind."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 from collections.abc import AsyncIterator, Callable

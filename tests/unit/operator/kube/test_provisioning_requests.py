@@ -1,7 +1,5 @@
 """The writes of a ProvisioningRequest and its PodTemplates."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

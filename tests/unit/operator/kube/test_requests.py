@@ -1,7 +1,5 @@
 """Commands as HTTP requests: each names the UID of the pod and changes only the fields it is about."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -1,7 +1,5 @@
 """The operator reacts to a stop and a lost lease at any time, also while the API server is unreachable at startup."""
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import suppress
 

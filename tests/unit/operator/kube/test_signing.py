@@ -1,7 +1,5 @@
 """All replicas sign with the same keys, and no state of the Secret stops the operator."""
 
-from __future__ import annotations
-
 import base64
 from dataclasses import dataclass, field
 from typing import Any

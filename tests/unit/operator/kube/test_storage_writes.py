@@ -1,7 +1,5 @@
 """Volumes and claims are changed only if unchanged since they were read: writes, conflicts and reversals."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

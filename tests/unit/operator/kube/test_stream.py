@@ -1,7 +1,5 @@
 """An interrupted watch continues at its version, and a list is requested only when needed."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime

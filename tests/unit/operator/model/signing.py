@@ -1,7 +1,5 @@
 """Signatures of pods with the keys of the ledgers in tests."""
 
-from __future__ import annotations
-
 import json
 from typing import Any, Final
 

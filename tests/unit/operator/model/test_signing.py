@@ -1,7 +1,5 @@
 """A signature is valid only for its texts, its installation and one of its keys."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import hmac

@@ -1,7 +1,5 @@
 """The life cycles are complete tables: every pair is either a row or raises."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import pytest

@@ -1,7 +1,5 @@
 """The states of a session are compared continuously, and a core that does not respond is disconnected (ADR 0015)."""
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import suppress
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Long-lived objects are frozen, and garbage in reference cycles is still found."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import weakref

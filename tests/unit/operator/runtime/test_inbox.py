@@ -1,7 +1,5 @@
 """Random changes of the inbox, compared with a simple model of it."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """An object that fails in a recovery does not affect others, and its resources are counted."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType

@@ -1,7 +1,5 @@
 """The operator starts without packages that are slow to import."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

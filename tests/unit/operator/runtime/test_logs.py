@@ -1,7 +1,5 @@
 """The log level of each part of the operator, from the settings or the command line."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator
 

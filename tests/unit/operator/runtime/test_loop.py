@@ -1,7 +1,5 @@
 """One task owns the ledger: the order of a recovery, lists that show missed deletes, and isolated failures."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable

@@ -1,7 +1,5 @@
 """Changes during an interrupted watch are found in the following list."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Objects that become events, and those that are rejected."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """A scrape of plain numbers equals that of the Prometheus client's own metrics."""
 
-from __future__ import annotations
-
 import pytest
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 

@@ -1,7 +1,5 @@
 """Health probes and metrics next to the loop, and the detection of a running YuniKorn."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 from collections.abc import AsyncIterator

@@ -1,7 +1,5 @@
 """A changed ConfigMap is applied or rejected, with warnings for its author."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager

@@ -1,7 +1,5 @@
 """A temporarily slow core does not end the session: watches continue, and updates are coalesced per object."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Spans reach a collector over OTLP as the standard variables say, and a collector that fails delays nothing."""
 
-from __future__ import annotations
-
 import socket
 import threading
 from collections.abc import Iterator

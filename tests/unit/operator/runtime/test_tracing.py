@@ -1,7 +1,5 @@
 """One trace per application: its phases and waits as spans, whatever users write and whenever the operator restarts."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """A running YuniKorn that may bind pods keeps its scheduler name; other pods with its labels are ignored."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -1,7 +1,5 @@
 """A SchedulerAPI peer that records requests, and rejects them or fails if a test wants it. It is not a scheduler."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """Sessions are reopened repeatedly, messages keep their order, and a rejected registration ends the operator."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager

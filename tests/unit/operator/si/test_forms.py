@@ -1,7 +1,5 @@
 """Requests that are copied from a template equal those that are encoded separately."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from msgspec import structs

@@ -1,7 +1,5 @@
 """Messages are split by bytes: no message comes near the limit of the transport, whatever pods contain."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import get_args
 

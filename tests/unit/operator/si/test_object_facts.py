@@ -1,7 +1,5 @@
 """Updates of other objects are applied before the applications that follow; errors of the core are logged."""
 
-from __future__ import annotations
-
 from structlog.testing import capture_logs
 
 from muster_operator.model.core_messages import ApplicationRemoved, ClusterObjectReported, NodeOpened

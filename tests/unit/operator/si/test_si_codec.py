@@ -1,7 +1,5 @@
 """Requests become messages in order and of bounded size; messages become responses; the bytes are as specified."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import pytest

@@ -1,7 +1,5 @@
 """A pod that is decoded by its class equals the completely decoded pod, for any content."""
 
-from __future__ import annotations
-
 import ast
 import json
 from collections.abc import Callable

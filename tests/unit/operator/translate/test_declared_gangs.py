@@ -1,7 +1,5 @@
 """Gangs that pods declare by labels and annotations, without an object."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

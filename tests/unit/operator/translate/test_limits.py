@@ -1,7 +1,5 @@
 """Limits per pod on memory and messages of the operator, in bytes, checked before anything is built or cached."""
 
-from __future__ import annotations
-
 import gc
 import json
 import tracemalloc

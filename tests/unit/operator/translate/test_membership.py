@@ -1,7 +1,5 @@
 """Application ID and queue from all labels and annotations, in every combination."""
 
-from __future__ import annotations
-
 from itertools import chain, combinations
 
 import pytest

@@ -1,7 +1,5 @@
 """Nodes, namespaces and priority classes as the scheduler reads them."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The placeholder pod has exactly the fields of a YuniKorn placeholder, and a name derived from the member."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace

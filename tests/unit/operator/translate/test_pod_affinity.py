@@ -1,7 +1,5 @@
 """Inter-pod constraints of a pod, with the defaults of kube-scheduler (TAG_POD_CONSTRAINTS)."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

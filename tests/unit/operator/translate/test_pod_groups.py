@@ -1,7 +1,5 @@
 """PodGroups as Kubernetes serves them, and the gangs that they stand for."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """A raw pod becomes the specification that the controller uses."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

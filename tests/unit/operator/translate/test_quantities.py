@@ -1,7 +1,5 @@
 """Kubernetes quantities are read exactly and rounded up at the end."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Storage objects of Kubernetes become objects for the core (FACT_OBJECT of muster_si.keys)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import orjson

@@ -1,7 +1,5 @@
 """A gang definition is read in any notation, and rejected with the field and the fix."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """An HTTP server that stores objects like the API server, with 404, 409 and resource versions."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field

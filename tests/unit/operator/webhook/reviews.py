@@ -1,7 +1,5 @@
 """Builders of admission requests with defaults. A test specifies only the values that matter to it."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Two authorities with overlapping lifetimes; certificates are signed by the one that was trusted longer."""
 
-from __future__ import annotations
-
 import base64
 import ssl
 from datetime import UTC, datetime, timedelta

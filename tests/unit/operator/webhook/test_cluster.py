@@ -1,7 +1,5 @@
 """Watched objects are available immediately; missing ones are looked up, never guessed."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import replace
 

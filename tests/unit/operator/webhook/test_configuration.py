@@ -1,7 +1,5 @@
 """A ConfigMap is stored only if the resulting configuration is valid for the operator's parser and the core."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import gzip

@@ -6,8 +6,6 @@ The behavior without a webhook is shown on a real API server:
 tests/e2e/admission/test_webhooks.py::test_bad_configurations_are_rejected_and_an_outage_blocks_only_muster_pods.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The fields that the webhook sets on a new pod of a managed namespace."""
 
-from __future__ import annotations
-
 import copy
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,5 @@
 """deploy/admission-policy.yaml covers the same objects and rules as the webhook."""
 
-from __future__ import annotations
-
 import ast
 from typing import Any
 

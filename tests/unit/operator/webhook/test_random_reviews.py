@@ -1,7 +1,5 @@
 """Every review gets the same answer each time, and an admitted object is admitted again."""
 
-from __future__ import annotations
-
 import copy
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Certificates and the registration are reconciled periodically; errors are reported and retried."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 

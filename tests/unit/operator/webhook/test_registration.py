@@ -1,7 +1,5 @@
 """The registration: only own objects fail closed, and changes by others are reverted."""
 
-from __future__ import annotations
-
 import base64
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Any bytes are decoded as a review or rejected; the patch contains exactly the changes."""
 
-from __future__ import annotations
-
 import base64
 import copy
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """The server over real HTTPS: it answers valid reviews, and reports errors, in time and within limits."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import gzip

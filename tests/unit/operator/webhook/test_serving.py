@@ -1,7 +1,5 @@
 """The webhook options of the command line, and contradictions between them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The user of a pod is its submitter, unless a trusted account sets another one, and does not change."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

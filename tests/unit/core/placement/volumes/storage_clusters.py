@@ -1,7 +1,5 @@
 """Builders of nodes with storage, and queries of feasible nodes, for the tests of volume filters."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any

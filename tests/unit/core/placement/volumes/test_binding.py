@@ -1,7 +1,5 @@
 """VolumeBinding (Kubernetes 1.37): bound claims, and claims that make all nodes infeasible."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

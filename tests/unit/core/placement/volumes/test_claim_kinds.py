@@ -1,7 +1,5 @@
 """Requests that differ only in the names of their claims share the infeasible nodes, which are evaluated once."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """VolumeBinding (Kubernetes 1.37): the free volume for a claim that waits for its first consumer."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """NodeVolumeLimits (Kubernetes 1.37): drivers that are not installed, and the attach limit of a driver on a node."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

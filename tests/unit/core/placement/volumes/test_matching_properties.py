@@ -1,7 +1,5 @@
 """Free volumes of all rows equal those of a search per row, and cached pools equal new ones."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from hypothesis import given, settings

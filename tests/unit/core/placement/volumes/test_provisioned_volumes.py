@@ -1,7 +1,5 @@
 """VolumeBinding (Kubernetes 1.37): where a volume can be provisioned for a claim that waits for its first consumer."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any

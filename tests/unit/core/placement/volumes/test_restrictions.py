@@ -1,7 +1,5 @@
 """VolumeRestrictions (Kubernetes 1.37): disks that a node can use only once, and claims with ReadWriteOncePod."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """VolumeZone (Kubernetes 1.37): zone and region labels of volumes and nodes."""
 
-from __future__ import annotations
-
 import pytest
 
 from muster_core.model.storage import ObjectGone, ObjectKind

@@ -1,7 +1,5 @@
 """Rules: applications are submitted and removed; all of their asks or allocations are released."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import cycle
 

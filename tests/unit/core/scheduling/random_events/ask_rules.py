@@ -1,7 +1,5 @@
 """Rules: asks are added, replaced and cancelled, for gang members, placeholders, single pods and DaemonSet pods."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from hypothesis import strategies as st

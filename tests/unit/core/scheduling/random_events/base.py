@@ -4,8 +4,6 @@ A site is one partition of one resource manager. Applications, asks and nodes of
 names, which must not matter. So do the first nodes and some asks of the partitions of one resource manager.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace

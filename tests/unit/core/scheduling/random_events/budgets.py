@@ -4,8 +4,6 @@ A cycle only asks its budget whether it may continue. The number of positive ans
 with every budget. Failing examples with simulated time can be shrunk. `make soak` uses real time.
 """
 
-from __future__ import annotations
-
 import random  # noqa: TID251 - with a seed
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ The configurations are consistent, like an accepted file: no guarantee is above 
 children do not exceed that of their parent.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, fields, replace
 
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Rules with situations that single random events rarely produce: queues compete, and maximums are lowered."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from hypothesis import strategies as st

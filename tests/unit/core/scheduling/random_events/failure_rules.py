@@ -1,7 +1,5 @@
 """Rules that raise exceptions inside the core. If its state is inconsistent afterwards, the core restarts."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from hypothesis import strategies as st

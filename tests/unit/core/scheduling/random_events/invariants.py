@@ -4,8 +4,6 @@ Every cached failure of the core must also be a failure without the cache. Core 
 the same allocations.
 """
 
-from __future__ import annotations
-
 from muster_core.gangs import planning
 from muster_core.model.config import ApplicationOrder
 from muster_core.model.resources import Limit

@@ -1,7 +1,5 @@
 """Rules: configurations are replaced; resource managers disconnect, register again and replay their state."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from hypothesis import strategies as st

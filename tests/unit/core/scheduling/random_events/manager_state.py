@@ -1,7 +1,5 @@
 """What one resource manager stores of one partition: its allocations and the requested releases."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 

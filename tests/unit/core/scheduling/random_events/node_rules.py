@@ -1,7 +1,5 @@
 """Rules: nodes are added, changed, drained and removed, run foreign pods, and report their utilization."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from hypothesis import strategies as st

@@ -4,8 +4,6 @@ The implementation is independent of the core's preemption modules. It follows f
 the victim and from the preemptor.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 

@@ -4,8 +4,6 @@ Only new allocations of a cycle are checked. Existing allocations are accepted, 
 with any maximum.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 
 from muster_core.model.effects import AllocationResponse, Effect

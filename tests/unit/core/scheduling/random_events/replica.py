@@ -5,8 +5,6 @@ delivered. Names without a partition (applications, nodes) are looked up in the 
 effect, and after a cycle in every partition, because applications of one resource manager have different names.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """Rounds of random events, each with its own seed. The unit tests run a few, `make soak` (tools/soak.py) many."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Callable
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Rules of large sizes: gangs of up to thousands of members, large nodes, and applications in many queues."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from hypothesis import strategies as st

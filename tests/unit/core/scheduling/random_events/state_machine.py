@@ -1,7 +1,5 @@
 """The complete machine: all rules. After each rule it checks all invariants on the current site."""
 
-from __future__ import annotations
-
 import sys
 from typing import Final
 

@@ -1,7 +1,5 @@
 """Rules: volumes, claims and storage classes are added, changed and removed; attach limits of nodes change."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from hypothesis import strategies as st

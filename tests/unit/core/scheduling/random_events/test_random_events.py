@@ -3,8 +3,6 @@
 Each round runs a fixed number of examples, so the counts below are equal on every machine.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from muster_core.model.events import Event

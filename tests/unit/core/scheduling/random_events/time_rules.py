@@ -1,7 +1,5 @@
 """Rules: pods end, with or without a requested release; time passes; the budget of cycles changes."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from hypothesis import strategies as st
