@@ -16,14 +16,7 @@ from devcluster.frameworks import ControllerContext, Framework
 from devcluster.process import Process
 from tests.e2e.scenario import Scenario
 from tests.frameworks.conftest import OpenFramework
-from tests.frameworks.gangs import (
-    EXAMPLES,
-    SLOW_S,
-    applied_example,
-    delete_all,
-    is_released,
-    is_reserved_first,
-)
+from tests.frameworks.gangs import EXAMPLES, SLOW_S, applied_example, delete_all, is_released, is_reserved_first
 from tests.frameworks.spark_containers import driver, executors, spark_home
 
 EXAMPLE = "07-spark"

@@ -6,17 +6,7 @@ from devcluster.api import Json
 from devcluster.errors import ApiError
 from tests.e2e.manifests import Group, a_gang, with_annotations
 from tests.e2e.scenario import Scenario
-from tests.e2e.user_reports.reports import (
-    both_schedulers,
-    bound,
-    data,
-    members,
-    noted,
-    on_node,
-    plain,
-    runs,
-    waits,
-)
+from tests.e2e.user_reports.reports import both_schedulers, bound, data, members, noted, on_node, plain, runs, waits
 
 RUN_FOR = "devcluster.muster/run-for"
 

@@ -6,15 +6,7 @@ from tests.e2e.conditions import wait_for_event, wait_for_reason
 from tests.e2e.conftest import OpenScenario
 from tests.e2e.manifests import Group, a_gang
 from tests.e2e.scenario import Scenario
-from tests.e2e.volumes.storage import (
-    SELECTED_NODE,
-    Provisioner,
-    a_claim,
-    a_csi_node,
-    a_user,
-    a_volume,
-    storage,
-)
+from tests.e2e.volumes.storage import SELECTED_NODE, Provisioner, a_claim, a_csi_node, a_user, a_volume, storage
 
 NODES = [FakeNode(f"node-{number}", cpu="4") for number in range(3)]
 DRIVER = "csi.muster.example.com"

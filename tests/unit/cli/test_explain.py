@@ -135,7 +135,7 @@ def test_an_application_and_a_pod_of_the_same_name_can_be_selected(served: Serve
 
 
 def test_a_waiting_gang_member_is_explained_by_its_placeholders(served: Served) -> None:
-    served.scenario.gang(ApplicationAdded(an_application("big", gang=13, queue="root.b")), 13)
+    served.scenario.gang(an_application("big", gang=13, queue="root.b"), 13)
     served.scenario.ask(an_ask("member", app="big", group="workers"))
     found = explained(served, "pod/member")
     assert (
@@ -149,14 +149,14 @@ def test_a_waiting_gang_member_is_explained_by_its_placeholders(served: Served) 
 
 
 def test_a_member_and_the_placeholder_of_its_slot_are_one_pending_pod(served: Served) -> None:
-    served.scenario.gang(ApplicationAdded(an_application("big", gang=13, queue="root.b")), 13)
+    served.scenario.gang(an_application("big", gang=13, queue="root.b"), 13)
     served.scenario.ask(an_ask("first", app="big", group="workers"), an_ask("other", app="big"))
     assert explained(served, "big")["pending"] == 6, "8 of the 13 members have reservations"
     assert explained(served, "pod/first")["pending"] == 1
 
 
 def test_a_member_without_a_request_waits_for_the_reservation_of_its_gang(served: Served) -> None:
-    served.scenario.gang(ApplicationAdded(an_application("big", gang=13, queue="root.b")), 13)
+    served.scenario.gang(an_application("big", gang=13, queue="root.b"), 13)
     app = json.loads(served.run("app", "big", "-o", "json").stdout)
     found = pending.explain(app, None, [], "default/member")
     assert (found.status, found.pending) == (
@@ -187,13 +187,13 @@ def test_an_unknown_object_gives_exit_code_1(served: Served) -> None:
 
 
 def test_a_gang_too_large_for_an_empty_cluster_is_unsatisfiable(served: Served) -> None:
-    served.scenario.gang(ApplicationAdded(an_application("huge", gang=100, queue="root.b")), 100)
+    served.scenario.gang(an_application("huge", gang=100, queue="root.b"), 100)
     assert explained(served, "huge")["status"].startswith("Unsatisfiable: ")
     assert (
         "Suggestion: request less, or add nodes: all nodes together could not hold"
         in served.run("explain", "huge").stdout
     )
-    served.scenario.gang(ApplicationAdded(an_application("later", gang=10, queue="root.b")), 10)
+    served.scenario.gang(an_application("later", gang=10, queue="root.b"), 10)
     assert explained(served, "later")["status"].startswith("Pending: ")
 
 
@@ -230,7 +230,7 @@ def report_missing(served: Served, spec: ApplicationSpec, why: str) -> None:
 def test_missing_members_are_the_first_reason_of_a_waiting_gang(served: Served, placement: GangPlacement) -> None:
     spec = replace(an_application("part", queue="root.b", gang=10), gang_placement=placement)
     if placement is GangPlacement.RESERVE:
-        served.scenario.gang(ApplicationAdded(spec), 10)
+        served.scenario.gang(spec, 10)
     else:
         served.scenario.send(ApplicationAdded(spec))
     submit_members(served, "part", 2)
@@ -323,7 +323,7 @@ def test_a_queue_that_was_never_created_is_not_called_deleted(served: Served) ->
 
 def test_a_failed_gang_is_explained_with_its_failure(served: Served) -> None:
     spec = an_application("hard", queue="root.b", gang=13)
-    served.scenario.gang(ApplicationAdded(replace(spec, style=GangStyle.HARD, timeout_ns=10**9)), 13)
+    served.scenario.gang(replace(spec, style=GangStyle.HARD, timeout_ns=10**9), 13)
     served.scenario.wait(30)
     why = "Failing: the placeholder timeout expired before all members were reserved"
     assert explained(served, "hard")["status"] == why

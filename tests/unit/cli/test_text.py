@@ -116,7 +116,7 @@ def shown(*arguments: str, columns: int) -> str:
 def crowded(served: Served) -> Served:
     """A core with names as long as real ones."""
     spec = an_application(APPLICATION, gang=40, queue="root.b")
-    served.scenario.gang(ApplicationAdded(spec), 40)
+    served.scenario.gang(spec, 40)
     served.scenario.ask(an_ask("member-of-a-gang-that-has-a-long-name", app=APPLICATION, group="workers"))
     return served
 

@@ -113,7 +113,7 @@ def test_a_gang_that_was_lost_by_invalid_task_groups_is_shown_as_none_with_the_p
 
 
 def test_a_member_of_an_incomplete_gang_reports_it(served: Served) -> None:
-    served.scenario.gang(ApplicationAdded(an_application("big", gang=9, queue="root.b")), 9)
+    served.scenario.gang(an_application("big", gang=9, queue="root.b"), 9)
     served.scenario.ask(an_ask("member", app="big", group="workers"))
     [member] = [line for line in served.run("app", "big").stdout.splitlines() if line.startswith("member ")]
     assert "its gang is not complete" in member

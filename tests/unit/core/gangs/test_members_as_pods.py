@@ -318,7 +318,7 @@ def test_a_larger_member_may_use_the_room_of_its_placeholder() -> None:
 
 def test_a_reservation_on_a_node_that_the_gang_fills_moves_to_another_node() -> None:
     scenario = Scenario(CONFIGURATION, nodes=20, vcore=4000)
-    scenario.send(ApplicationAdded(an_application("full", queue="root.b")))
+    scenario.submit(an_application("full", queue="root.b"))
     for vcore in (3000, 1000):
         scenario.send(*(AskAdded(an_ask(f"f{vcore}-{n}", app="full", vcore=vcore)) for n in range(20)))
     small, large = Resources({"vcore": 3000, "pods": 1}), Resources({"vcore": 4000, "pods": 1})

@@ -9,22 +9,13 @@ from structlog.testing import capture_logs
 from muster_core.metrics import collector
 from muster_core.metrics.counters import Metrics
 from muster_core.model import limits
-from muster_core.model.events import AllocationReported, ApplicationAdded, ApplicationRemoved, NodeAction
-from muster_core.model.ids import ROOT, ApplicationId, NodeId, QueuePath
+from muster_core.model.events import ApplicationAdded, NodeAction
+from muster_core.model.ids import ROOT, NodeId, QueuePath
 from muster_core.model.resources import Limit, Resources
 from muster_core.si.events import EventStore, PushFilter
 from muster_core.state.scheduler_state import Partition
 from muster_core.state.waiting_times import WaitingTimes
-from tests.unit.builders import (
-    PARTITION,
-    SECOND,
-    a_configuration,
-    a_queue,
-    an_allocation,
-    an_application,
-    an_ask,
-    resources,
-)
+from tests.unit.builders import SECOND, a_configuration, a_queue, an_allocation, an_application, an_ask, resources
 from tests.unit.core.conftest import Bench
 from tests.unit.core.function_calls import MOST_CALLS, most_calls
 from tests.unit.core.scheduling.scenario import Scenario
@@ -68,9 +59,9 @@ def named(scenario: Scenario, name: str, *, enabled: bool = True) -> Series:
 def test_applications_are_counted_by_state_and_by_queue() -> None:
     scenario = Scenario(a_configuration(a_queue("a"), a_queue("b")), nodes=1)
     for name, queue in (("one", "root.a"), ("two", "root.b"), ("three", "root.b")):
-        scenario.send(ApplicationAdded(an_application(name, queue=queue)))
+        scenario.submit(an_application(name, queue=queue))
     scenario.ask(an_ask("r", app="two"))
-    scenario.send(ApplicationAdded(an_application("two")))
+    scenario.submit(an_application("two"))
     states = of_applications(scenario, "yunikorn_scheduler_application_total")
     assert {key: count for key, count in states.items() if count} == {("new",): 2, ("running",): 1, ("rejected",): 1}
     by_queue = of_applications(scenario, "yunikorn_queue_app")
@@ -83,7 +74,7 @@ def test_applications_are_counted_by_state_and_by_queue() -> None:
 
 def test_finished_applications_stay_counted_after_their_queue_is_deleted() -> None:
     scenario = Scenario(a_configuration(), nodes=1)
-    scenario.send(ApplicationAdded(an_application(queue="")))
+    scenario.submit(an_application(queue=""))
     scenario.ask(an_ask("r"))
     scenario.release("r")
     assert ("root.ns", "completing") in of_applications(scenario, "yunikorn_queue_app")
@@ -104,8 +95,8 @@ def test_a_rejected_application_makes_no_series_of_the_queue_it_named() -> None:
 
 def test_gangs_are_counted_by_phase() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1, vcore=3000)
-    scenario.gang(ApplicationAdded(an_application("one", gang=2)), 2)
-    scenario.gang(ApplicationAdded(an_application("two", gang=2)), 2)
+    scenario.gang(an_application("one", gang=2), 2)
+    scenario.gang(an_application("two", gang=2), 2)
     phases = of_applications(scenario, "muster_core_gangs")
     assert {key: count for key, count in phases.items() if count} == {("reserved",): 1, ("partial",): 1}
     assert of_applications(scenario, "muster_core_pending_asks") == {(): 1}
@@ -115,7 +106,7 @@ def test_gangs_are_counted_by_phase() -> None:
 def test_queues_show_resources_application_limits_and_allocation_counts() -> None:
     leaf = replace(a_queue("a-b", vcore=9000, guaranteed=1000), max_applications=3)
     scenario = Scenario(a_configuration(leaf), nodes=1, vcore=4000)
-    scenario.send(ApplicationAdded(an_application(queue="root.a-b")))
+    scenario.submit(an_application(queue="root.a-b"))
     scenario.ask(*(an_ask(f"r{i}") for i in range(5)))
     scenario.release("r0")
     amounts = of_queues([scenario.partition], "yunikorn_queue_resource")
@@ -181,7 +172,7 @@ def test_nodes_are_counted_by_usage_range_including_the_upper_bound() -> None:
 
 def test_the_cluster_shows_its_capacity_and_usage() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=2, vcore=4000)
-    scenario.send(ApplicationAdded(an_application()))
+    scenario.submit(an_application())
     scenario.ask(an_ask("r0"))
     found = of_nodes(scenario, "muster_core_cluster_resource")
     assert [found["vcore", state] for state in ("capacity", "allocated", "reserved", "used")] == [8000, 1000, 0, 1000]
@@ -200,7 +191,7 @@ def test_only_requests_that_need_more_nodes_are_outstanding_and_not_those_over_q
 def test_outstanding_resources_are_all_that_are_offered_and_a_bounded_number_of_invented_ones() -> None:
     """Users invent names of resources, and each would be a series."""
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1, vcore=1000)
-    scenario.send(ApplicationAdded(an_application()))
+    scenario.submit(an_application())
     for number in range(4):
         ask = an_ask(f"r{number}")
         names = (f"example.com/{number}-{index:03}" for index in range(limits.RESOURCE_NAMES // 2 - 2))
@@ -214,9 +205,9 @@ def test_outstanding_resources_are_all_that_are_offered_and_a_bounded_number_of_
 
 def test_a_removed_application_frees_its_series() -> None:
     scenario = Scenario(a_configuration(), nodes=1)
-    scenario.send(ApplicationAdded(an_application(queue="")))
+    scenario.submit(an_application(queue=""))
     assert "root.ns" in {key[0] for key in of_applications(scenario, "yunikorn_queue_app")}
-    scenario.send(ApplicationRemoved(PARTITION, ApplicationId("app")))
+    scenario.remove("app")
     scenario.wait(31)
     assert of_applications(scenario, "yunikorn_queue_app") == {}
 
@@ -252,7 +243,7 @@ def of_waiting(partitions: list[Partition], name: str) -> Series:
 
 def test_the_time_from_the_creation_of_a_pod_to_its_allocation_is_a_histogram_by_queue() -> None:
     scenario = Scenario(a_configuration(a_queue("a"), a_queue("b")), nodes=1, vcore=3000)
-    scenario.send(ApplicationAdded(an_application("one", queue="root.a")))
+    scenario.submit(an_application("one", queue="root.a"))
     ago = scenario.now_ns - 7 * SECOND
     later = replace(an_ask("ahead", app="one"), created_ns=scenario.now_ns + SECOND)
     scenario.ask(replace(an_ask("r0", app="one"), created_ns=ago), later)
@@ -271,7 +262,7 @@ def test_the_time_from_the_creation_of_a_pod_to_its_allocation_is_a_histogram_by
 
 def test_the_time_from_the_submission_of_a_gang_to_its_completion_is_a_histogram_by_queue() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1, vcore=1000)
-    scenario.gang(ApplicationAdded(an_application("one", gang=2)), 2)
+    scenario.gang(an_application("one", gang=2), 2)
     name = "muster_core_gang_scheduling_seconds_sum"
     oldest = of_applications(scenario, "muster_core_oldest_pending_gang_timestamp_seconds")
     assert (of_waiting([scenario.partition], name), oldest) == ({}, {("root.a",): scenario.now_ns / SECOND})
@@ -284,9 +275,9 @@ def test_the_time_from_the_submission_of_a_gang_to_its_completion_is_a_histogram
 
 def test_a_gang_that_was_complete_before_a_restart_is_not_counted_again() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
-    scenario.send(ApplicationAdded(an_application("one", gang=1)))
+    scenario.submit(an_application("one", gang=1))
     placed = an_allocation("p0", "n0", app="one", placeholder=True, group="workers")
-    scenario.send(AllocationReported(placed))
+    scenario.report(placed)
     assert of_applications(scenario, "muster_core_gangs")["reserved",] == 1
     assert of_waiting([scenario.partition], "muster_core_gang_scheduling_seconds_sum") == {}
 
@@ -308,7 +299,7 @@ def test_only_the_queues_with_the_oldest_pending_gangs_have_a_series() -> None:
     scenario = Scenario(a_configuration(*(a_queue(f"q{number}") for number in range(most + 3))))
     for number in range(most + 3):
         scenario.wait(1)
-        scenario.send(ApplicationAdded(an_application(f"g{number}", gang=2, queue=f"root.q{number}")))
+        scenario.submit(an_application(f"g{number}", gang=2, queue=f"root.q{number}"))
     oldest = of_applications(scenario, "muster_core_oldest_pending_gang_timestamp_seconds")
     assert set(oldest) == {(f"root.q{number}",) for number in range(most)}
 
@@ -317,7 +308,7 @@ def colliding() -> Scenario:
     """Three leaf queues with the same name in metrics, and 1, 2 and 3 allocations."""
     scenario = Scenario(a_configuration(a_queue("a-b"), a_queue("a_b"), a_queue("a", a_queue("b"))), nodes=2)
     for number, queue in enumerate(("root.a-b", "root.a_b", "root.a.b"), 1):
-        scenario.send(ApplicationAdded(an_application(queue, queue=queue)))
+        scenario.submit(an_application(queue, queue=queue))
         scenario.ask(*(an_ask(f"{queue}{index}", app=queue) for index in range(number)))
     return scenario
 

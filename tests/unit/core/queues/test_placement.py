@@ -18,7 +18,6 @@ from muster_core.model.config import (
     QueueConfig,
     RuleFilter,
 )
-from muster_core.model.events import ApplicationAdded
 from muster_core.model.ids import RECOVERY, QueuePath
 from muster_core.model.messages import NOT_PLACED
 from muster_core.model.specs import ApplicationSpec
@@ -427,7 +426,7 @@ def test_an_application_gets_a_leaf_that_it_may_use_or_a_reason(
         spec = replace(
             an_application(f"app{number}", queue=queue, user=user, forced=forced), tags={"namespace": namespace}
         )
-        reason = rejection(scenario.send(ApplicationAdded(spec)))
+        reason = rejection(scenario.submit(spec))
         if reason:
             assert not forced
             assert reason.startswith("application rejected: no placement rule matched")

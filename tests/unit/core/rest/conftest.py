@@ -9,7 +9,6 @@ import aiohttp
 import pytest
 
 from muster_core.model.config import QuotaLimit
-from muster_core.model.events import ApplicationAdded
 from muster_core.model.resources import Limit
 from muster_core.rest.auth import AccessSettings
 from muster_core.rest.server import RestServer, RestSettings
@@ -76,9 +75,9 @@ def a_scenario() -> Scenario:
     leaf = replace(a_queue("a", vcore=6000, guaranteed=1000), limits=limits)
     scenario = Scenario(a_configuration(leaf, a_queue("b")), nodes=2)
     scenario.add_node("n2", an_allocation("other", "n2", app="", vcore=500, foreign=True))
-    scenario.gang(ApplicationAdded(replace(an_application("gang", gang=2), groups=("staff",))), 2)
+    scenario.gang(replace(an_application("gang", gang=2), groups=("staff",)), 2)
     scenario.ask(an_ask("real", app="gang", group="workers"), an_ask("more", app="gang"))
-    scenario.send(ApplicationAdded(an_application("waits", queue="root.b", user="lee@example.org")))
+    scenario.submit(an_application("waits", queue="root.b", user="lee@example.org"))
     scenario.ask(an_ask("too-big", app="waits", vcore=9000, priority=7))
-    scenario.send(ApplicationAdded(replace(an_application("lost", queue="root.nowhere"), tags={})))
+    scenario.submit(replace(an_application("lost", queue="root.nowhere"), tags={}))
     return scenario

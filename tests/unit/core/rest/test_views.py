@@ -139,7 +139,7 @@ async def test_only_parent_queues_show_the_template_of_dynamic_queues(ask: Ask, 
 async def test_a_pod_of_an_incomplete_gang_reports_why_the_gang_waits(
     ask: Ask, scenario: Scenario, requested: int, reason: str
 ) -> None:
-    scenario.gang(ApplicationAdded(an_application("early", queue="root.b", gang=20)), requested)
+    scenario.gang(an_application("early", queue="root.b", gang=20), requested)
     scenario.ask(an_ask("pod", app="early", group="workers"))
     found = {item["allocationKey"]: item for item in (await ask("application/early"))["requests"]}
     [entry] = found["pod"]["allocationLog"]
@@ -150,7 +150,7 @@ async def test_a_pod_of_an_incomplete_gang_reports_why_the_gang_waits(
 
 async def test_the_recovery_queue_is_served_by_name_but_not_in_the_tree(ask: Ask, scenario: Scenario) -> None:
     lost = replace(an_application("recovered", queue="root.gone", forced=True), tags={})
-    scenario.send(ApplicationAdded(lost))
+    scenario.submit(lost)
     queue = await ask("queue/root.@recovery@")
     assert (queue["queuename"], queue["isLeaf"], queue["isManaged"]) == ("root.@recovery@", True, False)
     [app] = await ask("queue/root.@recovery@/applications")
@@ -319,7 +319,7 @@ async def test_the_allocation_log_keeps_one_entry_for_each_kind_of_reason(ask: A
         [shown] = (await ask("application/later"))["requests"]
         return [(entry["reason"], entry["count"]) for entry in shown["allocationLog"]]
 
-    scenario.send(ApplicationAdded(an_application("later", queue="root.a")))
+    scenario.submit(an_application("later", queue="root.a"))
     scenario.ask(an_ask("r", app="later", vcore=4000))
     assert await log() == [("quota", 1)]
     scenario.release("more", "gang")
@@ -339,7 +339,7 @@ async def test_the_allocation_log_keeps_one_entry_for_each_kind_of_reason(ask: A
 async def test_an_earlier_reason_is_not_shown_for_a_request_that_was_created_later(
     ask: Ask, scenario: Scenario
 ) -> None:
-    scenario.send(ApplicationAdded(an_application("later", queue="root.a", user="ann")))
+    scenario.submit(an_application("later", queue="root.a", user="ann"))
     scenario.ask(an_ask("old", app="later", vcore=4000))
     scenario.release("more", "gang")
     scenario.wait(10)
@@ -377,9 +377,9 @@ async def test_outstanding_requests_are_reported_for_autoscaling(ask: Ask, scena
 
 
 async def test_waiting_applications_are_reported_in_scheduling_order(ask: Ask, scenario: Scenario) -> None:
-    scenario.send(ApplicationAdded(an_application("late", queue="root.b")))
+    scenario.submit(an_application("late", queue="root.b"))
     scenario.ask(an_ask("late-big", app="late", vcore=9000, priority=9))
-    scenario.send(ApplicationAdded(an_application("idle", queue="root.b")))
+    scenario.submit(an_application("idle", queue="root.b"))
     found = await ask("queue/root.b/waiting")
     assert [(item["applicationID"], item["priority"]) for item in found] == [("late", 9), ("waits", 7)]
     assert found[1]["pendingResource"]["vcore"] == 9000
@@ -388,8 +388,8 @@ async def test_waiting_applications_are_reported_in_scheduling_order(ask: Ask, s
 
 
 async def test_a_waiting_gang_at_the_head_of_the_queue_blocks_others(ask: Ask, scenario: Scenario) -> None:
-    scenario.gang(ApplicationAdded(an_application("next", gang=5, queue="root.a")), 5)
-    scenario.send(ApplicationAdded(an_application("behind", queue="root.a")))
+    scenario.gang(an_application("next", gang=5, queue="root.a"), 5)
+    scenario.submit(an_application("behind", queue="root.a"))
     scenario.ask(an_ask("small", app="behind", vcore=1000))
     found = await ask("queue/root.a/waiting")
     assert [item["applicationID"] for item in found if item["blocksOthers"]] == ["next"]
@@ -473,7 +473,7 @@ async def test_the_summary_of_a_rejected_application_says_why(ask: Ask, scenario
 
 async def test_waiting_requests_are_counted_by_reason_with_the_oldest_application(ask: Ask, scenario: Scenario) -> None:
     before = {item.get("reason"): item for item in await ask("waiting")}
-    scenario.send(ApplicationAdded(an_application("later", queue="root.b")))
+    scenario.submit(an_application("later", queue="root.b"))
     scenario.ask(an_ask("also-too-big", app="later", vcore=9000), an_ask("too-big-2", app="later", vcore=9000))
     [reason] = [item["reason"] for item in await ask("applications/active/summary") if item["applicationID"] == "later"]
     after = {item.get("reason"): item for item in await ask("waiting")}
@@ -487,7 +487,7 @@ async def test_waiting_requests_are_counted_by_reason_with_the_oldest_applicatio
 
 async def test_members_and_placeholders_of_an_incomplete_gang_count_once(ask: Ask, scenario: Scenario) -> None:
     before = sum(item["requests"] for item in await ask("waiting"))
-    scenario.gang(ApplicationAdded(an_application("large", queue="root.b", gang=50)), 50)
+    scenario.gang(an_application("large", queue="root.b", gang=50), 50)
     scenario.ask(an_ask("member", app="large", group="workers"))
     [gang] = [item for item in await ask("applications/active/summary") if item["applicationID"] == "large"]
     assert sum(item["requests"] for item in await ask("waiting")) == before + gang["pending"]
@@ -608,7 +608,7 @@ async def test_an_application_of_a_sharing_group_is_found_by_the_namespace_of_ea
     ask: Ask, bench: Bench
 ) -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
-    scenario.send(ApplicationAdded(replace(of("team-a"), id=of("@group").id)))
+    scenario.submit(replace(of("team-a"), id=of("@group").id))
     scenario.ask(replace(an_ask("pod", app="@group/job"), namespace="team-b"))
     bench.core.loop.scheduler_state = scenario.scheduler_state
     for namespace in ("team-a", "team-b"):
@@ -620,8 +620,8 @@ async def test_the_newest_run_of_an_application_is_shown_and_earlier_ones_stay_l
     ask: Ask, bench: Bench, name: str
 ) -> None:
     scenario = Scenario(a_configuration(a_queue("a"), a_queue("b")), nodes=1)
-    scenario.send(ApplicationAdded(of("team-a")))
-    scenario.send(ApplicationAdded(replace(of("team-a", queue="root.b"), id=of("team-a#1").id)))
+    scenario.submit(of("team-a"))
+    scenario.submit(replace(of("team-a", queue="root.b"), id=of("team-a#1").id))
     bench.core.loop.scheduler_state = scenario.scheduler_state
     assert (await ask(f"application/{name}"))["queueName"] == "root.b"
     assert (await ask(f"queue/root.a/application/{name}"))["queueName"] == "root.a"

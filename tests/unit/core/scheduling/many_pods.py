@@ -3,14 +3,7 @@
 from dataclasses import replace
 
 from muster_core.model.constraints import InterPodConstraints, PodTerm, Target, TargetOperator
-from muster_core.model.events import (
-    ApplicationAdded,
-    ApplicationRemoved,
-    AskAdded,
-    Event,
-    ManagerRegistered,
-    NodeAdded,
-)
+from muster_core.model.events import ApplicationAdded, ApplicationRemoved, AskAdded, Event, ManagerRegistered, NodeAdded
 from muster_core.model.ids import ApplicationId
 from muster_core.model.limits import PODS_PER_PART
 from muster_core.model.specs import PodProperties
@@ -44,7 +37,7 @@ def large(pods: int = PODS) -> Unchecked:
     """An application with this many allocations and as many requests that fit on no node."""
     scenario = Unchecked(a_configuration(a_queue("a")))
     scenario.send(*(NodeAdded(a_node(f"n{number}", vcore=pods * 1000, pods=pods)) for number in range(10)))
-    scenario.send(ApplicationAdded(an_application()))
+    scenario.submit(an_application())
     scenario.ask(*(an_ask(f"r{i}", tags={"namespace": "ns", "kubernetes.io/label/app": "web"}) for i in range(pods)))
     scenario.ask(*(an_ask(f"p{i}", vcore=pods * 10_000) for i in range(pods)))
     return scenario

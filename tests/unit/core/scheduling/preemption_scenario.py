@@ -5,7 +5,6 @@ from dataclasses import replace
 
 from muster_core.model.config import Configuration, PreemptionPolicy, PriorityPolicy, QueueConfig, QueuePolicies, Timing
 from muster_core.model.effects import Effect
-from muster_core.model.events import ApplicationAdded
 from muster_core.model.ids import ApplicationId, NodeId, Termination
 from muster_core.model.specs import AskSpec
 from tests.unit.builders import a_configuration, an_application, an_ask
@@ -21,7 +20,7 @@ def offset(amount: int, *, fence: bool = False) -> QueuePolicies:
 
 
 def submit(scenario: Scenario, app: str, queue: str) -> None:
-    scenario.send(ApplicationAdded(an_application(app, queue=queue)))
+    scenario.submit(an_application(app, queue=queue))
 
 
 def run(scenario: Scenario, queue: str, *pods: AskSpec) -> list[Effect]:

@@ -2,6 +2,7 @@
 
 import heapq
 from collections import deque
+from dataclasses import replace
 from itertools import count
 
 from muster_core.model.config import Configuration
@@ -16,9 +17,12 @@ from muster_core.model.effects import (
 )
 from muster_core.model.events import (
     AllocationReleased,
+    AllocationReported,
     ApplicationAdded,
+    ApplicationRemoved,
     AskAdded,
     AskReleased,
+    ConfigurationReplaced,
     Event,
     ManagerRegistered,
     NodeAction,
@@ -29,7 +33,7 @@ from muster_core.model.events import (
 )
 from muster_core.model.ids import AllocationId, AllocationKey, ApplicationId, NodeId, Termination
 from muster_core.model.records import AllocationsRecorded, AskRecorded, EventRecorded, records_of
-from muster_core.model.specs import AllocationSpec, AskSpec, GangPlacement
+from muster_core.model.specs import AllocationSpec, ApplicationSpec, AskSpec, GangPlacement
 from muster_core.placement.autoscaling import Outstanding, outstanding_in_steps
 from muster_core.scheduling import invariants
 from muster_core.scheduling.scheduler import cycle, step
@@ -42,9 +46,14 @@ _MANY = 50
 
 
 class Scenario:
-    """Sends events, runs the cycle after each, and stores the effects."""
+    """Sends events, runs the cycle after each, and stores the effects.
 
-    def __init__(self, configuration: Configuration, nodes: int = 0, vcore: int = 4000) -> None:
+    It begins with a configuration and equal nodes, to which the first events and applications are sent.
+    """
+
+    def __init__(
+        self, configuration: Configuration, *first: Event | ApplicationSpec, nodes: int = 0, vcore: int = 4000
+    ) -> None:
         self.scheduler_state = SchedulerState()
         self.now_ns = 1_000 * SECOND
         self.timers: list[tuple[int, int, TimerSet]] = []
@@ -54,6 +63,8 @@ class Scenario:
         self.send(ManagerRegistered(RM, configuration))
         for index in range(nodes):
             self.send(NodeAdded(a_node(f"n{index}", vcore)))
+        if first:
+            self.send(*(ApplicationAdded(one) if isinstance(one, ApplicationSpec) else one for one in first))
 
     @property
     def partition(self) -> Partition:
@@ -113,13 +124,28 @@ class Scenario:
     def ask(self, *asks: AskSpec) -> list[Effect]:
         return self.send(*(AskAdded(ask) for ask in asks))
 
-    def gang(self, spec_event: ApplicationAdded, members: int, constraints: Constraints = ANYWHERE) -> list[Effect]:
+    def submit(self, spec: ApplicationSpec, *asks: AskSpec) -> list[Effect]:
+        """Submit an application, and in a second step its requests."""
+        effects = self.send(ApplicationAdded(spec))
+        return effects + self.ask(*(replace(ask, application=spec.id) for ask in asks)) if asks else effects
+
+    def remove(self, app: str = "app") -> list[Effect]:
+        return self.send(ApplicationRemoved(PARTITION, ApplicationId(app)))
+
+    def reload(self, configuration: Configuration) -> list[Effect]:
+        return self.send(ConfigurationReplaced(RM, configuration))
+
+    def report(self, *allocations: AllocationSpec) -> list[Effect]:
+        """Report allocations, for example after a restart."""
+        return self.send(*map(AllocationReported, allocations))
+
+    def gang(self, spec: ApplicationSpec, members: int, constraints: Constraints = ANYWHERE) -> list[Effect]:
         """Submit a gang and all its placeholder asks p0, p1, … (prefixed by its name).
 
         An Auto or Direct gang has its first member r0 instead of p0, because it is not planned without a member, and a
         Direct gang has no placeholder asks.
         """
-        name, spec = spec_event.spec.id, spec_event.spec
+        name = spec.id
         each = spec.members[0].resources["vcore"]
         first = an_ask(f"{name}-r0", app=name, vcore=each, group="workers", constraints=constraints)
         present = [first] if spec.uses_virtual_placeholders else []
@@ -127,7 +153,7 @@ class Scenario:
             an_ask(f"{name}-p{i}", app=name, vcore=each, group="workers", placeholder=True, constraints=constraints)
             for i in range(len(present), members if spec.gang_placement is not GangPlacement.DIRECT else 0)
         )
-        return self.send(spec_event, *(AskAdded(ask) for ask in (*present, *asks)))
+        return self.send(ApplicationAdded(spec), *(AskAdded(ask) for ask in (*present, *asks)))
 
     def release(
         self, key: str, app: str = "app", why: Termination = Termination.STOPPED_BY_RM, identity: str | None = None

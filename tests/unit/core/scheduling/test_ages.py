@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from muster_core.model.events import AllocationReported, ApplicationAdded, AskAdded
+from muster_core.model.events import AskAdded
 from muster_core.model.records import Notice
 from muster_core.model.specs import AskSpec
 from tests.unit.builders import SECOND, a_configuration, a_queue, an_allocation, an_application, an_ask
@@ -25,8 +25,7 @@ def order(scenario: Scenario, places: int) -> list[str]:
 
 def waiting(*asks: AskSpec) -> Scenario:
     """Send the asks of one application to a cluster without nodes."""
-    scenario = Scenario(a_configuration(a_queue("a")))
-    scenario.send(ApplicationAdded(an_application()))
+    scenario = Scenario(a_configuration(a_queue("a")), an_application())
     scenario.ask(*asks)
     return scenario
 
@@ -88,7 +87,7 @@ def test_the_order_of_many_requests_does_not_depend_on_the_order_of_arrival(step
 
 
 def submit(scenario: Scenario, name: str, submitted_s: int = 0) -> None:
-    scenario.send(ApplicationAdded(an_application(name, created_s=submitted_s)))
+    scenario.submit(an_application(name, created_s=submitted_s))
 
 
 def test_an_application_is_as_old_as_its_oldest_request() -> None:
@@ -113,7 +112,7 @@ def test_an_application_is_as_old_as_its_oldest_allocation_after_a_restart() -> 
     scenario.add_node("full", vcore=1000)
     for name in ("first", "second"):
         submit(scenario, name, 10)
-    scenario.send(AllocationReported(replace(an_allocation("bound", "full", app="second"), created_ns=5 * SECOND)))
+    scenario.report(replace(an_allocation("bound", "full", app="second"), created_ns=5 * SECOND))
     scenario.send(*(AskAdded(at(20, an_ask(name, app=name))) for name in ("first", "second")))
     assert order(scenario, 2) == ["second", "first"]
 
@@ -128,8 +127,7 @@ def test_an_application_keeps_its_age_when_its_oldest_request_is_cancelled() -> 
 
 
 def test_the_key_of_a_gang_keeps_the_time_of_its_originator() -> None:
-    scenario = Scenario(a_configuration(a_queue("a")))
-    scenario.send(ApplicationAdded(an_application(gang=2, created_s=10)))
+    scenario = Scenario(a_configuration(a_queue("a")), an_application(gang=2, created_s=10))
     scenario.ask(at(5, an_ask("p0", group="workers", placeholder=True)))
     key = scenario.app().gang.key
     assert key is not None
@@ -140,9 +138,8 @@ def test_the_key_of_a_gang_keeps_the_time_of_its_originator() -> None:
 def test_the_reason_of_a_waiting_application_names_its_oldest_request_first() -> None:
     """The application may not run, so there was no attempt that sorted its requests."""
     scenario = Scenario(a_configuration(a_queue("a", max_applications=1)), nodes=1)
-    scenario.send(ApplicationAdded(an_application("running")))
-    scenario.ask(an_ask("first", app="running"))
-    scenario.send(ApplicationAdded(an_application("waiting")))
+    scenario.submit(an_application("running"), an_ask("first"))
+    scenario.submit(an_application("waiting"))
     scenario.records.clear()
     reported = waits(scenario.ask(*(at(created_s, an_ask(f"r{created_s}", app="waiting")) for created_s in (9, 3, 6))))
     assert list(reported) == ["r9", "r6", "r3"], "newest first"

@@ -7,11 +7,10 @@ import pytest
 
 from muster_core.model.config import QueuePolicies
 from muster_core.model.effects import AllocationResponse, Effect, TimerSet
-from muster_core.model.events import AllocationReported, ApplicationAdded, ConfigurationReplaced, TimerKind
+from muster_core.model.events import TimerKind
 from muster_core.model.ids import ApplicationId, NodeId, QueuePath, Termination
 from muster_core.model.resources import NOTHING
 from tests.unit.builders import (
-    RM,
     SECOND,
     a_configuration,
     a_queue,
@@ -35,13 +34,12 @@ def refusal(effects: list[Effect]) -> str:
 def running(vcore: int = 1000, most: int | None = None) -> Scenario:
     """One pod, r0, on n0 of 4000."""
     scenario = Scenario(a_configuration(a_queue("a", vcore=most)), nodes=1)
-    scenario.send(ApplicationAdded(an_application()))
-    scenario.ask(an_ask("r0", vcore=vcore))
+    scenario.submit(an_application(), an_ask("r0", vcore=vcore))
     return scenario
 
 
 def resize(scenario: Scenario, key: str, vcore: int, node: str = "n0", **more: Any) -> list[Effect]:
-    return scenario.send(AllocationReported(replace(an_allocation(key, node, vcore=vcore), **more)))
+    return scenario.report(replace(an_allocation(key, node, vcore=vcore), **more))
 
 
 @pytest.mark.parametrize("vcore", [3000, 500])
@@ -89,7 +87,7 @@ def test_a_pod_resized_beyond_its_node_and_queue_stays_and_blocks_new_pods() -> 
 
 def test_a_gang_whose_reserved_quota_is_used_by_a_resize_waits_for_it_again() -> None:
     scenario = running(most=5000)
-    scenario.gang(ApplicationAdded(an_application("gang", gang=4)), 4)
+    scenario.gang(an_application("gang", gang=4), 4)
     gang = scenario.app("gang").gang
     assert (gang.reserved["vcore"], gang.quota_reservation["vcore"], gang.granted) == (3000, 1000, True)
     resize(scenario, "r0", 2000)
@@ -100,7 +98,7 @@ def test_a_gang_whose_reserved_quota_is_used_by_a_resize_waits_for_it_again() ->
 
 def test_a_gang_reserves_the_missing_quota_after_a_placeholder_is_resized() -> None:
     scenario = running(vcore=2000, most=4000)
-    scenario.gang(ApplicationAdded(an_application("gang", gang=4)), 4)
+    scenario.gang(an_application("gang", gang=4), 4)
     gang = scenario.app("gang").gang
     assert (gang.reserved["vcore"], gang.quota_reservation) == (2000, NOTHING)
     resize(scenario, "gang-p0", 3000, application=ApplicationId("gang"), group="workers", placeholder=True)
@@ -111,8 +109,7 @@ def test_a_resize_over_the_maximum_starts_quota_preemption() -> None:
     policies = QueuePolicies(quota_preemption_delay_ns=60 * SECOND)
     queue = a_queue("a", vcore=2000, policies=policies)
     scenario = Scenario(with_preemption(queue, by_quota=True), nodes=1)
-    scenario.send(ApplicationAdded(an_application()))
-    scenario.ask(an_ask("r0"), an_ask("r1"))
+    scenario.submit(an_application(), an_ask("r0"), an_ask("r1"))
     effects = resize(scenario, "r0", 1500)
     assert [effect.timer.kind for effect in effects if isinstance(effect, TimerSet)] == [TimerKind.QUOTA]
     assert set(releases(scenario.wait(61)).values()) == {Termination.PREEMPTED_BY_SCHEDULER}
@@ -121,10 +118,9 @@ def test_a_resize_over_the_maximum_starts_quota_preemption() -> None:
 def test_a_victim_resized_during_preemption_keeps_totals_consistent() -> None:
     policies = QueuePolicies(quota_preemption_delay_ns=60 * SECOND)
     scenario = Scenario(with_preemption(a_queue("a", policies=policies), by_quota=True), nodes=1)
-    scenario.send(ApplicationAdded(an_application()))
-    scenario.ask(an_ask("r0"))
+    scenario.submit(an_application(), an_ask("r0"))
     lower = with_preemption(a_queue("a", vcore=500, policies=policies), by_quota=True)
-    scenario.send(ConfigurationReplaced(RM, lower))
+    scenario.reload(lower)
     assert set(releases(scenario.wait(61))) == {"r0"}
     resize(scenario, "r0", 3000)
     queue = scenario.app().queue
@@ -156,9 +152,7 @@ def test_a_repeated_report_never_moves_an_allocation() -> None:
     assert refusal(resize(scenario, "r0", 1000, "n1")) == (
         "allocation r0 is on node n0 already: release it there before it is on node n1"
     )
-    assert "already exists for ask r0" in refusal(
-        scenario.send(AllocationReported(an_allocation("other", "n0", identity="r0-0")))
-    )
+    assert "already exists for ask r0" in refusal(scenario.report(an_allocation("other", "n0", identity="r0-0")))
     assert scenario.app().allocated == resources(vcore=1000, pods=1)
 
 
@@ -179,11 +173,10 @@ def test_a_running_pod_can_opt_out_of_preemption() -> None:
 
 def reserving(*sizes: int) -> Scenario:
     """A gang of two whose first placeholders have this size."""
-    scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
-    scenario.send(ApplicationAdded(an_application(gang=2)))
+    scenario = Scenario(a_configuration(a_queue("a")), an_application(gang=2), nodes=1)
     for index, vcore in enumerate(sizes):
         spec = an_allocation(f"p{index}", "n0", vcore=vcore, group="workers", placeholder=True)
-        scenario.send(AllocationReported(spec))
+        scenario.report(spec)
     return scenario
 
 
@@ -192,7 +185,7 @@ def test_a_placeholder_that_shrinks_reduces_the_reservation_of_its_gang() -> Non
     resize(scenario, "p0", 500, group="workers", placeholder=True)
     assert scenario.app().gang.reserved["vcore"] == scenario.app().gang.allocated["vcore"] == 500
     more = an_allocation("p1", "n0", group="workers", placeholder=True)
-    assert states(scenario.send(AllocationReported(more))) == []
+    assert states(scenario.report(more)) == []
     assert states(resize(scenario, "p0", 1000, group="workers", placeholder=True)) == ["Running"]
 
 
@@ -208,11 +201,11 @@ def test_a_placeholder_resized_during_replacement_keeps_totals_consistent() -> N
 def test_a_pod_larger_than_its_resized_placeholder_stays_within_the_maximum() -> None:
     scenario = reserving(1000, 1000)
     scenario.ask(an_ask("r0", group="workers"))
-    scenario.send(ConfigurationReplaced(RM, a_configuration(a_queue("a", vcore=1500))))
+    scenario.reload(a_configuration(a_queue("a", vcore=1500)))
     resize(scenario, "p0", 300, group="workers", placeholder=True)
     assert placed(scenario.release("p0", why=Termination.PLACEHOLDER_REPLACED)) == {}
     assert scenario.app().queue.allocated == resources(vcore=1000, pods=1)
-    assert placed(scenario.send(ConfigurationReplaced(RM, a_configuration(a_queue("a", vcore=2000))))) == {"r0": "n0"}
+    assert placed(scenario.reload(a_configuration(a_queue("a", vcore=2000)))) == {"r0": "n0"}
 
 
 def test_a_pod_larger_than_its_resized_placeholder_stays_within_its_node() -> None:
@@ -238,10 +231,9 @@ def test_an_ask_labelled_during_replacement_keeps_its_replacement() -> None:
 
 def test_a_resized_foreign_pod_uses_its_new_resources() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
-    scenario.send(AllocationReported(an_allocation("f", "n0", app="", vcore=1000, foreign=True)))
+    scenario.report(an_allocation("f", "n0", app="", vcore=1000, foreign=True))
     assert resize_foreign(scenario, 3500, "n0") == []
-    scenario.send(ApplicationAdded(an_application()))
-    assert placed(scenario.ask(an_ask("r0"))) == {}
+    assert placed(scenario.submit(an_application(), an_ask("r0"))) == {}
     assert placed(resize_foreign(scenario, 3000, "n0")) == {"r0": "n0"}
     assert "on node n0 already" in refusal(resize_foreign(scenario, 3000, "n0", "n1"))
     assert scenario.partition.nodes.record(N0).foreign == resources(vcore=3000, pods=1)
@@ -253,7 +245,7 @@ def resize_foreign(scenario: Scenario, vcore: int, *nodes: str) -> list[Effect]:
     """Report a resized pod on the last of the nodes, after the missing nodes."""
     if nodes[-1] not in scenario.partition.nodes:
         scenario.add_node(nodes[-1])
-    return scenario.send(AllocationReported(an_allocation("f", nodes[-1], app="", vcore=vcore, foreign=True)))
+    return scenario.report(an_allocation("f", nodes[-1], app="", vcore=vcore, foreign=True))
 
 
 def test_an_ask_for_an_allocated_key_is_rejected() -> None:

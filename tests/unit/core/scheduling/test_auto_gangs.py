@@ -8,15 +8,7 @@ from muster_core.model.specs import GangStyle, Member
 from tests.unit.builders import RM, a_configuration, a_queue, an_allocation, an_application, an_ask, resources
 from tests.unit.core.scheduling.auto import CONFIGURATION, WORKERS, a_gang, awaits_barrier, pod, pods, slots
 from tests.unit.core.scheduling.direct import KEY, answers, bound, held, member, members, with_members
-from tests.unit.core.scheduling.scenario import (
-    Scenario,
-    placed,
-    refused_asks,
-    released_asks,
-    releases,
-    states,
-    waits,
-)
+from tests.unit.core.scheduling.scenario import Scenario, placed, refused_asks, released_asks, releases, states, waits
 
 # -- while the gang reserves ---------------------------------------------------
 
@@ -32,8 +24,7 @@ def test_members_that_exist_need_no_placeholder_pod() -> None:
 
 
 def test_a_placeholder_pod_takes_the_slot_of_a_virtual_placeholder() -> None:
-    scenario = Scenario(CONFIGURATION, nodes=1)
-    scenario.send(*with_members(a_gang(5)))
+    scenario = Scenario(CONFIGURATION, *with_members(a_gang(5)), nodes=1)
     assert slots(scenario) == (5, 0, 0)
     assert placed(scenario.ask(*pods(3))) == {}
     assert slots(scenario) == (5, 0, 0)
@@ -44,15 +35,13 @@ def test_a_placeholder_pod_takes_the_slot_of_a_virtual_placeholder() -> None:
 
 
 def test_nothing_is_placed_before_all_slots_have_a_node() -> None:
-    scenario = Scenario(CONFIGURATION, nodes=1)
-    scenario.send(a_gang(5))
+    scenario = Scenario(CONFIGURATION, a_gang(5), nodes=1)
     assert placed(scenario.ask(member("r0"), *pods(4))) == {}
     assert len(placed(scenario.add_node("n1"))) == 5
 
 
 def test_present_members_and_placeholder_pods_report_missing_nodes() -> None:
-    scenario = Scenario(CONFIGURATION, nodes=1)
-    scenario.send(*with_members(a_gang(5)))
+    scenario = Scenario(CONFIGURATION, *with_members(a_gang(5)), nodes=1)
     reasons = waits(scenario.ask(*pods(4)))
     assert {key: state for key, (state, _) in reasons.items()} == {f"app-p{index}": "FAILED" for index in range(4)}
     assert "4 of 5 members of task group workers fit" in reasons["app-p0"][1]
@@ -70,8 +59,7 @@ def test_a_group_of_absent_members_has_only_the_reports_of_their_pods() -> None:
 
 
 def test_a_deleted_placeholder_pod_returns_its_slot() -> None:
-    scenario = Scenario(CONFIGURATION, nodes=1)
-    scenario.send(*with_members(a_gang(5)))
+    scenario = Scenario(CONFIGURATION, *with_members(a_gang(5)), nodes=1)
     scenario.ask(*pods(4))
     assert released_asks(scenario.release_ask("app-p0")) == {"app-p0": Termination.STOPPED_BY_RM}
     assert slots(scenario) == (5, 0, 0)
@@ -82,30 +70,26 @@ def test_a_deleted_placeholder_pod_returns_its_slot() -> None:
 
 
 def test_a_pod_without_a_slot_is_returned() -> None:
-    scenario = Scenario(CONFIGURATION, nodes=1)
-    scenario.send(a_gang(5))
+    scenario = Scenario(CONFIGURATION, a_gang(5), nodes=1)
     assert released_asks(scenario.ask(*pods(6))) == {"app-p5": Termination.TIMEOUT}
     assert slots(scenario) == (5, 0, 0)
 
 
 def test_a_repeated_request_of_a_pod_keeps_one_slot() -> None:
-    scenario = Scenario(CONFIGURATION, nodes=1)
-    scenario.send(a_gang(5))
+    scenario = Scenario(CONFIGURATION, a_gang(5), nodes=1)
     scenario.ask(*pods(5))
     scenario.ask(pods(5)[0], replace(pods(5)[1], priority=3))
     assert slots(scenario) == (5, 0, 0)
 
 
 def test_a_request_for_several_pods_is_rejected() -> None:
-    scenario = Scenario(CONFIGURATION, nodes=1)
-    scenario.send(a_gang(5))
+    scenario = Scenario(CONFIGURATION, a_gang(5), nodes=1)
     assert "one placeholder, not 2" in refused_asks(scenario.ask(replace(pod("many"), max_allocations=2)))["many"]
 
 
 def test_a_gang_that_waits_for_quota_holds_nothing() -> None:
     scenario = Scenario(a_configuration(a_queue("a", vcore=4000)), nodes=2)
-    scenario.send(ApplicationAdded(an_application("other")))
-    scenario.ask(an_ask("other-1", app="other", vcore=1000))
+    scenario.submit(an_application("other"), an_ask("other-1", vcore=1000))
     scenario.send(a_gang(4))
     effects = scenario.ask(*members(2), *pods(2))
     assert placed(effects) == {}
@@ -115,8 +99,7 @@ def test_a_gang_that_waits_for_quota_holds_nothing() -> None:
 
 
 def test_the_wait_timeout_of_a_soft_gang_releases_pods_and_schedules_members() -> None:
-    scenario = Scenario(CONFIGURATION, nodes=1)
-    scenario.send(a_gang(5, wait_s=60))
+    scenario = Scenario(CONFIGURATION, a_gang(5, wait_s=60), nodes=1)
     scenario.ask(*members(2), *pods(3))
     effects = scenario.wait(61)
     assert set(released_asks(effects)) == {"app-p0", "app-p1", "app-p2"}
@@ -125,8 +108,7 @@ def test_the_wait_timeout_of_a_soft_gang_releases_pods_and_schedules_members() -
 
 
 def test_the_wait_timeout_fails_a_hard_gang() -> None:
-    scenario = Scenario(CONFIGURATION, nodes=1)
-    scenario.send(a_gang(5, wait_s=60, style=GangStyle.HARD))
+    scenario = Scenario(CONFIGURATION, a_gang(5, wait_s=60, style=GangStyle.HARD), nodes=1)
     scenario.ask(*members(2), *pods(3))
     effects = scenario.wait(61)
     assert states(effects) == ["Failing", "Failed"]
@@ -137,8 +119,7 @@ def test_the_wait_timeout_fails_a_hard_gang() -> None:
 
 
 def test_a_pod_gets_the_node_of_a_reserved_slot_at_once() -> None:
-    scenario = Scenario(CONFIGURATION, nodes=2)
-    scenario.send(*with_members(a_gang(8)))
+    scenario = Scenario(CONFIGURATION, *with_members(a_gang(8)), nodes=2)
     assert slots(scenario) == (0, 7, 0)
     assert sorted(placed(scenario.ask(*pods(3))).values()) in (["n0", "n0", "n0"], ["n1", "n1", "n1"])
     assert slots(scenario) == (0, 4, 3)
@@ -147,8 +128,7 @@ def test_a_pod_gets_the_node_of_a_reserved_slot_at_once() -> None:
 
 
 def test_members_take_virtual_placeholders_before_pods() -> None:
-    scenario = Scenario(CONFIGURATION, nodes=2)
-    scenario.send(*with_members(a_gang(5)))
+    scenario = Scenario(CONFIGURATION, *with_members(a_gang(5)), nodes=2)
     scenario.ask(*pods(2))
     effects = scenario.ask(*members(4)[1:])
     assert len(placed(effects)) == 2
@@ -157,8 +137,7 @@ def test_members_take_virtual_placeholders_before_pods() -> None:
 
 
 def test_a_pod_that_a_member_replaces_is_released_first() -> None:
-    scenario = Scenario(CONFIGURATION, nodes=1)
-    scenario.send(*with_members(a_gang(2)))
+    scenario = Scenario(CONFIGURATION, *with_members(a_gang(2)), nodes=1)
     scenario.ask(pod("p0"))
     assert placed(scenario.ask(member("r0"))) == {}
     effects = scenario.release("p0", why=Termination.PLACEHOLDER_REPLACED)
@@ -166,19 +145,16 @@ def test_a_pod_that_a_member_replaces_is_released_first() -> None:
 
 
 def test_the_slot_of_a_deleted_pod_stays_reserved_on_its_node() -> None:
-    scenario = Scenario(CONFIGURATION, nodes=1)
-    scenario.send(*with_members(a_gang(4)))
+    scenario = Scenario(CONFIGURATION, *with_members(a_gang(4)), nodes=1)
     scenario.ask(*pods(3))
-    scenario.send(ApplicationAdded(an_application("other", queue="root.b")))
-    scenario.ask(an_ask("other-1", app="other", vcore=1000))
+    scenario.submit(an_application("other", queue="root.b"), an_ask("other-1", vcore=1000))
     assert placed(scenario.release("app-p0")) == {}, "the other application gets nothing"
     assert slots(scenario) == (0, 1, 2)
     assert placed(scenario.ask(member("r0"))) == {"r0": "n0"}
 
 
 def test_the_slot_of_a_pod_stays_reserved_if_its_member_is_deleted_during_the_replacement() -> None:
-    scenario = Scenario(CONFIGURATION, nodes=1)
-    scenario.send(a_gang(3))
+    scenario = Scenario(CONFIGURATION, a_gang(3), nodes=1)
     scenario.ask(*pods(2), member("running"))
     scenario.ask(member("r0"))
     scenario.release_ask("r0")
@@ -187,23 +163,20 @@ def test_the_slot_of_a_pod_stays_reserved_if_its_member_is_deleted_during_the_re
 
 
 def test_a_larger_pod_gets_no_slot_of_a_complete_gang() -> None:
-    scenario = Scenario(CONFIGURATION, nodes=1)
-    scenario.send(*with_members(a_gang(3)))
+    scenario = Scenario(CONFIGURATION, *with_members(a_gang(3)), nodes=1)
     assert released_asks(scenario.ask(pod("big", vcore=2000))) == {"big": Termination.TIMEOUT}
     assert slots(scenario) == (0, 2, 0)
 
 
 def test_a_pod_avoids_nodes() -> None:
-    scenario = Scenario(CONFIGURATION, nodes=2)
-    scenario.send(*with_members(a_gang(8)))
+    scenario = Scenario(CONFIGURATION, *with_members(a_gang(8)), nodes=2)
     for node in ("n0", "n1"):
         ask = replace(pod(f"not-{node}"), avoid=frozenset({NodeId(node)}))
         assert placed(scenario.ask(ask))[f"not-{node}"] != node
 
 
 def test_the_placeholder_timeout_releases_all_unused_slots() -> None:
-    scenario = Scenario(CONFIGURATION, nodes=1)
-    scenario.send(a_gang(4, timeout_s=60))
+    scenario = Scenario(CONFIGURATION, a_gang(4, timeout_s=60), nodes=1)
     scenario.ask(member("r0"), *pods(2))
     effects = scenario.wait(61)
     assert releases(effects) == {"app-p0": Termination.TIMEOUT, "app-p1": Termination.TIMEOUT}
@@ -213,8 +186,7 @@ def test_the_placeholder_timeout_releases_all_unused_slots() -> None:
 
 def test_a_slot_that_is_returned_after_the_placeholder_timeout_ends() -> None:
     """The pod of a slot was being replaced when the timeout expired, and then the member was deleted."""
-    scenario = Scenario(CONFIGURATION, nodes=1)
-    scenario.send(a_gang(3, timeout_s=60))
+    scenario = Scenario(CONFIGURATION, a_gang(3, timeout_s=60), nodes=1)
     scenario.ask(*pods(2), member("running"))
     scenario.wait(59)
     scenario.ask(member("r0"))
@@ -226,8 +198,7 @@ def test_a_slot_that_is_returned_after_the_placeholder_timeout_ends() -> None:
 
 
 def test_the_slot_of_a_pod_that_is_evicted_from_a_drained_node_ends() -> None:
-    scenario = Scenario(CONFIGURATION, nodes=1)
-    scenario.send(a_gang(3))
+    scenario = Scenario(CONFIGURATION, a_gang(3), nodes=1)
     scenario.ask(*pods(2), member("running"))
     scenario.add_node("n1")
     scenario.node("n0", NodeAction.DRAIN)
@@ -237,16 +208,14 @@ def test_the_slot_of_a_pod_that_is_evicted_from_a_drained_node_ends() -> None:
 
 
 def test_a_pod_gets_no_slot_on_a_drained_node() -> None:
-    scenario = Scenario(CONFIGURATION, nodes=1)
-    scenario.send(*with_members(a_gang(4)))
+    scenario = Scenario(CONFIGURATION, *with_members(a_gang(4)), nodes=1)
     scenario.node("n0", NodeAction.DRAIN)
     assert placed(scenario.ask(pod("p"))) == {}
     assert slots(scenario) == (0, 3, 0)
 
 
 def test_slots_on_a_removed_node_end() -> None:
-    scenario = Scenario(CONFIGURATION, nodes=1)
-    scenario.send(*with_members(a_gang(4)))
+    scenario = Scenario(CONFIGURATION, *with_members(a_gang(4)), nodes=1)
     scenario.ask(*pods(2))
     scenario.add_node("n1")
     scenario.node("n0", NodeAction.DECOMMISSION)
@@ -255,8 +224,7 @@ def test_slots_on_a_removed_node_end() -> None:
 
 
 def test_the_application_completes_with_unused_pods() -> None:
-    scenario = Scenario(CONFIGURATION, nodes=1)
-    scenario.send(a_gang(3))
+    scenario = Scenario(CONFIGURATION, a_gang(3), nodes=1)
     scenario.ask(member("r0"), *pods(2))
     effects = scenario.release("r0")
     assert states(effects) == ["Completing"]
@@ -302,8 +270,7 @@ def test_a_lost_pod_of_an_incomplete_gang_is_reserved_again() -> None:
 
 
 def test_a_member_bound_by_others_uses_the_slot_of_a_waiting_pod() -> None:
-    scenario = Scenario(CONFIGURATION, nodes=1)
-    scenario.send(a_gang(5))
+    scenario = Scenario(CONFIGURATION, a_gang(5), nodes=1)
     scenario.ask(*pods(5))
     scenario.send(bound("r0", "n0"))
     scenario.release_ask("app-p0")

@@ -27,8 +27,7 @@ def over(effects: list[Effect]) -> list[str]:
 
 def stuck(nodes: int = 2) -> Scenario:
     """A gang of three with a member and two pods on n0. The pod of member r0 is not deleted in time."""
-    scenario = Scenario(CONFIGURATION, nodes=1, vcore=3000)
-    scenario.send(a_gang(3))
+    scenario = Scenario(CONFIGURATION, a_gang(3), nodes=1, vcore=3000)
     scenario.ask(*pods(2), member("running"))
     for index in range(1, nodes):
         scenario.add_node(f"n{index}")
@@ -77,8 +76,7 @@ def test_a_changed_request_of_a_member_with_a_stuck_delete_takes_another_slot() 
 
 
 def test_a_member_whose_replacement_lost_its_node_uses_one_slot() -> None:
-    scenario = Scenario(CONFIGURATION, nodes=1)
-    scenario.send(a_gang(2))
+    scenario = Scenario(CONFIGURATION, a_gang(2), nodes=1)
     scenario.ask(pod("p0"), member("running"))
     scenario.add_node("n1")
     scenario.node("n0", NodeAction.DRAIN)
@@ -138,7 +136,7 @@ def test_a_pod_that_is_reported_after_the_timeout_is_released() -> None:
 def test_the_kept_slot_of_a_rejected_member_is_none_of_an_absent_member() -> None:
     """The operator reports it before it releases the member, without the time of a bind."""
     scenario = completed_without_n1()
-    scenario.send(AllocationReported(an_allocation("r0/place", "n0", group="workers", placeholder=True)))
+    scenario.report(an_allocation("r0/place", "n0", group="workers", placeholder=True))
     assert slots(scenario) == (0, 3, 1)
 
 
@@ -146,8 +144,7 @@ def test_the_kept_slot_of_a_rejected_member_is_none_of_an_absent_member() -> Non
 
 
 def test_the_end_of_unused_slots_is_reported_once() -> None:
-    scenario = Scenario(CONFIGURATION, nodes=1)
-    scenario.send(a_gang(4, timeout_s=60))
+    scenario = Scenario(CONFIGURATION, a_gang(4, timeout_s=60), nodes=1)
     scenario.ask(member("r0"), pod("p0"))
     effects = scenario.wait(61)
     assert over(effects) == [KEY]
@@ -176,8 +173,7 @@ def test_a_pod_finds_a_slot_behind_any_number_of_nodes_that_it_avoids() -> None:
 
 
 def test_nodes_without_a_usable_slot_are_not_searched_for_each_pod() -> None:
-    scenario = Scenario(CONFIGURATION, nodes=8)
-    scenario.send(*with_members(a_gang(32)))
+    scenario = Scenario(CONFIGURATION, *with_members(a_gang(32)), nodes=8)
     in_order = list(scenario.app().gang.live_virtual_on[WORKERS])
     drained, avoided = in_order[:5], in_order[5]
     for name in drained:
@@ -192,8 +188,7 @@ def test_nodes_without_a_usable_slot_are_not_searched_for_each_pod() -> None:
 
 def test_a_search_without_a_slot_is_repeated_only_after_a_change() -> None:
     """All pods that a LimitRange makes too large would otherwise search all nodes."""
-    scenario = Scenario(CONFIGURATION, nodes=2, vcore=2000)
-    scenario.send(*with_members(a_gang(4)))
+    scenario = Scenario(CONFIGURATION, *with_members(a_gang(4)), nodes=2, vcore=2000)
     assert placed(scenario.ask(pod("large", vcore=1500))) == {}
     assert scenario.app().gang.search_without_slot is not None
     assert placed(scenario.ask(pod("larger", vcore=1600))) == {}
@@ -261,8 +256,7 @@ def test_a_pod_takes_the_node_reservation_of_the_slot() -> None:
 
 
 def test_a_returned_slot_keeps_its_request_when_the_others_are_split() -> None:
-    scenario = Scenario(CONFIGURATION, nodes=1)
-    scenario.send(a_gang(60))
+    scenario = Scenario(CONFIGURATION, a_gang(60), nodes=1)
     scenario.ask(pod("p0"))
     scenario.release_ask("p0")
     app = scenario.app()
@@ -276,10 +270,9 @@ def test_a_returned_slot_keeps_its_request_when_the_others_are_split() -> None:
 
 def test_a_member_that_is_bound_elsewhere_makes_room_for_the_other_slots() -> None:
     """The queue has room for two of three slots. A member that somebody else has bound takes the third one."""
-    scenario = Scenario(a_configuration(a_queue("a", vcore=3300)), nodes=1)
-    scenario.send(a_gang(3))
+    scenario = Scenario(a_configuration(a_queue("a", vcore=3300)), a_gang(3), nodes=1)
     scenario.ask(*pods(2))
     scenario.send(bound("extra", "n0", group="of-no-group", allocated_s=1000))
     assert slots(scenario) == (3, 0, 0)
-    scenario.send(AllocationReported(an_allocation("b0", "n0", vcore=300, group="workers", allocated_s=1000)))
+    scenario.report(an_allocation("b0", "n0", vcore=300, group="workers", allocated_s=1000))
     assert slots(scenario) == (0, 0, 2)

@@ -101,7 +101,7 @@ def next_to_gang() -> Scenario:
     members = NODES * 2 + 1
     scenario.send(*(event for index in range(NODES) for event in short(f"short{index}")))
     gang = an_application("gang", queue="root.b", gang=members, placement=GangPlacement.AUTO)
-    scenario.gang(ApplicationAdded(gang), members)
+    scenario.gang(gang, members)
     return scenario
 
 
@@ -127,7 +127,7 @@ def calls_for_one_pod(members: int) -> int:
     """Number of calls of Python functions that place one pod while a Reserve gang that fits on no node waits."""
     each, placement = resources(vcore=64_000, pods=1), GangPlacement.RESERVE
     scenario = Scenario(a_configuration(a_queue("a"), a_queue("b")), nodes=2, vcore=8000)
-    scenario.send(ApplicationAdded(an_application("gang", gang=members, each=each, placement=placement)))
+    scenario.submit(an_application("gang", gang=members, each=each, placement=placement))
     names = [f"member-{number}" for number in range(members)]
     scenario.send(
         *(AskAdded(an_ask(name, app="gang", vcore=64_000, placeholder=True, group="workers")) for name in names)
@@ -178,8 +178,7 @@ def test_d16_an_ended_pod_below_a_guarantee_does_not_walk_the_leaves_that_do_not
         scenario.send(
             ApplicationAdded(an_application("short0", queue="root.p.q0")), AskAdded(an_ask("short0", app="short0"))
         )
-        scenario.send(ApplicationAdded(an_application("large", queue="root.b")))
-        scenario.ask(an_ask("large", app="large", vcore=9000))
+        scenario.submit(an_application("large", queue="root.b"), an_ask("large", vcore=9000))
         return calls_of(scenario, released("short0"))
 
     assert calls(500) == calls(20)
@@ -191,8 +190,9 @@ def test_d16_leaves_that_preemption_did_not_help_get_their_timers_in_parts() -> 
     scenario = Unchecked(with_preemption(poor, a_queue("a")), nodes=1, vcore=1000)
     scenario.send(*short("short0"))
     for index in range(many):
-        scenario.send(ApplicationAdded(an_application(f"w{index}", queue=f"root.p.q{index}")))
-        scenario.ask(an_ask(f"w{index}", app=f"w{index}", vcore=2000, priority=-1))
+        scenario.submit(
+            an_application(f"w{index}", queue=f"root.p.q{index}"), an_ask(f"w{index}", vcore=2000, priority=-1)
+        )
     scenario.wait(60)  # the searches find no victim
     idle = dict(scenario.partition.preemptions.idle)
     assert len(idle) == many
@@ -217,11 +217,12 @@ class NotWalked(dict[ApplicationId, Application]):
 def test_d17_a_resized_pod_requeues_only_the_gangs_with_a_granted_quota_reservation() -> None:
     scenario = Unchecked(a_configuration(a_queue("a", vcore=10**8), a_queue("b")))
     scenario.add_node("n0", vcore=3000)
-    scenario.send(ApplicationAdded(an_application("app")))
-    scenario.ask(an_ask("r", vcore=10))
+    scenario.submit(an_application("app"), an_ask("r", vcore=10))
     scenario.add_node("large", vcore=40_000)
-    scenario.send(ApplicationAdded(an_application("gang", gang=8, each=resources(vcore=5000, pods=1))))
-    scenario.ask(*(an_ask(f"p{i}", app="gang", vcore=5000, group="workers", placeholder=True) for i in range(7)))
+    scenario.submit(
+        an_application("gang", gang=8, each=resources(vcore=5000, pods=1)),
+        *(an_ask(f"p{i}", vcore=5000, group="workers", placeholder=True) for i in range(7)),
+    )
     assert scenario.app("gang").gang.granted
     partition = scenario.partition
     partition.applications = NotWalked(partition.applications)
@@ -232,8 +233,7 @@ def test_d17_a_resized_pod_requeues_only_the_gangs_with_a_granted_quota_reservat
 def test_d18_the_release_of_a_request_with_many_allocations_grows_with_their_number_only() -> None:
     def calls(count: int) -> int:
         scenario = Unchecked(a_configuration(a_queue("a")), nodes=10, vcore=100_000)
-        scenario.send(ApplicationAdded(an_application()))
-        scenario.ask(an_ask("r", count=count))
+        scenario.submit(an_application(), an_ask("r", count=count))
         assert len(scenario.app().allocations) == count
         released_all = AllocationReleased(
             PARTITION, ApplicationId("app"), AllocationKey("r"), None, Termination.STOPPED_BY_RM
@@ -266,8 +266,7 @@ def summary(effects: list[Effect]) -> ApplicationSummarized:
 def test_resource_time_is_counted_by_node_type() -> None:
     scenario = a_scenario("large", "")
     submitted = scenario.now_ns
-    scenario.send(ApplicationAdded(an_application()))
-    scenario.ask(an_ask("r0", vcore=3000), an_ask("r1", vcore=2000))
+    scenario.submit(an_application(), an_ask("r0", vcore=3000), an_ask("r1", vcore=2000))
     scenario.wait(10)
     scenario.release("r0")
     scenario.release("r1")
@@ -279,7 +278,7 @@ def test_resource_time_is_counted_by_node_type() -> None:
 
 def test_placeholder_usage_is_counted_separately() -> None:
     scenario = a_scenario("large")
-    scenario.gang(ApplicationAdded(an_application(gang=1)), 1)
+    scenario.gang(an_application(gang=1), 1)
     scenario.wait(5)
     scenario.ask(an_ask("r0", group="workers"))
     scenario.release("app-p0", why=Termination.PLACEHOLDER_REPLACED)
@@ -293,8 +292,8 @@ def test_placeholder_usage_is_counted_separately() -> None:
 
 def test_a_rejected_application_used_nothing_and_has_no_summary() -> None:
     scenario = a_scenario("large")
-    scenario.send(ApplicationAdded(an_application()))
-    effects = scenario.send(ApplicationAdded(an_application()))
+    scenario.submit(an_application())
+    effects = scenario.submit(an_application())
     assert not [effect for effect in effects if isinstance(effect, ApplicationSummarized)]
 
 

@@ -21,7 +21,7 @@ from muster_core.model.devices import (
 )
 from muster_core.model.effects import AllocationResponse, Effect
 from muster_core.model.errors import BrokenDecision
-from muster_core.model.events import AllocationReported, ApplicationAdded, AskAdded, ClusterObjectsReported
+from muster_core.model.events import ApplicationAdded, AskAdded, ClusterObjectsReported
 from muster_core.model.ids import AllocationKey, NodeId
 from muster_core.model.resources import UNLIMITED, Limit, Resources
 from muster_core.model.specs import AskSpec, PodProperties
@@ -202,7 +202,7 @@ def test_a_change_of_other_devices_causes_no_attempt() -> None:
 def test_a_pod_that_was_bound_before_a_restart_keeps_its_devices() -> None:
     scenario = scenario_with(gpus("n0", 1), a_claim("a", allocation=got("n0", "d0"), reserved=1), a_claim("b"))
     facts = PodProperties(devices=using("a"))
-    scenario.send(AllocationReported(replace(an_allocation("old", "n0"), facts=facts)))
+    scenario.report(replace(an_allocation("old", "n0"), facts=facts))
     assert placed(scenario.ask(pod("b"))) == {}
     assert not devices(scenario).assumed
 
@@ -264,7 +264,7 @@ def test_no_device_is_given_twice_in_random_worlds(seed: int) -> None:
         scenario.add_node(f"n{number}")
     send(scenario, ANY, *(gpus(f"n{number}", random.randint(0, 3)) for number in range(3)))
     send(scenario, a_slice("net", EVERYWHERE, a_device("d0"), a_device("d1")))
-    scenario.send(ApplicationAdded(an_application()))
+    scenario.submit(an_application())
     shown: dict[str, DeviceAllocation] = {}
     running: dict[str, list[DeviceClaim]] = {}
     for step in range(40):
@@ -319,7 +319,7 @@ def with_queues(configuration: Configuration, *facts: DeviceFact, nodes: int = 2
 def test_a_queue_counts_devices_by_class_and_nodes_do_not() -> None:
     claims = [a_claim(name, wanting(2)) for name in "abc"]
     scenario = with_queues(a_configuration(limited("a", 5)), *(gpus(f"n{n}", 4) for n in range(2)), *claims)
-    scenario.send(ApplicationAdded(an_application()))
+    scenario.submit(an_application())
     effects = scenario.ask(*(charged(name, count=2) for name in "abc"))
     assert sorted(placed(effects)) == ["a", "b"]
     assert CLASS in waits(effects)["c"][1]
@@ -331,7 +331,7 @@ def test_a_queue_counts_devices_by_class_and_nodes_do_not() -> None:
 def test_a_gang_waits_until_its_queue_has_quota_for_the_devices_of_all_members() -> None:
     claims = [a_claim(f"c{number}") for number in range(3)]
     scenario = with_queues(a_configuration(limited("a", 3)), gpus("n0", 4), a_claim("other"), *claims)
-    scenario.send(ApplicationAdded(an_application("first")))
+    scenario.submit(an_application("first"))
     assert placed(scenario.ask(charged("other", app="first")))
     scenario.send(a_gang(3))
     members = [charged("", f"c{n}", spec=member(f"m{n}")) for n in range(3)]
@@ -345,13 +345,13 @@ def test_a_charge_that_another_pod_of_the_claim_takes_over_is_counted_once() -> 
     assert sorted(placed(scenario.ask(charged("a", "shared"), charged("b", "shared")))) == ["a", "b"]
     assert placed(scenario.ask(charged("c", "own", app="other"))) == {}
     facts = PodProperties(devices=using("shared"))
-    effects = scenario.send(AllocationReported(replace(an_allocation("b", "n0"), facts=facts)))
+    effects = scenario.report(replace(an_allocation("b", "n0"), facts=facts))
     assert placed(effects + scenario.wait(1)) == {"c": "n0"}
     assert scenario.app().queue.allocated[CLASS] == 2
     scenario.release("c", app="other")
     scenario.release("a")
     taken_over = replace(an_allocation("b", "n0"), facts=facts)
-    scenario.send(AllocationReported(replace(taken_over, resources=taken_over.resources + Resources({CLASS: 1}))))
+    scenario.report(replace(taken_over, resources=taken_over.resources + Resources({CLASS: 1})))
     assert scenario.app().queue.allocated[CLASS] == 1
 
 

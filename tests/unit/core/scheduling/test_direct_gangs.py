@@ -3,15 +3,7 @@
 from dataclasses import replace
 
 from muster_core.model.constraints import InterPodConstraints, PodTerm, Target
-from muster_core.model.events import (
-    AllocationReleased,
-    ApplicationAdded,
-    ApplicationRemoved,
-    AskAdded,
-    AskReleased,
-    NodeAction,
-    NodeAdded,
-)
+from muster_core.model.events import AllocationReleased, AskAdded, AskReleased, NodeAction, NodeAdded
 from muster_core.model.ids import AllocationId, AllocationKey, ApplicationId, TaskGroup, Termination
 from muster_core.model.resources import NOTHING
 from muster_core.model.specs import Member, PodProperties, Preferences, Topology
@@ -113,8 +105,7 @@ def test_absent_members_are_expected_to_avoid_each_other_as_the_present_ones_do(
 
 
 def test_a_new_member_replaces_its_placeholder_with_one_message() -> None:
-    scenario = Scenario(a_configuration(a_queue("a")), nodes=2)
-    scenario.send(a_gang(5))
+    scenario = Scenario(a_configuration(a_queue("a")), a_gang(5), nodes=2)
     [answer] = answers(scenario.ask(*members(2)))
     assert [new.ask.key for new in answer.new] == ["app-r0", "app-r1"]
     assert answer.released == ()
@@ -124,8 +115,7 @@ def test_a_new_member_replaces_its_placeholder_with_one_message() -> None:
 
 
 def test_existing_members_are_placed_in_the_cycle_of_the_reservation() -> None:
-    scenario = Scenario(a_configuration(a_queue("a")), nodes=1, vcore=1000)
-    scenario.send(a_gang(4))
+    scenario = Scenario(a_configuration(a_queue("a")), a_gang(4), nodes=1, vcore=1000)
     assert placed(scenario.ask(*members(4))) == {}
     assert len(placed(scenario.add_node("big"))) == 4
     assert held(scenario) == 0
@@ -144,8 +134,7 @@ def test_a_gang_that_does_not_fit_reserves_nothing_and_reports_the_reason() -> N
 
 
 def test_resources_reserved_for_future_members_are_not_given_to_others() -> None:
-    scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
-    scenario.send(a_gang(3))
+    scenario = Scenario(a_configuration(a_queue("a")), a_gang(3), nodes=1)
     scenario.send(a_gang(2, "late"))
     assert held(scenario, "late") == 0
     driver, *executors = members(3)
@@ -167,8 +156,7 @@ def test_two_gangs_with_resources_for_one_finish_one_after_another() -> None:
 
 
 def test_extra_members_and_pods_without_a_group_are_scheduled() -> None:
-    scenario = Scenario(a_configuration(a_queue("a")), nodes=2)
-    scenario.send(a_gang(2))
+    scenario = Scenario(a_configuration(a_queue("a")), a_gang(2), nodes=2)
     effects = scenario.ask(*members(4), an_ask("plain"))
     assert len(placed(effects)) == 5
     assert held(scenario) == 0
@@ -176,16 +164,14 @@ def test_extra_members_and_pods_without_a_group_are_scheduled() -> None:
 
 
 def test_one_ask_for_several_members_uses_a_placeholder_for_each() -> None:
-    scenario = Scenario(a_configuration(a_queue("a")), nodes=2)
-    scenario.send(a_gang(3))
+    scenario = Scenario(a_configuration(a_queue("a")), a_gang(3), nodes=2)
     answered = answers(scenario.ask(replace(member("many"), max_allocations=5)))
     assert [new.id for answer in answered for new in answer.new] == [f"many-{index}" for index in range(5)]
     assert held(scenario) == 0
 
 
 def test_a_larger_member_is_scheduled_and_its_placeholder_is_dropped() -> None:
-    scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
-    scenario.send(*with_members(a_gang(3)))
+    scenario = Scenario(a_configuration(a_queue("a")), *with_members(a_gang(3)), nodes=1)
     effects = scenario.ask(member("big", vcore=2000))
     assert placed(effects) == {"big": "n0"}
     assert releases(effects) == {}
@@ -195,16 +181,14 @@ def test_a_larger_member_is_scheduled_and_its_placeholder_is_dropped() -> None:
 
 
 def test_a_smaller_member_releases_the_difference() -> None:
-    scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
-    scenario.send(a_gang(4))
+    scenario = Scenario(a_configuration(a_queue("a")), a_gang(4), nodes=1)
     assert placed(scenario.ask(an_ask("other", app="app", vcore=600))) == {}
     assert set(placed(scenario.ask(member("small", vcore=400)))) == {"small", "other"}
     assert held(scenario) == 3
 
 
 def test_placeholders_are_removed_with_their_node() -> None:
-    scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
-    scenario.send(a_gang(4))
+    scenario = Scenario(a_configuration(a_queue("a")), a_gang(4), nodes=1)
     scenario.add_node("n1")
     effects = scenario.node("n0", NodeAction.DECOMMISSION)
     assert answers(effects) == []
@@ -213,8 +197,7 @@ def test_placeholders_are_removed_with_their_node() -> None:
 
 
 def test_a_member_excluded_from_its_placeholder_node_runs_elsewhere() -> None:
-    scenario = Scenario(a_configuration(a_queue("a")), nodes=1, vcore=2000)
-    scenario.send(a_gang(2))
+    scenario = Scenario(a_configuration(a_queue("a")), a_gang(2), nodes=1, vcore=2000)
     scenario.add_node("n1")
     scenario.node("n0", NodeAction.DRAIN)
     assert placed(scenario.ask(member("r0"))) == {"r0": "n1"}
@@ -253,10 +236,8 @@ def test_a_packed_gang_is_reserved_in_one_domain() -> None:
 
 
 def test_reserved_placeholders_count_towards_the_queue_quota() -> None:
-    scenario = Scenario(a_configuration(a_queue("a", vcore=4000)), nodes=3)
-    scenario.send(*with_members(a_gang(3)))
-    scenario.send(ApplicationAdded(an_application("plain")))
-    assert waits(scenario.ask(an_ask("p0", app="plain", vcore=2000)))["p0"][0] == "SKIPPED"
+    scenario = Scenario(a_configuration(a_queue("a", vcore=4000)), *with_members(a_gang(3)), nodes=3)
+    assert waits(scenario.submit(an_application("plain"), an_ask("p0", vcore=2000)))["p0"][0] == "SKIPPED"
     assert placed(scenario.ask(an_ask("p1", app="plain", vcore=1000))).keys() == {"p1"}
 
 
@@ -282,8 +263,7 @@ def test_a_gang_without_task_groups_is_rejected() -> None:
 
 def test_no_later_gang_starts_before_a_gang_that_waits_for_headroom() -> None:
     scenario = Scenario(a_configuration(a_queue("a", vcore=4000)), nodes=3)
-    scenario.send(ApplicationAdded(an_application("busy")))
-    scenario.ask(*(an_ask(f"b{index}", app="busy") for index in range(2)))
+    scenario.submit(an_application("busy"), *(an_ask(f"b{index}") for index in range(2)))
     effects = scenario.send(*with_members(a_gang(3)))
     assert waits(effects)[KEY][0] == "SKIPPED"
     effects = scenario.send(*with_members(a_gang(1, "late")))
@@ -296,8 +276,7 @@ def test_no_later_gang_starts_before_a_gang_that_waits_for_headroom() -> None:
 
 
 def test_unused_placeholders_expire_without_a_message() -> None:
-    scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
-    scenario.send(a_gang(3, timeout_s=60))
+    scenario = Scenario(a_configuration(a_queue("a")), a_gang(3, timeout_s=60), nodes=1)
     scenario.ask(member("r0"))
     scenario.wait(59)
     assert held(scenario) == 2
@@ -310,8 +289,7 @@ def test_unused_placeholders_expire_without_a_message() -> None:
 
 
 def test_a_gang_without_members_completes_after_its_timeout() -> None:
-    scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
-    scenario.send(a_gang(3, timeout_s=60))
+    scenario = Scenario(a_configuration(a_queue("a")), a_gang(3, timeout_s=60), nodes=1)
     assert states(scenario.wait(2)) == ["Running"], "the request of its first member was expected within a second"
     assert held(scenario) == 3
     assert states(scenario.wait(60)) == ["Completing"]
@@ -319,8 +297,7 @@ def test_a_gang_without_members_completes_after_its_timeout() -> None:
 
 
 def test_a_gang_whose_members_were_cancelled_completes_after_its_timeout() -> None:
-    scenario = Scenario(a_configuration(a_queue("a")))
-    scenario.send(*with_members(a_gang(3, timeout_s=60)))
+    scenario = Scenario(a_configuration(a_queue("a")), *with_members(a_gang(3, timeout_s=60)))
     scenario.release_ask("app-r0")
     scenario.add_node("n0")
     assert held(scenario) == 3, "another member may come"
@@ -329,8 +306,7 @@ def test_a_gang_whose_members_were_cancelled_completes_after_its_timeout() -> No
 
 
 def test_unused_placeholders_are_deleted_when_the_last_member_has_ended() -> None:
-    scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
-    scenario.send(a_gang(3))
+    scenario = Scenario(a_configuration(a_queue("a")), a_gang(3), nodes=1)
     scenario.ask(member("r0"))
     assert states(scenario.release("r0")) == ["Completing"]
     assert held(scenario) == 0, "another member is a new run"
@@ -341,19 +317,17 @@ def test_unused_placeholders_are_deleted_when_the_last_member_has_ended() -> Non
 
 
 def test_a_removed_application_releases_placeholders_without_a_message() -> None:
-    scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
-    scenario.send(a_gang(3))
+    scenario = Scenario(a_configuration(a_queue("a")), a_gang(3), nodes=1)
     scenario.ask(member("r0"))
-    effects = scenario.send(ApplicationRemoved(PARTITION, ApplicationId("app")))
+    effects = scenario.remove("app")
     assert releases(effects) == {"r0": Termination.STOPPED_BY_RM}
     assert scenario.partition.placed == {}
     assert allocated(scenario) == 0
 
 
 def test_an_application_removed_while_waiting_leaves_nothing_pending() -> None:
-    scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
-    scenario.send(a_gang(5))
-    assert released_asks(scenario.send(ApplicationRemoved(PARTITION, ApplicationId("app")))) == {}
+    scenario = Scenario(a_configuration(a_queue("a")), a_gang(5), nodes=1)
+    assert released_asks(scenario.remove("app")) == {}
     assert scenario.partition.queues.root.pending == NOTHING
 
 
@@ -377,7 +351,6 @@ def test_the_resource_manager_cannot_release_virtual_placeholders() -> None:
 
 
 def test_a_placeholder_ask_of_a_direct_gang_is_released() -> None:
-    scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
-    scenario.send(a_gang(5))
+    scenario = Scenario(a_configuration(a_queue("a")), a_gang(5), nodes=1)
     effects = scenario.ask(an_ask("p0", group="workers", placeholder=True))
     assert released_asks(effects) == {"p0": Termination.TIMEOUT}

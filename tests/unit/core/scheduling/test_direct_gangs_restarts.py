@@ -2,14 +2,7 @@
 
 from dataclasses import replace
 
-from muster_core.model.events import (
-    ApplicationAdded,
-    ConfigurationReplaced,
-    Event,
-    ManagerRegistered,
-    NodeAdded,
-    RecoveryBarrierPassed,
-)
+from muster_core.model.events import Event, ManagerRegistered, NodeAdded, RecoveryBarrierPassed
 from muster_core.model.ids import NodeId, TaskGroup, Termination
 from muster_core.model.specs import GangStyle, Topology
 from tests.unit.builders import RM, a_configuration, a_node, a_queue, an_allocation, an_application, an_ask, resources
@@ -22,9 +15,7 @@ WORKERS = TaskGroup("workers")
 
 def awaits_barrier() -> Scenario:
     """A resource manager registers again and has not reported anything yet; the time is 1,000 s."""
-    scenario = Scenario(CONFIGURATION)
-    scenario.send(ManagerRegistered(RM, CONFIGURATION, awaits_barrier=True))
-    return scenario
+    return Scenario(CONFIGURATION, ManagerRegistered(RM, CONFIGURATION, awaits_barrier=True))
 
 
 def passed(scenario: Scenario, *events: Event) -> list[str]:
@@ -55,7 +46,7 @@ def test_a_restart_reserves_an_unbound_gang_before_later_ones() -> None:
 def test_a_packed_gang_is_reserved_again_in_the_domain_of_its_members() -> None:
     scenario = awaits_barrier()
     spec = replace(a_gang(4, forced=True).spec, topology=Topology(("zone",), required=True))
-    scenario.send(ApplicationAdded(spec))
+    scenario.submit(spec)
     for zone, existing in (("a", ()), ("b", (bound("r0", "n-b").spec,))):
         scenario.send(NodeAdded(a_node(f"n-{zone}", labels={"zone": zone}), draining=False, existing=existing))
     passed(scenario)
@@ -65,7 +56,7 @@ def test_a_packed_gang_is_reserved_again_in_the_domain_of_its_members() -> None:
 
 def test_a_recovered_gang_is_reserved_again_before_others_are_placed() -> None:
     scenario = awaits_barrier()
-    scenario.send(ApplicationAdded(an_application("busy", queue="root.b", created_s=1)))
+    scenario.submit(an_application("busy", queue="root.b", created_s=1))
     scenario.send(a_gang(4, forced=True))
     scenario.add_node("n0", bound("r0", "n0", allocated_s=990).spec)
     scenario.ask(*(an_ask(f"b{index}", app="busy", priority=9) for index in range(4)))
@@ -153,7 +144,7 @@ def test_a_gang_made_impossible_by_a_reload_keeps_its_running_members() -> None:
     scenario.send(a_gang(4, forced=True))
     scenario.add_node("n0", bound("r0", "n0").spec, vcore=3000)
     scenario.send(RecoveryBarrierPassed(RM))
-    effects = scenario.send(ConfigurationReplaced(RM, a_configuration(a_queue("a", vcore=2000), a_queue("b"))))
+    effects = scenario.reload(a_configuration(a_queue("a", vcore=2000), a_queue("b")))
     assert answers(effects) == []
     assert states(effects) == []
     assert placed(scenario.ask(member("r1"))) == {"r1": "n0"}
@@ -161,7 +152,7 @@ def test_a_gang_made_impossible_by_a_reload_keeps_its_running_members() -> None:
 
 def test_a_recovered_gang_without_task_groups_continues_without_placeholders() -> None:
     scenario = awaits_barrier()
-    scenario.send(ApplicationAdded(replace(a_gang(4, forced=True).spec, members=())))
+    scenario.submit(replace(a_gang(4, forced=True).spec, members=()))
     scenario.add_node("n0", bound("r0", "n0").spec)
     scenario.send(RecoveryBarrierPassed(RM))
     assert placed(scenario.ask(member("r1"))) == {"r1": "n0"}
@@ -183,8 +174,7 @@ def test_a_recovered_placeholder_pod_replaces_a_virtual_placeholder() -> None:
 
 
 def test_a_member_bound_by_others_uses_a_reserved_placeholder() -> None:
-    scenario = Scenario(CONFIGURATION, nodes=2, vcore=2000)
-    scenario.send(*with_members(a_gang(4)))
+    scenario = Scenario(CONFIGURATION, *with_members(a_gang(4)), nodes=2, vcore=2000)
     before = scenario.partition.nodes.available(NodeId("n1"))
     scenario.send(bound("r0", "n1"))
     assert held(scenario) == 2
@@ -193,8 +183,7 @@ def test_a_member_bound_by_others_uses_a_reserved_placeholder() -> None:
 
 
 def test_a_member_bound_by_others_starts_a_waiting_gang() -> None:
-    scenario = Scenario(CONFIGURATION, nodes=1)
-    scenario.send(a_gang(6, wait_s=100))
+    scenario = Scenario(CONFIGURATION, a_gang(6, wait_s=100), nodes=1)
     effects = scenario.send(bound("r0", "n0"))
     assert states(effects) == ["Running"]
     assert scenario.app().pending == resources(vcore=5000, pods=5)
@@ -204,8 +193,7 @@ def test_a_member_bound_by_others_starts_a_waiting_gang() -> None:
 
 
 def test_an_allocation_with_a_key_of_the_scheduler_is_rejected() -> None:
-    scenario = Scenario(CONFIGURATION, nodes=1)
-    scenario.send(a_gang(3), a_gang(3, "waits"))
+    scenario = Scenario(CONFIGURATION, a_gang(3), a_gang(3, "waits"), nodes=1)
     for key, app in ((KEY, "app"), ("waits/workers", "waits")):
         [answer] = answers(scenario.send(bound(key, "n0", app=app)))
         assert answer.rejected_allocations[0].reason == f"{key} is the scheduler's own key"

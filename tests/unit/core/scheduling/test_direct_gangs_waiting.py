@@ -6,15 +6,7 @@ import pytest
 
 from muster_core.model.config import Configuration, QueuePolicies, Timing
 from muster_core.model.effects import PlacementsProposed, SchedulingStateChanged, VictimsProposed
-from muster_core.model.events import (
-    ApplicationAdded,
-    AskAdded,
-    CallbacksDeclared,
-    ConfigurationReplaced,
-    NodeAction,
-    NodeAdded,
-    PlacementsEvaluated,
-)
+from muster_core.model.events import AskAdded, CallbacksDeclared, NodeAction, NodeAdded, PlacementsEvaluated
 from muster_core.model.ids import NodeId, TaskGroup, Termination
 from muster_core.model.resources import NOTHING
 from muster_core.model.specs import GangStyle
@@ -34,8 +26,7 @@ def guarded(*, quota: bool = False, most: int | None = None) -> Configuration:
 
 
 def test_a_soft_gang_is_scheduled_without_reservation_after_the_wait_timeout() -> None:
-    scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
-    scenario.send(a_gang(5, wait_s=60))
+    scenario = Scenario(a_configuration(a_queue("a")), a_gang(5, wait_s=60), nodes=1)
     assert placed(scenario.ask(*members(5))) == {}
     effects = scenario.wait(61)
     assert states(effects) == ["Resuming", "Accepted", "Running"]
@@ -44,8 +35,7 @@ def test_a_soft_gang_is_scheduled_without_reservation_after_the_wait_timeout() -
 
 
 def test_a_hard_gang_fails_after_the_wait_timeout_and_releases_its_members() -> None:
-    scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
-    scenario.send(a_gang(5, wait_s=60, style=GangStyle.HARD))
+    scenario = Scenario(a_configuration(a_queue("a")), a_gang(5, wait_s=60, style=GangStyle.HARD), nodes=1)
     scenario.ask(member("r0"))
     effects = scenario.wait(61)
     assert states(effects) == ["Failing", "Failed"]
@@ -62,8 +52,7 @@ def test_the_style_has_no_effect_after_the_placeholders_are_reserved() -> None:
 
 
 def test_the_placeholder_timer_starts_with_the_reservation() -> None:
-    scenario = Scenario(a_configuration(a_queue("a")), nodes=1, vcore=1000)
-    scenario.send(*with_members(a_gang(3, timeout_s=60)))
+    scenario = Scenario(a_configuration(a_queue("a")), *with_members(a_gang(3, timeout_s=60)), nodes=1, vcore=1000)
     assert scenario.wait(100) == []
     scenario.add_node("n1")
     scenario.wait(59)
@@ -74,8 +63,7 @@ def test_the_placeholder_timer_starts_with_the_reservation() -> None:
 
 def test_a_gang_that_fits_no_nodes_reserves_no_quota_until_it_starves() -> None:
     timing = Timing(starvation_age_ns=60 * SECOND)
-    scenario = Scenario(a_configuration(a_queue("a", vcore=6000), timing=timing), nodes=1)
-    scenario.send(*with_members(a_gang(5)))
+    scenario = Scenario(a_configuration(a_queue("a", vcore=6000), timing=timing), *with_members(a_gang(5)), nodes=1)
     assert scenario.app().gang.quota_reservation == NOTHING
     scenario.wait(61)
     assert scenario.app().gang.quota_reservation == resources(vcore=5000, pods=5)
@@ -110,9 +98,8 @@ def test_a_mistyped_resource_is_answered_with_the_name_that_nodes_have(resource:
 
 
 def test_a_gang_that_a_new_configuration_makes_impossible_waits_with_the_reason() -> None:
-    scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
-    scenario.send(*with_members(a_gang(5)))
-    effects = scenario.send(ConfigurationReplaced(RM, a_configuration(a_queue("a", vcore=2000))))
+    scenario = Scenario(a_configuration(a_queue("a")), *with_members(a_gang(5)), nodes=1)
+    effects = scenario.reload(a_configuration(a_queue("a", vcore=2000)))
     assert states(effects) == []
     assert waits(effects)[KEY] == ("SKIPPED", notices(effects)[0])
     assert "the gang requests cpu 5 in total" in notices(effects)[0]
@@ -120,8 +107,7 @@ def test_a_gang_that_a_new_configuration_makes_impossible_waits_with_the_reason(
 
 def test_a_gang_that_may_not_start_yet_reports_for_its_members() -> None:
     scenario = Scenario(a_configuration(a_queue("a", max_applications=1)), nodes=2)
-    scenario.send(ApplicationAdded(an_application("first")))
-    scenario.ask(an_ask("f0", app="first"))
+    scenario.submit(an_application("first"), an_ask("f0"))
     assert waits(scenario.send(a_gang(3))).keys() == {KEY}
     assert waits(scenario.ask(*members(3))) == {}
     scenario.release("f0", "first")
@@ -133,11 +119,9 @@ def test_a_gang_that_may_not_start_yet_reports_for_its_members() -> None:
 
 
 def test_virtual_placeholders_are_preempted_immediately() -> None:
-    scenario = Scenario(guarded(), nodes=1)
-    scenario.send(a_gang(4))
+    scenario = Scenario(guarded(), a_gang(4), nodes=1)
     scenario.ask(member("r0"))
-    scenario.send(ApplicationAdded(an_application("poor", queue="root.b")))
-    scenario.ask(an_ask("p0", app="poor"), an_ask("p1", app="poor"))
+    scenario.submit(an_application("poor", queue="root.b"), an_ask("p0"), an_ask("p1"))
     effects = scenario.wait(20)
     assert placed(effects).keys() == {"p0", "p1"}
     assert releases(effects) == {}
@@ -146,10 +130,8 @@ def test_virtual_placeholders_are_preempted_immediately() -> None:
 
 
 def test_a_member_whose_placeholder_was_preempted_waits_for_resources() -> None:
-    scenario = Scenario(guarded(), nodes=1)
-    scenario.send(*with_members(a_gang(4)))
-    scenario.send(ApplicationAdded(an_application("poor", queue="root.b")))
-    scenario.ask(an_ask("p0", app="poor"), an_ask("p1", app="poor"))
+    scenario = Scenario(guarded(), *with_members(a_gang(4)), nodes=1)
+    scenario.submit(an_application("poor", queue="root.b"), an_ask("p0"), an_ask("p1"))
     scenario.wait(20)
     effects = scenario.ask(*members(3)[1:])
     assert placed(effects).keys() == {"app-r1"}
@@ -157,10 +139,9 @@ def test_a_member_whose_placeholder_was_preempted_waits_for_resources() -> None:
 
 
 def test_a_queue_over_a_lowered_maximum_releases_virtual_placeholders_first() -> None:
-    scenario = Scenario(guarded(quota=True), nodes=1)
-    scenario.send(a_gang(4))
+    scenario = Scenario(guarded(quota=True), a_gang(4), nodes=1)
     scenario.ask(member("r0"))
-    scenario.send(ConfigurationReplaced(RM, guarded(quota=True, most=2000)))
+    scenario.reload(guarded(quota=True, most=2000))
     effects = scenario.wait(10)
     assert releases(effects) == {}
     assert held(scenario) == 1
@@ -169,8 +150,7 @@ def test_a_queue_over_a_lowered_maximum_releases_virtual_placeholders_first() ->
 
 def test_a_guaranteed_gang_preempts_for_all_placeholders_and_reports_once() -> None:
     scenario = Scenario(guarded(), nodes=1)
-    scenario.send(ApplicationAdded(an_application("rich")))
-    scenario.ask(*(an_ask(f"r{index}", app="rich") for index in range(4)))
+    scenario.submit(an_application("rich"), *(an_ask(f"r{index}") for index in range(4)))
     effects = scenario.send(*with_members(a_gang(2, "poor", queue="root.b")))
     assert [(key, state) for key, (state, _) in waits(effects).items()] == [("poor/workers", "FAILED")]
     gone = scenario.wait(5)
@@ -190,8 +170,7 @@ def test_a_guaranteed_gang_preempts_for_all_placeholders_and_reports_once() -> N
 
 def test_a_direct_gang_that_is_given_up_while_victims_terminate_is_no_longer_reported_as_waiting() -> None:
     scenario = Scenario(guarded(), nodes=1)
-    scenario.send(ApplicationAdded(an_application("rich")))
-    scenario.ask(*(an_ask(f"r{index}", app="rich") for index in range(4)))
+    scenario.submit(an_application("rich"), *(an_ask(f"r{index}") for index in range(4)))
     scenario.send(*with_members(a_gang(2, "poor", queue="root.b", wait_s=20)))
     assert waits(scenario.wait(5))["poor/workers"][0] == "RESERVED"
     changes = [one for one in scenario.wait(20) if isinstance(one, SchedulingStateChanged)]
@@ -200,16 +179,14 @@ def test_a_direct_gang_that_is_given_up_while_victims_terminate_is_no_longer_rep
 
 def test_a_direct_gang_waits_for_nodes_again_after_its_preemption_was_cancelled() -> None:
     scenario = Scenario(guarded(), nodes=1)
-    scenario.send(ApplicationAdded(an_application("rich")))
-    scenario.ask(*(an_ask(f"r{index}", app="rich") for index in range(4)))
+    scenario.submit(an_application("rich"), *(an_ask(f"r{index}") for index in range(4)))
     scenario.send(*with_members(a_gang(2, "poor", queue="root.b")))
     assert waits(scenario.wait(5))["poor/workers"][0] == "RESERVED"
     assert waits(scenario.node("n0", NodeAction.DRAIN))["poor/workers"][0] == "FAILED"
 
 
 def test_a_gang_that_cannot_preempt_reports_until_no_member_is_missing() -> None:
-    scenario = Scenario(guarded(), nodes=1)
-    scenario.send(ApplicationAdded(an_application("rich")))
+    scenario = Scenario(guarded(), an_application("rich"), nodes=1)
     daemons = (replace(an_ask(f"r{index}", app="rich"), required_node=NodeId("n0")) for index in range(4))
     scenario.ask(*daemons)
     scenario.send(*with_members(a_gang(2, "poor", queue="root.b")))
@@ -225,8 +202,7 @@ def test_a_gang_that_cannot_preempt_reports_until_no_member_is_missing() -> None
 
 
 def test_placement_validation_covers_members_but_not_virtual_placeholders() -> None:
-    scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
-    scenario.send(CallbacksDeclared(RM, True, False))
+    scenario = Scenario(a_configuration(a_queue("a")), CallbacksDeclared(RM, True, False), nodes=1)
     effects = scenario.send(*with_members(a_gang(3)))
     assert held(scenario) == 3
     [proposed] = [effect for effect in effects if isinstance(effect, PlacementsProposed)]
@@ -236,9 +212,7 @@ def test_placement_validation_covers_members_but_not_virtual_placeholders() -> N
 
 
 def test_victim_validation_excludes_virtual_placeholders() -> None:
-    scenario = Scenario(guarded(), nodes=1)
-    scenario.send(CallbacksDeclared(RM, False, True), *with_members(a_gang(4)))
-    scenario.send(ApplicationAdded(an_application("poor", queue="root.b")))
-    scenario.ask(an_ask("p0", app="poor"))
+    scenario = Scenario(guarded(), CallbacksDeclared(RM, False, True), *with_members(a_gang(4)), nodes=1)
+    scenario.submit(an_application("poor", queue="root.b"), an_ask("p0"))
     proposed = [effect for effect in scenario.wait(5) if isinstance(effect, VictimsProposed)]
     assert [(one.key, one.victims) for one in proposed] == [("p0", ())]

@@ -14,14 +14,14 @@ from muster_core.model.config import (
     QueuePolicies,
 )
 from muster_core.model.effects import Effect
-from muster_core.model.events import ApplicationAdded, ApplicationRemoved, AskAdded, ConfigurationReplaced
+from muster_core.model.events import ApplicationAdded, ApplicationRemoved, AskAdded
 from muster_core.model.ids import RECOVERY, ApplicationId, QueuePath
 from muster_core.model.records import Change, Detail
 from muster_core.model.resources import NOTHING, UNLIMITED, Limit, Resources
 from muster_core.model.specs import ApplicationSpec, NamespaceQuota
 from muster_core.scheduling import invariants, ledger
 from muster_core.state.queues import Queue
-from tests.unit.builders import PARTITION, RM, a_queue, an_allocation, an_application, an_ask, resources
+from tests.unit.builders import PARTITION, a_queue, an_allocation, an_application, an_ask, resources
 from tests.unit.core.scheduling.scenario import Scenario, placed, rejection, releases, states
 
 PROVIDED = (PlacementRule("provided", create=True),)
@@ -57,7 +57,7 @@ def spec(name: str, to: str, *, gang: int = 0, of: NamespaceQuota = NamespaceQuo
 
 
 def submit(scenario: Scenario, new: ApplicationSpec) -> Sequence[Effect]:
-    return scenario.send(ApplicationAdded(new))
+    return scenario.submit(new)
 
 
 def queue(scenario: Scenario, path: str) -> Queue:
@@ -102,7 +102,7 @@ def test_a_dynamic_leaf_does_not_inherit_the_policies_of_its_parent() -> None:
 def test_a_changed_template_counts_for_new_leaves_only() -> None:
     scenario = Scenario(configuration(template=template(1000)))
     submit(scenario, spec("one", "root.x.old"))
-    scenario.send(ConfigurationReplaced(RM, configuration(template=template(2000))))
+    scenario.reload(configuration(template=template(2000)))
     submit(scenario, spec("two", "root.x.new"))
     assert queue(scenario, "root.x.old").max == Limit({"vcore": 1000})
     assert queue(scenario, "root.x.new").max == Limit({"vcore": 2000})
@@ -214,7 +214,7 @@ def test_a_rejected_gang_does_not_change_the_quota() -> None:
 def test_a_gang_made_unsatisfiable_by_a_lower_quota_waits_until_it_is_raised() -> None:
     scenario = Scenario(configuration(), nodes=1)
     scenario.add_full_node()
-    scenario.gang(ApplicationAdded(spec("g", "root.ns", gang=5, of=quota(5000))), 5)
+    scenario.gang(spec("g", "root.ns", gang=5, of=quota(5000)), 5)
     lowered = submit(scenario, spec("two", "root.ns", of=quota(2000)))
     assert states([*lowered], "g") == []
     scenario.add_node("n1")

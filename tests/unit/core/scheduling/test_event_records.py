@@ -57,8 +57,7 @@ def recorded(scenario: Scenario, *events: Event) -> list[Line]:
 
 
 def running(scenario: Scenario) -> Scenario:
-    scenario.send(ApplicationAdded(an_application()))
-    scenario.ask(an_ask("r0"))
+    scenario.submit(an_application(), an_ask("r0"))
     scenario.records.clear()
     return scenario
 
@@ -76,7 +75,7 @@ def release_records(why: Detail, key: str = "r0") -> list[Line]:
 def test_a_group_is_linked_with_the_first_allocation_and_charged_like_the_user() -> None:
     limits = (QuotaLimit(groups=("staff",), max=Limit({"vcore": 9000})),)
     scenario = a_scenario(replace(a_queue("a"), limits=limits))
-    scenario.send(ApplicationAdded(replace(an_application(), groups=("staff",))))
+    scenario.submit(replace(an_application(), groups=("staff",)))
     scenario.records.clear()
     scenario.ask(an_ask("r0"), an_ask("r1"))
     of_group = [line for line in lines(scenario) if line[1] == "staff"]
@@ -136,8 +135,7 @@ def test_a_queue_that_a_placement_rule_replaced_is_reported_once_with_the_state(
     scenario = a_scenario()
     [partition] = scenario.scheduler_state.partitions.values()
     partition.config = replace(partition.config, rules=(PlacementRule("fixed", value="root.a"),))
-    scenario.send(ApplicationAdded(an_application(queue="root.other")))
-    sent = scenario.ask(an_ask("r0")) + scenario.ask(an_ask("r1"))
+    sent = scenario.submit(an_application(queue="root.other"), an_ask("r0")) + scenario.ask(an_ask("r1"))
     text = "queue root.other is ignored: a placement rule of queues.yaml selected root.a"
     assert [(one.state, one.message) for one in sent if isinstance(one, ApplicationUpdated)] == [
         (ApplicationState.ACCEPTED, text),
@@ -148,7 +146,7 @@ def test_a_queue_that_a_placement_rule_replaced_is_reported_once_with_the_state(
 
 def test_an_ask_and_its_allocation_are_recorded_in_order() -> None:
     scenario = a_scenario()
-    scenario.send(ApplicationAdded(an_application()))
+    scenario.submit(an_application())
     scenario.records.clear()
     scenario.ask(an_ask("r0", vcore=1000))
     assert {n.resource for n in scenario.records if n.reference == "r0"} == {resources(vcore=1000, pods=1)}
@@ -166,7 +164,7 @@ def test_an_ask_and_its_allocation_are_recorded_in_order() -> None:
 
 def test_an_existing_allocation_has_no_request_record() -> None:
     scenario = a_scenario()
-    scenario.send(ApplicationAdded(an_application()))
+    scenario.submit(an_application())
     noted = recorded(scenario, AllocationReported(an_allocation("r0", "n0")))
     assert (APP, "app", ADD, Detail.APP_ALLOC, "r0") in noted
     assert Detail.REQUEST_ALLOC not in {line[3] for line in noted}
@@ -174,8 +172,7 @@ def test_an_existing_allocation_has_no_request_record() -> None:
 
 def test_a_pending_ask_that_is_reported_as_allocated_is_recorded_as_allocated() -> None:
     scenario = a_scenario(nodes=0)
-    scenario.send(ApplicationAdded(an_application()))
-    scenario.ask(an_ask("r0"))
+    scenario.submit(an_application(), an_ask("r0"))
     scenario.records.clear()
     scenario.add_node("n0", an_allocation("r0", "n0"), draining=True)
     assert [line[3] for line in lines(scenario)][3:5] == [Detail.REQUEST_ALLOC, Detail.APP_ALLOC]
@@ -183,8 +180,7 @@ def test_a_pending_ask_that_is_reported_as_allocated_is_recorded_as_allocated() 
 
 def test_cancelled_and_replaced_asks_are_recorded() -> None:
     scenario = a_scenario(nodes=0)
-    scenario.send(ApplicationAdded(an_application()))
-    scenario.ask(an_ask("r0"))
+    scenario.submit(an_application(), an_ask("r0"))
     scenario.records.clear()
     scenario.ask(an_ask("r0", vcore=2000))
     assert lines(scenario)[:2] == [
@@ -203,8 +199,7 @@ def test_an_allocation_stopped_by_the_resource_manager_is_recorded_as_cancelled(
 
 def test_an_allocation_over_its_run_time_is_recorded_as_timed_out() -> None:
     scenario = a_scenario()
-    scenario.send(ApplicationAdded(an_application()))
-    scenario.ask(an_ask("r0", timeout_s=10))
+    scenario.submit(an_application(), an_ask("r0", timeout_s=10))
     scenario.wait(11)
     scenario.records.clear()
     scenario.release("r0", why=Termination.TIMEOUT)
@@ -221,7 +216,7 @@ def test_allocations_are_removed_with_their_node_which_is_recorded_last() -> Non
 
 def test_a_placeholder_replacement_is_recorded() -> None:
     scenario = a_scenario()
-    scenario.gang(ApplicationAdded(an_application(gang=1)), 1)
+    scenario.gang(an_application(gang=1), 1)
     scenario.ask(an_ask("r0", group="workers"))
     scenario.records.clear()
     scenario.release("app-p0", why=Termination.PLACEHOLDER_REPLACED)
@@ -234,7 +229,7 @@ def test_a_placeholder_replacement_is_recorded() -> None:
 def test_a_gang_that_times_out_drops_its_asks_and_resumes() -> None:
     scenario = a_scenario(nodes=1)
     scenario.add_full_node()
-    scenario.gang(ApplicationAdded(an_application(gang=6, timeout_s=60)), 6)
+    scenario.gang(an_application(gang=6, timeout_s=60), 6)
     scenario.records.clear()
     scenario.wait(61)
     noted = lines(scenario)
@@ -258,8 +253,7 @@ def test_an_application_completes_leaves_its_queue_and_expires() -> None:
 
 def test_an_application_that_runs_too_long_fails() -> None:
     scenario = a_scenario()
-    scenario.send(ApplicationAdded(an_application(timeout_s=10)))
-    scenario.ask(an_ask("r0"))
+    scenario.submit(an_application(timeout_s=10), an_ask("r0"))
     scenario.wait(11)
     scenario.release("r0", why=Termination.TIMEOUT)
     states = [line[3] for line in lines(scenario) if line[:3] == (APP, "app", SET)]
@@ -330,7 +324,7 @@ def test_a_dynamic_queue_is_added_and_removed_with_its_application() -> None:
     scenario = a_scenario()
     coming = recorded(scenario, ApplicationAdded(an_application(queue="")))
     assert coming[0] == (QUEUE, "root.ns", ADD, Detail.QUEUE_DYNAMIC, "")
-    scenario.send(ApplicationRemoved(PARTITION, ApplicationId("app")))
+    scenario.remove("app")
     scenario.wait(31)
     assert lines(scenario)[-1] == (QUEUE, "root.ns", REMOVE, Detail.QUEUE_DYNAMIC, "")
 
@@ -364,8 +358,7 @@ def test_only_removed_or_changed_limits_are_recorded() -> None:
 
 def test_equal_unschedulable_requests_are_reported_once_with_their_count() -> None:
     scenario = a_scenario(a_queue("a", vcore=1000))
-    scenario.send(ApplicationAdded(an_application()))
-    [word] = notices(scenario.ask(*(an_ask(f"r{i}") for i in range(4))))
+    [word] = notices(scenario.submit(an_application(), *(an_ask(f"r{i}") for i in range(4))))
     assert word.endswith("(and 2 more requests like it)")
     effects = [n for n in scenario.records if n.about is Notice.REQUEST]
     assert [(n.subject, n.reference, n.is_for_people) for n in effects] == [("r1", "app", True)]
@@ -374,8 +367,7 @@ def test_equal_unschedulable_requests_are_reported_once_with_their_count() -> No
 
 def test_a_sufficient_quota_is_reported_with_the_remaining_reason() -> None:
     scenario = a_scenario(a_queue("a", vcore=1000))
-    scenario.send(ApplicationAdded(an_application()))
-    scenario.ask(an_ask("r0", vcore=5000))
+    scenario.submit(an_application(), an_ask("r0", vcore=5000))
     [word] = notices(scenario.send(reload_of(a_queue("a", vcore=9000))))
     assert word.startswith("the request fits the quota again; ")
 
@@ -383,14 +375,13 @@ def test_a_sufficient_quota_is_reported_with_the_remaining_reason() -> None:
 def test_without_tracking_only_user_facing_events_are_recorded() -> None:
     configuration: Configuration = replace(a_configuration(a_queue("a", vcore=1000)), tracking=False)
     scenario = Scenario(configuration, nodes=1)
-    scenario.send(ApplicationAdded(an_application()))
-    scenario.ask(an_ask("r0"), an_ask("r1"))
+    scenario.submit(an_application(), an_ask("r0"), an_ask("r1"))
     assert [(n.about, n.subject) for n in scenario.records] == [(Notice.REQUEST, "r1")]
 
 
 def test_a_reload_enables_or_disables_tracking() -> None:
     scenario = a_scenario()
-    scenario.send(ConfigurationReplaced(RM, replace(a_configuration(a_queue("a")), tracking=False)))
+    scenario.reload(replace(a_configuration(a_queue("a")), tracking=False))
     assert recorded(scenario, ApplicationAdded(an_application())) == []
     scenario.send(reload_of(a_queue("a")))
     assert recorded(scenario, ApplicationAdded(an_application("second"))) != []
@@ -399,9 +390,9 @@ def test_a_reload_enables_or_disables_tracking() -> None:
 def test_every_record_of_an_application_has_its_plain_id() -> None:
     scenario = a_scenario(replace(a_queue("a"), limits=(QuotaLimit(groups=("staff",), max=Limit({"vcore": 9000})),)))
     spec = replace(an_application("ns/job", gang=2), groups=("staff",), shown_as="job")
-    scenario.gang(ApplicationAdded(spec), 2)
+    scenario.gang(spec, 2)
     scenario.ask(an_ask("real", app="ns/job", group="workers"), an_ask("big", app="ns/job", vcore=99_000))
-    scenario.send(ApplicationAdded(replace(spec, id=ApplicationId("ns/lost"), queue="root.nowhere", tags={})))
+    scenario.submit(replace(spec, id=ApplicationId("ns/lost"), queue="root.nowhere", tags={}))
     scenario.send(ApplicationRemoved(PARTITION, spec.id))
     scenario.wait(4 * 24 * 3600)
     named = [note for note in scenario.records if {note.subject, note.reference} & {"ns/job", "ns/lost"}]

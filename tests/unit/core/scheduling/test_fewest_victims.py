@@ -40,7 +40,7 @@ class Case:
         """The number of victims that the scheduler selects; None = none."""
         total = sum(self.nodes) * 1000
         scenario = Scenario(a_configuration(a_queue("a", guaranteed=total), a_queue("b")))
-        scenario.send(ApplicationAdded(replace(an_application("b", queue="root.b"), forced=True)))
+        scenario.submit(replace(an_application("b", queue="root.b"), forced=True))
         for node, cores in enumerate(self.nodes):
             existing = tuple(
                 an_allocation(f"b{index}", f"n{node}", app="b", vcore=size * 1000, allocated_s=index)

@@ -56,8 +56,7 @@ def a_running_gang(mode: GangPlacement, configuration: Configuration = QUEUES, c
 
 def rival(scenario: Scenario, *names: str, queue: str = "root.b", priority: int = 0) -> None:
     """Submit an application with waiting pods, older than any replacement."""
-    scenario.send(ApplicationAdded(an_application("rival", queue=queue)))
-    scenario.ask(*(an_ask(name, app="rival", priority=priority) for name in names))
+    scenario.submit(an_application("rival", queue=queue), *(an_ask(name, priority=priority) for name in names))
 
 
 def lose_node(scenario: Scenario, key: str) -> str:
@@ -170,8 +169,7 @@ def test_the_guaranteed_share_of_another_queue_is_not_taken() -> None:
 
 def test_a_replacement_waits_for_quota_and_precedes_when_it_is_free() -> None:
     parent = a_queue("p", a_queue("a"), a_queue("b"), vcore=3000)
-    scenario = Scenario(a_configuration(parent), nodes=3, vcore=2000)
-    scenario.send(a_gang(3, GangPlacement.AUTO, queue="root.p.a"))
+    scenario = Scenario(a_configuration(parent), a_gang(3, GangPlacement.AUTO, queue="root.p.a"), nodes=3, vcore=2000)
     scenario.ask(*(member(f"m{index}") for index in range(3)))
     rival(scenario, "r0", "r1", queue="root.p.b")
     assert placed(scenario.release("m0", "train")).keys() == {"r0"}, "no replacement was there yet"
@@ -199,7 +197,7 @@ def test_a_preempted_member_is_not_lost() -> None:
 
 def test_a_gang_that_never_was_complete_has_no_precedence() -> None:
     scenario = Scenario(QUEUES, nodes=2, vcore=1000)
-    scenario.send(ApplicationAdded(an_application("train", gang=3, placement=GangPlacement.AUTO, wait_s=5)))
+    scenario.submit(an_application("train", gang=3, placement=GangPlacement.AUTO, wait_s=5))
     scenario.ask(*(member(f"m{index}") for index in range(3)))
     scenario.wait(6)
     assert scenario.app("train").real_allocations == 2, "Soft: scheduled individually"
@@ -227,8 +225,7 @@ def test_a_gang_without_members_has_no_precedence() -> None:
 def test_a_replacement_is_tried_on_resources_that_are_reserved_for_another_pod() -> None:
     scenario = Scenario(QUEUES)
     scenario.add_node("a", vcore=1000)
-    scenario.send(ApplicationAdded(an_application("old", queue="root.b")))
-    scenario.ask(an_ask("old", app="old"))
+    scenario.submit(an_application("old", queue="root.b"), an_ask("old"))
     for index in range(3):
         scenario.add_node(f"n{index}", vcore=1000)
     run_gang(scenario, GangPlacement.AUTO)
@@ -246,8 +243,9 @@ def test_a_replacement_is_tried_after_others_that_wait_for_the_same_quota_and_co
     scenario.send(a_gang(3, GangPlacement.AUTO, queue="root.p.a"))
     scenario.ask(*(member(f"m{index}") for index in range(3)))
     for queue in "bcd":
-        scenario.send(ApplicationAdded(an_application(queue, queue=f"root.p.{queue}")))
-        scenario.ask(*(an_ask(f"{queue}{index}", app=queue) for index in range(2)))
+        scenario.submit(
+            an_application(queue, queue=f"root.p.{queue}"), *(an_ask(f"{queue}{index}") for index in range(2))
+        )
     [taken] = placed(scenario.release("m0", "train"))
     assert placed(scenario.ask(member("again"))) == {}
     assert placed(scenario.release(taken, taken[0])).keys() == {"again"}
@@ -256,7 +254,7 @@ def test_a_replacement_is_tried_after_others_that_wait_for_the_same_quota_and_co
 def test_a_replacement_precedes_the_second_application_of_a_leaf() -> None:
     scenario = a_running_gang(GangPlacement.AUTO, a_configuration(a_queue("a")))
     for name, priority in (("high", 1), ("rival", 0)):
-        scenario.send(ApplicationAdded(replace(an_application(name, queue="root.a"), created_ns=1)))
+        scenario.submit(replace(an_application(name, queue="root.a"), created_ns=1))
         scenario.ask(an_ask(name, app=name, priority=priority))
     node = lose_node(scenario, "m0")
     scenario.ask(member("again"))
@@ -268,8 +266,7 @@ def test_only_a_node_reservation_that_is_in_the_way_gives_way(free: int, given_u
     scenario = Scenario(QUEUES, nodes=2, vcore=2500)
     run_gang(scenario, GangPlacement.AUTO, 4)
     for queue in ("root.a", "root.b"):
-        scenario.send(ApplicationAdded(an_application(queue, queue=queue)))
-        scenario.ask(an_ask(queue, app=queue, vcore=2500))
+        scenario.submit(an_application(queue, queue=queue), an_ask(queue, vcore=2500))
     scenario.wait(30)
     scenario.wait(30)
     reservations = scenario.partition.reservations.by_ask
@@ -386,9 +383,8 @@ def test_gangs_to_repair_do_not_slow_down_the_attempts_of_others() -> None:
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("queue", ["root.a", "root.b"])
 def test_a_restart_of_the_core_keeps_the_precedence(mode: GangPlacement, queue: str) -> None:
-    scenario = Scenario(QUEUES)
-    scenario.send(ManagerRegistered(RM, QUEUES, awaits_barrier=True))
-    scenario.send(ApplicationAdded(replace(a_gang(3, mode).spec, forced=True)))
+    scenario = Scenario(QUEUES, ManagerRegistered(RM, QUEUES, awaits_barrier=True))
+    scenario.submit(replace(a_gang(3, mode).spec, forced=True))
     for index in range(2):
         bound = an_allocation(f"m{index}", f"n{index}", app="train", group="workers", allocated_s=990)
         scenario.add_node(f"n{index}", bound, vcore=1000)

@@ -35,8 +35,8 @@ def a_scenario(**zones: int) -> Scenario:
     return scenario
 
 
-def packed(members: int, name: str = "app", queue: str = "root.a", topology: Topology = ZONE) -> ApplicationAdded:
-    return ApplicationAdded(replace(an_application(name, queue=queue, gang=members), topology=topology))
+def packed(members: int, name: str = "app", queue: str = "root.a", topology: Topology = ZONE) -> ApplicationSpec:
+    return replace(an_application(name, queue=queue, gang=members), topology=topology)
 
 
 def nodes_of(scenario: Scenario, name: str = "app") -> set[str]:
@@ -45,7 +45,7 @@ def nodes_of(scenario: Scenario, name: str = "app") -> set[str]:
 
 def test_placeholders_that_arrive_one_by_one_use_a_domain_that_fits_all_of_them() -> None:
     scenario = a_scenario(a=2, b=5, c=9)
-    scenario.send(packed(4))
+    scenario.submit(packed(4))
     for index in range(4):
         assert placed(scenario.ask(an_ask(f"p{index}", group="workers", placeholder=True))) == {f"p{index}": "n-b"}
     assert scenario.app().state == "Running"
@@ -71,7 +71,7 @@ def test_a_gang_that_fits_no_domain_waits_and_reports_the_best_domain() -> None:
 
 def test_a_lost_placeholder_is_replaced_in_the_domain_of_the_others() -> None:
     scenario = a_scenario(a=3, b=4, c=3)
-    scenario.send(packed(4))
+    scenario.submit(packed(4))
     scenario.ask(*(an_ask(f"p{index}", group="workers", placeholder=True) for index in range(3)))
     assert nodes_of(scenario) == {"n-b"}
     scenario.release("p0")
@@ -80,8 +80,8 @@ def test_a_lost_placeholder_is_replaced_in_the_domain_of_the_others() -> None:
 
 def test_after_a_restart_missing_members_use_the_domain_of_the_gang() -> None:
     scenario = a_scenario(b=9)
-    spec = replace(packed(3).spec, forced=True)
-    scenario.send(ApplicationAdded(spec))
+    spec = replace(packed(3), forced=True)
+    scenario.submit(spec)
     scenario.send(
         NodeAdded(
             a_node("n-a", 4000, labels={"zone": "a"}),
@@ -101,7 +101,7 @@ def test_a_gang_with_a_preferred_topology_uses_two_domains_when_one_is_too_small
 
 def test_a_full_domain_of_one_gang_does_not_block_members_of_the_same_class() -> None:
     scenario = a_scenario(a=2, b=9)
-    scenario.send(packed(3))
+    scenario.submit(packed(3))
     scenario.ask(an_ask("p0", group="workers", placeholder=True))
     scenario.send(NodeAdded(a_node("n-b2", 1000, labels={"zone": "b"})))
     other = scenario.gang(packed(5, "other", "root.b", Topology(("zone",))), 5)
@@ -122,14 +122,14 @@ def test_a_gang_of_two_shapes_reports_which_members_do_not_fit_with_the_others()
 
 
 def _busy(scenario: Scenario) -> str:
-    scenario.send(ApplicationAdded(an_application("busy", queue="root.b")))
+    scenario.submit(an_application("busy", queue="root.b"))
     return "busy"
 
 
 def test_small_members_that_arrive_first_leave_resources_for_the_large_member() -> None:
     """Members are reserved as they arrive; the core knows the sizes of the announced members."""
     scenario = a_scenario(a=3, b=2)
-    scenario.send(ApplicationAdded(replace(_of_two_shapes(), queue="root.a")))
+    scenario.submit(replace(_of_two_shapes(), queue="root.a"))
     for index in range(2):
         small = an_ask(f"s{index}", app="two", group="small", placeholder=True)
         assert placed(scenario.ask(small)) == {f"s{index}": "n-b"}
@@ -146,7 +146,7 @@ def _of_two_shapes() -> ApplicationSpec:
 def test_members_of_a_large_gang_that_come_early_are_placed_a_few_at_a_time() -> None:
     """Each plan covers the complete gang; one plan per request would take seconds for a thousand members."""
     scenario = a_scenario(a=20, b=40)
-    scenario.send(packed(26))
+    scenario.submit(packed(26))
     plans = 0
     for index in range(26):
         plans += bool(placed(scenario.ask(an_ask(f"p{index}", group="workers", placeholder=True))))
@@ -171,7 +171,7 @@ def test_a_driver_is_placed_where_announced_workers_with_affinity_to_it_fit() ->
             facts=PodProperties(InterPodConstraints(affinity=(affinity,))),
         ),
     )
-    scenario.send(ApplicationAdded(replace(an_application(gang=5), members=members)))
+    scenario.submit(replace(an_application(gang=5), members=members))
     driver = an_ask("driver", group="driver", placeholder=True, tags=labels["driver"])
     assert placed(scenario.ask(driver)) == {"driver": "n-b"}
     for index in range(4):
@@ -195,7 +195,7 @@ def a_hall() -> Scenario:
 
 def start(scenario: Scenario, name: str, members: int, topology: Topology) -> None:
     """Start a gang without placeholder pods."""
-    spec = replace(packed(members, name, topology=topology).spec, gang_placement=GangPlacement.DIRECT)
+    spec = replace(packed(members, name, topology=topology), gang_placement=GangPlacement.DIRECT)
     spec = replace(spec, members=(Member(TaskGroup("workers"), members, resources(vcore=1000, pods=1)),))
     asks = (AskAdded(an_ask(f"{name}{index}", app=name, group="workers")) for index in range(members))
     scenario.send(ApplicationAdded(spec), *asks)
@@ -242,8 +242,8 @@ def test_a_member_beyond_the_minimum_of_a_preferred_topology_stays_near_the_othe
 
 def test_a_replacement_stays_in_the_required_domain_also_after_a_restart() -> None:
     scenario = a_hall()
-    spec = replace(packed(3, topology=RACKS).spec, gang_placement=GangPlacement.DIRECT, forced=True)
-    scenario.send(ApplicationAdded(spec))
+    spec = replace(packed(3, topology=RACKS), gang_placement=GangPlacement.DIRECT, forced=True)
+    scenario.submit(spec)
     node = a_node("n-u", 3000, labels={"zone": "u", "rack": "u"})
     running = (an_allocation(f"p{index}", "n-u", group="workers") for index in range(3))
     scenario.send(NodeAdded(node, existing=tuple(running)))
@@ -271,9 +271,9 @@ def _with_a_driver(how: str) -> Scenario:
         start(scenario, "app", 3, ZONE)
         scenario.send(NodeAdded(zone_d), AskAdded(an_ask("driver")))
     else:
-        spec = replace(packed(3, topology=ZONE).spec, gang_placement=GangPlacement.DIRECT, forced=True)
+        spec = replace(packed(3, topology=ZONE), gang_placement=GangPlacement.DIRECT, forced=True)
         members = tuple(an_allocation(f"app{index}", "n-u", group="workers") for index in range(3))
-        scenario.send(ApplicationAdded(spec))
+        scenario.submit(spec)
         with_driver = NodeAdded(zone_d, existing=(an_allocation("driver", "n-d"),))
         with_members = NodeAdded(zone_u, existing=members)
         for events in [[with_driver], [with_members]] if how == "node by node" else [[with_driver, with_members]]:

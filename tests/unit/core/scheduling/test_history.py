@@ -10,13 +10,7 @@ import pytest
 from muster_core.model import limits
 from muster_core.model.config import PlacementRule, Timing
 from muster_core.model.effects import ApplicationUpdated
-from muster_core.model.events import (
-    ApplicationAdded,
-    ApplicationRemoved,
-    AskAdded,
-    ConfigurationReplaced,
-    ManagerRegistered,
-)
+from muster_core.model.events import ApplicationAdded, ApplicationRemoved, AskAdded, ManagerRegistered
 from muster_core.model.ids import ApplicationId
 from muster_core.model.records import Detail
 from muster_core.model.resources import Resources
@@ -34,8 +28,7 @@ def a_scenario(hours: int = 72) -> Scenario:
 
 def finish(scenario: Scenario, name: str) -> None:
     """Submit an application, let it run, and complete it after a minute."""
-    scenario.send(ApplicationAdded(an_application(name)))
-    scenario.ask(an_ask(f"{name}-r", app=name))
+    scenario.submit(an_application(name), an_ask(f"{name}-r"))
     scenario.release(f"{name}-r", name)
     scenario.wait(60)
 
@@ -61,8 +54,8 @@ def test_a_completed_application_expires_after_its_time() -> None:
 def test_a_rejected_application_is_kept_with_the_reason() -> None:
     scenario = a_scenario()
     spec = an_application("bad", gang=1000, each=None, queue="root.a")
-    scenario.send(ConfigurationReplaced(RM, a_configuration(a_queue("a", vcore=1000))))
-    reason = rejection(scenario.send(ApplicationAdded(spec)))
+    scenario.reload(a_configuration(a_queue("a", vcore=1000)))
+    reason = rejection(scenario.submit(spec))
     app = kept(scenario)["bad"]
     assert reason
     assert (app.state.value, app.rejected_message, app.queue.path) == ("Rejected", reason, "root.a")
@@ -97,8 +90,8 @@ def test_a_completed_id_may_be_reused() -> None:
 def test_a_removed_application_is_completed_and_expires() -> None:
     """The resource manager gets no update, because another application may have the ID by then."""
     scenario = a_scenario(hours=1)
-    scenario.send(ApplicationAdded(an_application("one")))
-    effects = scenario.send(ApplicationRemoved(PARTITION, ApplicationId("one")))
+    scenario.submit(an_application("one"))
+    effects = scenario.remove("one")
     effects += scenario.wait(31)
     [app] = scenario.partition.history
     assert [state.value for _, state in app.state_log][-2:] == ["Completing", "Completed"]
@@ -155,8 +148,8 @@ def test_user_data_is_dropped_or_counted_as_memory() -> None:
     tags = {"namespace": "ns", "large": "x" * 100_000}
     long = replace(an_application("long", gang=2), tags=tags, groups=("g" * 200,) * 50)
     scenario.send(ApplicationAdded(an_application("short")), ApplicationAdded(long))
-    scenario.send(ApplicationRemoved(PARTITION, ApplicationId("short")))
-    scenario.send(ApplicationRemoved(PARTITION, ApplicationId("long")))
+    scenario.remove("short")
+    scenario.remove("long")
     scenario.wait(31)
     short, ended = scenario.partition.history
     assert (dict(ended.spec.tags), ended.spec.members) == ({}, ())

@@ -83,7 +83,7 @@ def configuration(most: int | None) -> Configuration:
 def cluster(count: int, most: int | None) -> tuple[Measured, int]:
     """Return a cluster in which `count` such requests wait, and how many bytes each of them takes."""
     scenario = Measured(configuration(most), nodes=2)
-    scenario.send(ApplicationAdded(an_application("x", queue="root.b")))
+    scenario.submit(an_application("x", queue="root.b"))
     left, _ = scenario.bytes_of(*submitted(range(count), vcore=1000 if most is None else most + 1))
     return scenario, left // count
 
@@ -123,7 +123,7 @@ def test_a_gang_copies_nothing_of_the_quota_that_others_reserve() -> None:
 def test_a_request_for_a_resource_is_placed_when_the_first_node_offers_it() -> None:
     scenario = Scenario(configuration(None), nodes=2)
     names = Resources({"example.com/a": 1, "example.com/b": 1})
-    scenario.send(ApplicationAdded(an_application("x", queue="root.b")))
+    scenario.submit(an_application("x", queue="root.b"))
     assert placed(scenario.ask(replace(an_ask("k", app="x"), resources=names))) == {}
     node = a_node("n0")
     with_a = replace(node, capacity=node.capacity + Resources({"example.com/a": 2}))

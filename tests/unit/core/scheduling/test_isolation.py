@@ -71,7 +71,7 @@ def is_bad(_partition: Partition, app: Application, *_: object) -> bool:
 def two_applications() -> TolerantScenario:
     scenario = TolerantScenario(a_configuration(a_queue("a"), a_queue("b")), nodes=2)
     for name, queue in (("bad", "root.a"), ("next", "root.a"), ("other", "root.b")):
-        scenario.send(ApplicationAdded(an_application(name, queue=queue)))
+        scenario.submit(an_application(name, queue=queue))
     return scenario
 
 
@@ -104,13 +104,11 @@ def test_the_backoff_doubles_up_to_its_limit_and_resets_on_success() -> None:
 
 def test_a_gang_whose_plan_raises_does_not_block_later_applications() -> None:
     scenario = TolerantScenario(a_configuration(a_queue("a", vcore=4000)), nodes=2)
-    scenario.send(ApplicationAdded(an_application("before", queue="root.a")))
-    scenario.ask(an_ask("b", app="before"))
+    scenario.submit(an_application("before", queue="root.a"), an_ask("b"))
     large = an_application("bad", queue="root.a", gang=2, each=resources(vcore=2000, pods=1))
-    scenario.gang(ApplicationAdded(large), 2)
+    scenario.gang(large, 2)
     assert scenario.app("bad").blocks, "it waits for quota and blocks its leaf"
-    scenario.send(ApplicationAdded(an_application("small", queue="root.a")))
-    assert placed(scenario.ask(an_ask("s", app="small", vcore=500))) == {}
+    assert placed(scenario.submit(an_application("small", queue="root.a"), an_ask("s", vcore=500))) == {}
     scenario.partition.scheduling.requeue(scenario.app("bad"))
     with fault(planning, "plan_gang", is_bad):
         assert set(placed(scenario.ask(an_ask("t", app="small", vcore=500)))) == {"s", "t"}
@@ -194,7 +192,7 @@ STEPS = [(applications, "_refusal"), (lifecycle, "accept"), (applications, "clas
 @pytest.mark.parametrize("owner, name", STEPS)
 def test_a_request_that_raises_is_rejected_with_the_error(owner: ModuleType, name: str) -> None:
     scenario = TolerantScenario(a_configuration(a_queue("a")), nodes=1)
-    scenario.send(ApplicationAdded(an_application("app", queue="root.a")))
+    scenario.submit(an_application("app", queue="root.a"))
     with fault(owner, name, lambda *_: True), pytest.raises(type(FAULT)):
         step(scenario.scheduler_state, AskAdded(an_ask("x")), scenario.now_ns)
     [(key, reason)] = refused_asks(scenario.scheduler_state.outbox.drain()).items()
@@ -206,7 +204,7 @@ def test_a_request_that_raises_is_rejected_with_the_error(owner: ModuleType, nam
 
 def test_a_request_that_raises_after_it_was_added_is_placed() -> None:
     scenario = TolerantScenario(a_configuration(a_queue("a")), nodes=1)
-    scenario.send(ApplicationAdded(an_application("app", queue="root.a")))
+    scenario.submit(an_application("app", queue="root.a"))
     with fault(ledger, "add_ask", lambda *_: True, after=True), pytest.raises(type(FAULT)):
         step(scenario.scheduler_state, AskAdded(an_ask("x")), scenario.now_ns)
     assert refused_asks(scenario.scheduler_state.outbox.drain()) == {}
@@ -220,7 +218,7 @@ def test_a_bound_pod_whose_report_raises_is_counted_or_rejected_with_the_error(
 ) -> None:
     """The resource manager then counts it on its node, or reports it again."""
     scenario = TolerantScenario(a_configuration(a_queue("a")), nodes=1)
-    scenario.send(ApplicationAdded(an_application("app", queue="root.a")))
+    scenario.submit(an_application("app", queue="root.a"))
     report = AllocationReported(an_allocation("x", "n0", app=app, foreign=not app))
     effects: list[Effect] = []
     with fault(owner, name, lambda *_: True):
@@ -288,7 +286,7 @@ def test_timers_that_fired_during_recovery_fire_again_separately() -> None:
     scenario.send(ManagerRegistered(RM, a_configuration(a_queue("a")), awaits_barrier=True))
     for name in ("one", "two"):
         spec = an_application(name, queue="root.a", gang=2, style=GangStyle.HARD, wait_s=60)
-        scenario.send(ApplicationAdded(spec))
+        scenario.submit(spec)
     scenario.wait(61)
     effects = step(scenario.scheduler_state, RecoveryBarrierPassed(RM), scenario.now_ns)
     clocks = [effect.timer for effect in effects if isinstance(effect, TimerSet)]
@@ -300,10 +298,9 @@ def test_a_soft_gang_with_rack_packing_is_placed_despite_rounding_errors() -> No
     scenario = Scenario(a_configuration(a_queue("a"), a_queue("b")))
     scenario.send(*(NodeAdded(a_node(f"n{i}", 2000, labels={"rack": f"r{i}"})) for i in range(2)))
     scenario.add_full_node(vcore=8000)
-    scenario.send(ApplicationAdded(an_application("other", queue="root.b")))
-    scenario.ask(an_ask("o0", app="other"), an_ask("o1", app="other"))
+    scenario.submit(an_application("other", queue="root.b"), an_ask("o0"), an_ask("o1"))
     spec = replace(an_application("app", queue="root.a", gang=8), topology=Topology(("rack",), required=False))
-    scenario.gang(ApplicationAdded(spec), 8)
+    scenario.gang(spec, 8)
     assert len(scenario.app().allocations) == 2
     scenario.send(
         AllocationReleased(PARTITION, ApplicationId("other"), None, None, Termination.STOPPED_BY_RM),

@@ -3,11 +3,10 @@
 from collections.abc import Iterator
 
 from muster_core.model.config import Timing
-from muster_core.model.events import ApplicationAdded, ApplicationRemoved, ConfigurationReplaced
-from muster_core.model.ids import ApplicationId, QueuePath
+from muster_core.model.events import ConfigurationReplaced
+from muster_core.model.ids import QueuePath
 from muster_core.state.users import UserLedger
 from tests.unit.builders import (
-    PARTITION,
     RM,
     SECOND,
     a_configuration,
@@ -27,7 +26,7 @@ _A = QueuePath("root.a")
 def submit(
     scenario: Scenario, name: str, *, user: str = "kim", groups: tuple[str, ...] = (), queue: str = "root.a"
 ) -> None:
-    scenario.send(ApplicationAdded(an_application(name, user=user, groups=groups, queue=queue)))
+    scenario.submit(an_application(name, user=user, groups=groups, queue=queue))
 
 
 def request_pods(scenario: Scenario, app: str, count: int, vcore: int = 1000) -> list[str]:
@@ -129,7 +128,7 @@ def test_the_group_is_the_first_that_the_nearest_queue_names_and_does_not_change
         submit(scenario, name, groups=groups, queue="root.p.a")
         request_pods(scenario, name, 1)
     assert [scenario.app(name).group for name in ("x", "y", "z")] == ["ops", "qa", ""]
-    scenario.send(ConfigurationReplaced(RM, a_configuration(a_queue("p", a_queue("a")))))
+    scenario.reload(a_configuration(a_queue("p", a_queue("a"))))
     assert request_pods(scenario, "x", 2) == ["x1"]
     assert scenario.app("x").group == "ops"
     assert users(scenario).groups["ops"][QueuePath("root.p")].allocated["vcore"] == 2000
@@ -171,7 +170,7 @@ def test_user_and_group_usage_is_deleted_when_it_is_empty() -> None:
     submit(scenario, "x", groups=("dev",))
     request_pods(scenario, "x", 2)
     assert users(scenario).groups.keys() == {"dev"}
-    scenario.send(ApplicationRemoved(PARTITION, ApplicationId("x")))
+    scenario.remove("x")
     assert (users(scenario).users, users(scenario).groups) == ({}, {})
 
 
@@ -190,7 +189,7 @@ def test_a_gang_reserves_the_rest_of_its_user_limit_before_other_asks_of_the_use
     limit = a_limit(users=("kim",), vcore=4000)
     scenario = Scenario(a_configuration(a_queue("a"), a_queue("b"), limits=(limit,)), nodes=1, vcore=2000)
     scenario.add_full_node()
-    scenario.gang(ApplicationAdded(an_application("gang", gang=4)), 4)
+    scenario.gang(an_application("gang", gang=4), 4)
     submit(scenario, "x", queue="root.b")
     assert scenario.app("gang").gang.quota_reservation == resources(vcore=2000, pods=2)
     scenario.add_node("n1", vcore=1500)  # a member takes 1000 of it
@@ -205,8 +204,8 @@ def test_two_gangs_of_one_user_both_finish_one_after_the_other() -> None:
     limit = a_limit(users=("kim",), vcore=3000)
     timing = Timing(starvation_age_ns=60 * SECOND)
     scenario = Scenario(a_configuration(a_queue("a"), a_queue("b"), limits=(limit,), timing=timing), nodes=4)
-    scenario.gang(ApplicationAdded(an_application("one", gang=2)), 2)
-    waiting = scenario.gang(ApplicationAdded(an_application("two", gang=2, queue="root.b")), 2)
+    scenario.gang(an_application("one", gang=2), 2)
+    waiting = scenario.gang(an_application("two", gang=2, queue="root.b"), 2)
     scenario.wait(61)
     assert {why.partition(":")[0] for _, why in waits(waiting).values()} == {"Not enough user quota"}
     freed = [effect for index in range(2) for effect in scenario.release(f"one-p{index}", "one")]
@@ -240,7 +239,7 @@ def test_d12_the_group_of_a_waiting_application_is_looked_up_once_in_a_set() -> 
     limits = tuple(a_limit(groups=(f"g{index}",), vcore=1000) for index in range(50))
     scenario = Scenario(a_configuration(a_queue("a", limits=limits)), nodes=1)
     spec = an_application("x", groups=ReadGroups(ComparedGroup(f"ldap{index}") for index in range(200)))
-    scenario.send(ApplicationAdded(spec))
+    scenario.submit(spec)
     read, compared = ReadGroups.read, ComparedGroup.compared
     for index in range(20):  # each attempt fails
         scenario.ask(an_ask(f"x{index}", app="x", vcore=5000 + index))
@@ -255,6 +254,6 @@ def test_d12_a_group_limit_that_is_added_later_applies_to_a_waiting_application(
     assert scenario.app("x").group is None
     assert users(scenario).group_of(scenario.app("x")) == ""
     limited = a_configuration(a_queue("a", limits=(a_limit(groups=("dev",), vcore=1000),)))
-    scenario.send(ConfigurationReplaced(RM, limited))
+    scenario.reload(limited)
     assert users(scenario).group_of(scenario.app("x")) == "dev"
     assert len(request_pods(scenario, "x", 3)) == 1

@@ -11,7 +11,6 @@ from muster_core.model.effects import AllocationResponse, Effect
 from muster_core.model.events import (
     AllocationReleased,
     ApplicationAdded,
-    ApplicationRemoved,
     AskAdded,
     ConfigurationReplaced,
     Event,
@@ -46,7 +45,7 @@ _MAY_RUN = (
 
 def start(scenario: Scenario, name: str, *, queue: str = "root.a", user: str = "kim", asks: int = 1) -> list[Effect]:
     """Submit an application with asks."""
-    effects = scenario.send(ApplicationAdded(an_application(name, queue=queue, user=user, groups=("dev",))))
+    effects = scenario.submit(an_application(name, queue=queue, user=user, groups=("dev",)))
     return effects + scenario.ask(*(an_ask(f"{name}{index}", app=name) for index in range(asks)))
 
 
@@ -108,18 +107,18 @@ def test_every_queue_of_the_path_counts() -> None:
 
 def test_a_gang_counts_from_when_it_starts_to_reserve() -> None:
     scenario = Scenario(a_configuration(a_queue("a", max_applications=1)), nodes=1, vcore=500)
-    scenario.gang(ApplicationAdded(an_application("gang", gang=2)), 2)
+    scenario.gang(an_application("gang", gang=2), 2)
     assert running(scenario, "root.a") == [1]
     effects = start(scenario, "y")
     assert waits(effects)["y0"][1].startswith("queue root.a is running 1")
-    scenario.send(ApplicationRemoved(PARTITION, ApplicationId("gang")))
+    scenario.remove("gang")
     assert placed(scenario.add_node("n1", vcore=1000)).keys() == {"y0"}
 
 
 def test_a_gang_that_may_not_start_reserves_no_quota() -> None:
     scenario = Scenario(a_configuration(a_queue("a", max_applications=1)), nodes=4)
     start(scenario, "x")
-    effects = scenario.gang(ApplicationAdded(an_application("gang", gang=2)), 2)
+    effects = scenario.gang(an_application("gang", gang=2), 2)
     assert (placed(effects), bool(scenario.app("gang").gang.quota_reservation)) == ({}, False)
     assert states(scenario.release("x0", "x"), "gang") == ["Running"]
 
@@ -157,20 +156,18 @@ def test_a_lowered_max_applications_limits_gangs_without_reservations() -> None:
     scenario = Scenario(a_configuration(a_queue("a", max_applications=3, vcore=90_000)))
     scenario.add_full_node(vcore=10_000)
     for name in ("x", "y", "z"):
-        scenario.gang(ApplicationAdded(an_application(name, gang=2)), 2)
+        scenario.gang(an_application(name, gang=2), 2)
     assert running(scenario, "root.a") == [3]
-    scenario.send(ConfigurationReplaced(RM, a_configuration(a_queue("a", max_applications=1))))
+    scenario.reload(a_configuration(a_queue("a", max_applications=1)))
     effects = scenario.add_node("large", vcore=20_000) + scenario.wait(30)
     assert [name for name in ("x", "y", "z") if states(effects, name) == ["Running"]] == ["x"]
-    assert states(scenario.send(ApplicationRemoved(PARTITION, ApplicationId("x"))) + scenario.wait(30), "y") == [
-        "Running"
-    ]
+    assert states(scenario.remove("x") + scenario.wait(30), "y") == ["Running"]
 
 
 def test_applications_that_had_pods_are_counted_when_they_are_reported_again() -> None:
     scenario = Scenario(a_configuration(a_queue("a", max_applications=1)))
     for name in ("x", "y"):
-        scenario.send(ApplicationAdded(an_application(name, forced=True)))
+        scenario.submit(an_application(name, forced=True))
     scenario.add_node("n0", an_allocation("x0", "n0", app="x"), an_allocation("y0", "n0", app="y"))
     assert running(scenario, "root.a") == [2]
     assert states(start(scenario, "z"), "z") == ["Accepted"]
@@ -180,8 +177,7 @@ def test_applications_that_had_pods_are_counted_when_they_are_reported_again() -
 
 def test_an_application_that_exceeds_its_run_time_lets_the_next_one_start() -> None:
     scenario = Scenario(a_configuration(a_queue("a", max_applications=1)), nodes=4)
-    scenario.send(ApplicationAdded(an_application("x", timeout_s=60)))
-    scenario.ask(an_ask("x0", app="x"))
+    scenario.submit(an_application("x", timeout_s=60), an_ask("x0"))
     start(scenario, "y")
     assert states(scenario.wait(61), "x") == ["Failing"]
     assert states(scenario.release("x0", "x"), "x") == ["Failed"]
@@ -353,7 +349,7 @@ def _submit(scenario: Scenario, name: str, path: str, *, demand: bool) -> bool:
     """Submit an application with a request, and return whether it got a queue."""
     tags = {"namespace": path} if demand else {}
     spec = replace(an_application(name, queue="" if demand else path), tags=tags)
-    if rejection(scenario.send(ApplicationAdded(spec))):
+    if rejection(scenario.submit(spec)):
         return False
     queue = scenario.app(name).queue
     assert queue.is_leaf
@@ -374,14 +370,14 @@ def test_the_queue_tree_equals_a_fresh_one_after_all_applications_are_removed(
     for number, (kind, value) in enumerate(steps):
         if kind == "reload":
             last = FORESTS[value]
-            scenario.send(ConfigurationReplaced(RM, a_configuration(*last)))
+            scenario.reload(a_configuration(*last))
         elif kind == "end" and alive:
-            scenario.send(ApplicationRemoved(PARTITION, ApplicationId(alive.pop(value % len(alive)))))
+            scenario.remove(alive.pop(value % len(alive)))
         elif kind != "end" and _submit(scenario, f"app{number}", PATHS[value % len(PATHS)], demand=kind == "demand"):
             alive.append(f"app{number}")
         assert {app.id for app in scenario.partition.applications.values() if not app.removed} == set(alive)
     for name in alive:
-        scenario.send(ApplicationRemoved(PARTITION, ApplicationId(name)))
+        scenario.remove(name)
     scenario.wait(31)
     [partition] = a_configuration(*last).partitions
     assert shape(scenario.partition.queues) == shape(new_tree(partition.root))

@@ -6,7 +6,7 @@ import pytest
 
 from muster_core.model.constraints import Constraints
 from muster_core.model.effects import Effect
-from muster_core.model.events import ApplicationAdded, NodeAdded
+from muster_core.model.events import NodeAdded
 from muster_core.model.specs import AskSpec, GangPlacement, GangStyle
 from tests.unit.builders import a_configuration, a_node, a_queue, an_application, an_ask
 from tests.unit.core.scheduling.scenario import Scenario, notices, placed, releases, states, waits
@@ -23,9 +23,9 @@ def complete(placement: GangPlacement, style: GangStyle = GangStyle.SOFT, *, nod
     scenario = Scenario(a_configuration(a_queue("a")), nodes=nodes, vcore=1000)
     spec = an_application(gang=3, style=style, timeout_s=60, placement=placement)
     if placement is GangPlacement.RESERVE:
-        scenario.gang(ApplicationAdded(spec), 3)
+        scenario.gang(spec, 3)
     else:
-        scenario.send(ApplicationAdded(spec))
+        scenario.submit(spec)
     effects = scenario.ask(member("w0"), member("w1"))
     for key in releases(effects):
         effects += scenario.release(key)

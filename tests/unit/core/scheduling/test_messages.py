@@ -54,9 +54,7 @@ from tests.unit.core.scheduling.scenario import (
 
 @pytest.fixture
 def scenario() -> Scenario:
-    scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
-    scenario.send(ApplicationAdded(an_application()))
-    return scenario
+    return Scenario(a_configuration(a_queue("a")), an_application(), nodes=1)
 
 
 def test_an_ask_with_a_known_key_replaces_the_pending_one(scenario: Scenario) -> None:
@@ -105,7 +103,7 @@ def test_an_ask_of_an_unknown_application_is_refused(scenario: Scenario) -> None
 
 def test_an_unknown_queue_falls_through_to_the_next_rule() -> None:
     scenario = Scenario(a_configuration(a_queue("a")))
-    assert rejection(scenario.send(ApplicationAdded(an_application(queue="root.nowhere")))) == ""
+    assert rejection(scenario.submit(an_application(queue="root.nowhere"))) == ""
     assert scenario.app().queue.path == "root.ns"
 
 
@@ -127,8 +125,7 @@ def test_a_drained_node_accepts_no_pods_until_it_is_opened(scenario: Scenario) -
 
 
 def test_a_node_created_draining_waits_for_its_opening() -> None:
-    scenario = Scenario(a_configuration(a_queue("a")))
-    scenario.send(ApplicationAdded(an_application()))
+    scenario = Scenario(a_configuration(a_queue("a")), an_application())
     scenario.add_node("n0", draining=True)
     assert placed(scenario.ask(an_ask("r0"))) == {}
     assert placed(scenario.node("n0", NodeAction.OPEN)) == {"r0": "n0"}
@@ -158,7 +155,7 @@ def test_a_removed_node_releases_its_allocations(scenario: Scenario) -> None:
 def test_a_gang_replaces_placeholders_lost_with_their_node() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=2, vcore=2000)
     scenario.add_full_node()
-    scenario.gang(ApplicationAdded(an_application(gang=6)), 6)
+    scenario.gang(an_application(gang=6), 6)
     lost = releases(scenario.node("n1", NodeAction.DECOMMISSION))
     assert len(lost) == 2
     asks = [an_ask(f"again-{i}", group="workers", placeholder=True) for i in range(2)]
@@ -169,7 +166,7 @@ def test_a_gang_replaces_placeholders_lost_with_their_node() -> None:
 def test_foreign_allocations_use_resources_of_their_node_but_not_of_queues() -> None:
     scenario = Scenario(a_configuration(a_queue("a", vcore=4000)))
     scenario.add_node("n0", an_allocation("f", "n0", app="", vcore=3000, foreign=True))
-    scenario.send(ApplicationAdded(an_application()))
+    scenario.submit(an_application())
     assert scenario.partition.queues.root.allocated == resources()
     assert placed(scenario.ask(an_ask("r0", vcore=2000))) == {}
     assert placed(scenario.release("f", app="", identity="f-0")) == {"r0": "n0"}
@@ -186,8 +183,7 @@ def test_nothing_is_scheduled_before_the_recovery_barrier() -> None:
     scenario = Scenario(a_configuration(a_queue("a")))
     scenario.send(ManagerRegistered(RM, a_configuration(a_queue("a")), awaits_barrier=True))
     scenario.add_node("n0")
-    scenario.send(ApplicationAdded(an_application()))
-    assert placed(scenario.ask(an_ask("r0"))) == {}
+    assert placed(scenario.submit(an_application(), an_ask("r0"))) == {}
     assert placed(scenario.send(RecoveryBarrierPassed(RM))) == {"r0": "n0"}
 
 
@@ -215,8 +211,7 @@ def test_a_resource_manager_that_unregisters_is_stopped_immediately(scenario: Sc
 
 def recovered(*existing_placeholders: str, real: str = "", allocated_s: int = 0) -> Scenario:
     """A gang of 3 as a restart reports it: some of its pods are bound."""
-    scenario = Scenario(a_configuration(a_queue("a")))
-    scenario.send(ApplicationAdded(an_application(gang=3, timeout_s=60)))
+    scenario = Scenario(a_configuration(a_queue("a")), an_application(gang=3, timeout_s=60))
     existing = [
         an_allocation(key, "n0", group="workers", placeholder=True, allocated_s=allocated_s)
         for key in existing_placeholders
@@ -252,8 +247,7 @@ def test_the_placeholder_timer_continues_from_the_earliest_bound_placeholder() -
 
 
 def test_a_recovered_allocation_counts_even_over_the_quota() -> None:
-    scenario = Scenario(a_configuration(a_queue("a", vcore=1000)))
-    scenario.send(ApplicationAdded(an_application()))
+    scenario = Scenario(a_configuration(a_queue("a", vcore=1000)), an_application())
     scenario.add_node("n0", an_allocation("r0", "n0", vcore=3000))
     assert scenario.partition.queues.root.allocated["vcore"] == 3000
     assert placed(scenario.ask(an_ask("r1", vcore=100))) == {}
@@ -268,7 +262,7 @@ def test_an_existing_allocation_of_an_unknown_application_is_refused() -> None:
 
 def test_a_gang_made_unsatisfiable_by_a_reload_waits_and_is_reported_once() -> None:
     scenario = Scenario(a_configuration(a_queue("a", vcore=4000)))
-    scenario.gang(ApplicationAdded(an_application(gang=4)), 4)
+    scenario.gang(an_application(gang=4), 4)
     lower = ConfigurationReplaced(RM, a_configuration(a_queue("a", vcore=2000)))
     effects = scenario.send(lower)
     assert states(effects) == []
@@ -278,16 +272,14 @@ def test_a_gang_made_unsatisfiable_by_a_reload_waits_and_is_reported_once() -> N
 
 def test_a_reload_that_raises_a_limit_unblocks_waiting_requests() -> None:
     scenario = Scenario(a_configuration(a_queue("a", vcore=1000)), nodes=1)
-    scenario.send(ApplicationAdded(an_application()))
-    assert placed(scenario.ask(an_ask("r0", vcore=2000))) == {}
-    assert placed(scenario.send(ConfigurationReplaced(RM, a_configuration(a_queue("a", vcore=3000))))) == {"r0": "n0"}
+    assert placed(scenario.submit(an_application(), an_ask("r0", vcore=2000))) == {}
+    assert placed(scenario.reload(a_configuration(a_queue("a", vcore=3000)))) == {"r0": "n0"}
 
 
 def test_a_queue_removed_from_the_configuration_drains_and_is_deleted_when_empty() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
-    scenario.send(ApplicationAdded(an_application()))
-    scenario.ask(an_ask("r0"))
-    scenario.send(ConfigurationReplaced(RM, a_configuration(a_queue("b"))))
+    scenario.submit(an_application(), an_ask("r0"))
+    scenario.reload(a_configuration(a_queue("b")))
     assert scenario.app().queue.draining
     scenario.release("r0")
     scenario.wait(31)
@@ -327,24 +319,21 @@ def test_reasons_are_listed_in_the_order_of_kube_scheduler() -> None:
 
 def test_a_request_behind_a_gang_reports_the_gang_and_triggers_no_scale_up() -> None:
     scenario = Scenario(a_configuration(a_queue("a", vcore=3000)), nodes=4)
-    scenario.send(ApplicationAdded(an_application("busy")))
-    assert len(placed(scenario.ask(an_ask("b0", app="busy")))) == 1
-    scenario.gang(ApplicationAdded(an_application("first", gang=3)), 3)
-    scenario.send(ApplicationAdded(an_application("second")))
-    effects = scenario.ask(an_ask("s0", app="second"))
+    assert len(placed(scenario.submit(an_application("busy"), an_ask("b0")))) == 1
+    scenario.gang(an_application("first", gang=3), 3)
+    effects = scenario.submit(an_application("second"), an_ask("s0"))
     assert waits(effects) == {"s0": ("SKIPPED", "queued behind gang first in queue root.a, which is waiting for quota")}
 
 
 def test_a_gang_larger_than_the_empty_cluster_needs_nodes_for_a_task_group() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1, vcore=2000)
-    assert short_of(scenario.gang(ApplicationAdded(an_application(gang=3)), 3)) == ["workers"]
+    assert short_of(scenario.gang(an_application(gang=3), 3)) == ["workers"]
 
 
 def test_a_gang_that_also_exceeds_a_quota_does_not_need_nodes() -> None:
     scenario = Scenario(a_configuration(a_queue("a", vcore=3000)), nodes=1, vcore=2000)
-    scenario.send(ApplicationAdded(an_application("busy")))
-    assert len(placed(scenario.ask(an_ask("b0", app="busy")))) == 1
-    effects = scenario.gang(ApplicationAdded(an_application("gang", gang=3)), 3)
+    assert len(placed(scenario.submit(an_application("busy"), an_ask("b0")))) == 1
+    effects = scenario.gang(an_application("gang", gang=3), 3)
     assert short_of(effects) == [""]
     assert {state for state, _ in waits(effects).values()} == {"SKIPPED"}
 
@@ -367,7 +356,7 @@ def crowded(pods: int, classes: int = 1, nodes: int = 3) -> Scenario:
     scenario = Scenario(QUEUES) if pods < 1000 else Unchecked(QUEUES)
     for index in range(nodes):
         scenario.add_full_node(f"n{index}")
-    scenario.send(ApplicationAdded(an_application()))
+    scenario.submit(an_application())
     scenario.send(*(AskAdded(an_ask(f"x{index}", vcore=1000 + index % classes)) for index in range(pods)))
     return scenario
 

@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 from muster_core.model.config import Configuration, QueuePolicies, Timing
-from muster_core.model.events import ApplicationAdded, ConfigurationReplaced
+from muster_core.model.events import ApplicationAdded
 from muster_core.model.ids import Termination
 from muster_core.model.specs import NamespaceQuota
-from tests.unit.builders import RM, SECOND, a_configuration, a_limit, a_queue, an_allocation, an_application, an_ask
+from tests.unit.builders import SECOND, a_configuration, a_limit, a_queue, an_allocation, an_application, an_ask
 from tests.unit.core.scheduling.preemption_scenario import (
     FENCE,
     a_daemon,
@@ -60,9 +60,8 @@ def test_a_gang_that_waits_for_its_user_limit_does_not_block_other_users() -> No
     scenario = Scenario(a_configuration(queue), nodes=1)
     submit(scenario, "first", "root.a")
     scenario.ask(an_ask("f", app="first"))
-    scenario.gang(ApplicationAdded(an_application("gang", gang=2)), 2)
-    scenario.send(ApplicationAdded(an_application("other", user="bob")))
-    assert placed(scenario.ask(an_ask("o", app="other"))) == {"o": "n0"}
+    scenario.gang(an_application("gang", gang=2), 2)
+    assert placed(scenario.submit(an_application("other", user="bob"), an_ask("o"))) == {"o": "n0"}
 
 
 def test_no_pod_is_preempted_for_an_ask_above_its_user_limit() -> None:
@@ -73,7 +72,7 @@ def test_no_pod_is_preempted_for_an_ask_above_its_user_limit() -> None:
     scenario = Scenario(a_configuration(*leaves), nodes=1)
     run(scenario, "root.b", *pods("b", 4))
     run(scenario, "root.a", an_ask("one", vcore=1000))
-    scenario.send(ApplicationAdded(an_application("late")))
+    scenario.submit(an_application("late"))
     scenario.wait(20)
     scenario.add_node("n1", vcore=500)
     scenario.ask(an_ask("small", app="late", vcore=500))
@@ -104,7 +103,7 @@ def test_a_shorter_preemption_delay_applies_immediately() -> None:
     run(scenario, "root.b", *pods("b", 4))
     run(scenario, "root.a", an_ask("one"))
     scenario.wait(60)
-    scenario.send(ConfigurationReplaced(RM, queues(30)))
+    scenario.reload(queues(30))
     assert len(victims(scenario.wait(1))) == 1
 
 
@@ -139,8 +138,8 @@ def test_a_queue_below_its_guarantee_preempts_without_its_own_scheduling_attempt
 
 def test_a_gang_blocked_by_the_application_limit_runs_after_the_other_times_out() -> None:
     scenario = Scenario(a_configuration(a_queue("a", max_applications=1)), nodes=1)
-    scenario.gang(ApplicationAdded(an_application("one", gang=3, timeout_s=60)), 2)
-    scenario.gang(ApplicationAdded(an_application("two", gang=3)), 3)
+    scenario.gang(an_application("one", gang=3, timeout_s=60), 2)
+    scenario.gang(an_application("two", gang=3), 3)
     effects = scenario.wait(70)
     assert states(effects, "one")[:1] == ["Resuming"]
     for index in range(2):
@@ -151,9 +150,9 @@ def test_a_gang_blocked_by_the_application_limit_runs_after_the_other_times_out(
 def test_a_reload_to_fair_sorting_keeps_the_reservation_of_a_gang() -> None:
     scenario = Scenario(a_configuration(a_queue("a"), a_queue("b")), nodes=2)
     run(scenario, "root.b", *pods("b", 6))
-    scenario.gang(ApplicationAdded(an_application("gang", gang=4)), 4)
+    scenario.gang(an_application("gang", gang=4), 4)
     scenario.wait(10)
-    effects = scenario.send(ConfigurationReplaced(RM, a_configuration(a_queue("a", fair=True), a_queue("b"))))
+    effects = scenario.reload(a_configuration(a_queue("a", fair=True), a_queue("b")))
     assert states(effects, "gang") == []
     for key in ("b0", "b1"):
         scenario.release(key, app="b")
@@ -173,7 +172,7 @@ def test_a_user_over_the_limit_after_a_restart_waits_until_the_usage_drops() -> 
 
 def test_preempted_placeholders_of_a_running_gang_do_not_block_its_pods() -> None:
     scenario = Scenario(a_configuration(a_queue("a", guaranteed=4000), a_queue("b")), nodes=1)
-    scenario.gang(ApplicationAdded(an_application("gang", gang=4, queue="root.b")), 4)
+    scenario.gang(an_application("gang", gang=4, queue="root.b"), 4)
     assert scenario.app("gang").state == "Running"
     run(scenario, "root.a", *pods("a", 2))
     run_until_idle(scenario, 60)
@@ -189,10 +188,8 @@ def test_preempted_placeholders_of_a_running_gang_do_not_block_its_pods() -> Non
 def test_a_raised_namespace_application_limit_starts_waiting_applications() -> None:
     scenario = Scenario(a_configuration(), nodes=1)
     few, many = NamespaceQuota(max_applications=1), NamespaceQuota(max_applications=2)
-    scenario.send(ApplicationAdded(replace(an_application("one", queue=""), quota=few)))
+    scenario.submit(replace(an_application("one", queue=""), quota=few))
     scenario.ask(an_ask("x", app="one"))
-    scenario.send(ApplicationAdded(replace(an_application("two", queue=""), quota=few)))
+    scenario.submit(replace(an_application("two", queue=""), quota=few))
     assert placed(scenario.ask(an_ask("y", app="two"))) == {}
-    assert placed(scenario.send(ApplicationAdded(replace(an_application("three", queue=""), quota=many)))) == {
-        "y": "n0"
-    }
+    assert placed(scenario.submit(replace(an_application("three", queue=""), quota=many))) == {"y": "n0"}

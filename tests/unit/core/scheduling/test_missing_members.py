@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 
 from muster_core.model.effects import Effect
-from muster_core.model.events import ApplicationAdded
 from muster_core.model.specs import ApplicationSpec, GangPlacement, GangStyle
 from tests.unit.builders import a_configuration, a_queue, an_application
 from tests.unit.core.scheduling.direct import member
@@ -21,14 +20,14 @@ def waiting(spec: ApplicationSpec) -> Scenario:
     scenario = Scenario(a_configuration(a_queue("a")))
     scenario.add_full_node("n0", vcore=8000)
     if spec.uses_virtual_placeholders:
-        scenario.send(ApplicationAdded(spec))
+        scenario.submit(spec)
     else:
-        scenario.gang(ApplicationAdded(spec), 3)
+        scenario.gang(spec, 3)
     return scenario
 
 
 def reported(scenario: Scenario, spec: ApplicationSpec, why: str) -> list[Effect]:
-    return scenario.send(ApplicationAdded(replace(spec, is_renewal=True, members_missing=why)))
+    return scenario.submit(replace(spec, is_renewal=True, members_missing=why))
 
 
 def a_spec(placement: str, style: GangStyle = GangStyle.SOFT, wait_s: int = 0) -> ApplicationSpec:
@@ -72,7 +71,7 @@ def test_an_update_without_a_report_changes_nothing() -> None:
     spec = a_spec("Direct")
     scenario = waiting(spec)
     reported(scenario, spec, WHY)
-    scenario.send(ApplicationAdded(replace(spec, is_renewal=True)))
+    scenario.submit(replace(spec, is_renewal=True))
     assert states(scenario.wait(61))[0] == "Resuming"
 
 

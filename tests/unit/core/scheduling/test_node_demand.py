@@ -9,15 +9,7 @@ import pytest
 from muster_core.model.config import Configuration, QueueConfig, QueuePolicies, Timing
 from muster_core.model.constraints import ANYWHERE, Constraints
 from muster_core.model.effects import AllocationResponse, ApplicationUpdated, Effect
-from muster_core.model.events import (
-    ApplicationAdded,
-    ApplicationRemoved,
-    AskAdded,
-    AskReleased,
-    ConfigurationReplaced,
-    Event,
-    NodeAction,
-)
+from muster_core.model.events import ApplicationAdded, AskAdded, AskReleased, Event, NodeAction
 from muster_core.model.ids import AllocationKey, ApplicationId, NodeId, Termination
 from muster_core.model.resources import NOTHING, Limit, Resources
 from muster_core.model.specs import GangPlacement
@@ -28,16 +20,7 @@ from muster_core.state import node_demand
 from muster_core.state.node_demand import Demand, NodeDemand
 from muster_core.state.scheduler_state import Partition
 from tests.amounts import amount
-from tests.unit.builders import (
-    PARTITION,
-    RM,
-    SECOND,
-    a_configuration,
-    a_limit,
-    a_queue,
-    an_application,
-    an_ask,
-)
+from tests.unit.builders import PARTITION, SECOND, a_configuration, a_limit, a_queue, an_application, an_ask
 from tests.unit.core.scheduling.direct import a_gang as a_direct_gang
 from tests.unit.core.scheduling.direct import with_members
 from tests.unit.core.scheduling.scenario import Scenario, outstanding, placed, waits
@@ -62,13 +45,12 @@ def by_state(effects: list[Effect]) -> dict[str, set[str]]:
 
 
 def remove(scenario: Scenario, app: str) -> list[Effect]:
-    return scenario.send(ApplicationRemoved(PARTITION, ApplicationId(app)))
+    return scenario.remove(app)
 
 
 def test_the_newest_pods_beyond_the_quota_wait_for_quota() -> None:
     scenario = full()
-    scenario.send(ApplicationAdded(an_application("app")))
-    effects = scenario.ask(*(an_ask(f"p{index}", app="app") for index in range(5)))
+    effects = scenario.submit(an_application("app"), *(an_ask(f"p{index}") for index in range(5)))
     assert by_state(effects) == {"FAILED": {"p0", "p1"}, "SKIPPED": {"p2", "p3", "p4"}}
     message = waits(effects)["p2"][1]
     assert message == f"Not enough queue quota: root.a, requested cpu 1, available 0 of 2, {NEEDED}"
@@ -76,8 +58,7 @@ def test_the_newest_pods_beyond_the_quota_wait_for_quota() -> None:
 
 def test_a_pod_that_came_later_takes_the_place_of_one_that_was_cancelled() -> None:
     scenario = full()
-    scenario.send(ApplicationAdded(an_application("app")))
-    scenario.ask(*(an_ask(f"p{index}", app="app") for index in range(4)))
+    scenario.submit(an_application("app"), *(an_ask(f"p{index}") for index in range(4)))
     assert by_state(scenario.release_ask("p0")) == {"FAILED": {"p2"}}
     assert by_state(scenario.release_ask("p3")) == {}
     assert by_state(scenario.ask(an_ask("p4", app="app"))) == {"SKIPPED": {"p4"}}
@@ -87,15 +68,13 @@ def test_a_pod_that_came_later_takes_the_place_of_one_that_was_cancelled() -> No
 def test_pods_of_later_applications_wait_for_quota_until_an_earlier_one_leaves() -> None:
     scenario = full()
     for name in ("one", "two", "three"):
-        scenario.send(ApplicationAdded(an_application(name)))
-        scenario.ask(*(an_ask(f"{name}-{index}", app=name) for index in range(2)))
+        scenario.submit(an_application(name), *(an_ask(f"{name}-{index}") for index in range(2)))
     assert by_state(remove(scenario, "one")) == {"FAILED": {"two-0", "two-1"}}
 
 
 def test_pods_that_waited_for_quota_wait_for_it_when_the_first_ones_run() -> None:
     scenario = full()
-    scenario.send(ApplicationAdded(an_application("app")))
-    scenario.ask(*(an_ask(f"p{index}", app="app") for index in range(4)))
+    scenario.submit(an_application("app"), *(an_ask(f"p{index}") for index in range(4)))
     effects = scenario.add_node("new")
     assert set(placed(effects)) == {"p0", "p1"}
     assert by_state(effects) == {"SCHEDULED": {"p0", "p1"}, "SKIPPED": {"p2", "p3"}}
@@ -109,10 +88,17 @@ ELSEWHERE = Constraints(node_selector=(("gpu", "yes"),))
 def test_pods_whose_quota_was_in_use_wait_for_nodes_when_it_is_free() -> None:
     """The class is unschedulable before its second pod arrives, so that pod is not planned again."""
     scenario = Scenario(a_configuration(a_queue("p", a_queue("cpu"), a_queue("gpu"), vcore=4000)), nodes=1)
-    scenario.send(ApplicationAdded(an_application("gpu", queue="root.p.gpu")))
-    assert by_state(scenario.ask(an_ask("g0", app="gpu", constraints=ELSEWHERE))) == {"FAILED": {"g0"}}
-    scenario.send(ApplicationAdded(an_application("cpu", queue="root.p.cpu")))
-    assert len(placed(scenario.ask(*(an_ask(f"c{index}", app="cpu") for index in range(4))))) == 4
+    assert by_state(
+        scenario.submit(an_application("gpu", queue="root.p.gpu"), an_ask("g0", constraints=ELSEWHERE))
+    ) == {"FAILED": {"g0"}}
+    assert (
+        len(
+            placed(
+                scenario.submit(an_application("cpu", queue="root.p.cpu"), *(an_ask(f"c{index}") for index in range(4)))
+            )
+        )
+        == 4
+    )
     assert by_state(scenario.ask(an_ask("g1", app="gpu", constraints=ELSEWHERE))) == {"SKIPPED": {"g0", "g1"}}
     assert by_state(scenario.release("c0", app="cpu") + scenario.release("c1", app="cpu")) == {"FAILED": {"g0", "g1"}}
 
@@ -123,8 +109,9 @@ def test_pods_that_waited_for_another_application_wait_for_nodes_when_it_ends() 
     scenario.send(ApplicationAdded(an_application("first")), ApplicationAdded(an_application("second")))
     assert placed(scenario.ask(an_ask("r", app="first"))) == {"r": "n0"}
     assert by_state(scenario.ask(an_ask("s", app="second", constraints=ELSEWHERE))) == {"SKIPPED": {"s"}}
-    scenario.send(ApplicationAdded(an_application("other", queue="root.b")))
-    assert by_state(scenario.ask(an_ask("o", app="other", constraints=ELSEWHERE))) == {"FAILED": {"o"}}
+    assert by_state(scenario.submit(an_application("other", queue="root.b"), an_ask("o", constraints=ELSEWHERE))) == {
+        "FAILED": {"o"}
+    }
     assert by_state(remove(scenario, "first") + scenario.wait(60)) == {"FAILED": {"s"}}
 
 
@@ -132,8 +119,9 @@ def test_a_higher_maximum_lets_more_pods_wait_for_nodes() -> None:
     scenario = Scenario(a_configuration(a_queue("a", a_queue("b", vcore=3000), a_queue("c"), vcore=4000)))
     scenario.add_full_node()
     for leaf in ("b", "c"):
-        scenario.send(ApplicationAdded(an_application(leaf, queue=f"root.a.{leaf}")))
-        effects = scenario.ask(*(an_ask(f"{leaf}{index}", app=leaf) for index in range(4)))
+        effects = scenario.submit(
+            an_application(leaf, queue=f"root.a.{leaf}"), *(an_ask(f"{leaf}{index}") for index in range(4))
+        )
         assert len(by_state(effects)["FAILED"]) == {"b": 3, "c": 1}[leaf]
 
 
@@ -141,8 +129,8 @@ def test_a_limit_of_a_user_counts_too() -> None:
     scenario = Scenario(a_configuration(a_queue("a", limits=(a_limit(users=("kim",), vcore=2000),))))
     scenario.add_full_node()
     for name in ("one", "two"):
-        scenario.send(ApplicationAdded(an_application(name, user="kim")))
-    scenario.send(ApplicationAdded(an_application("other", user="lee")))
+        scenario.submit(an_application(name, user="kim"))
+    scenario.submit(an_application("other", user="lee"))
     assert by_state(scenario.ask(*(an_ask(f"p{index}", app="one") for index in range(2)))) == {"FAILED": {"p0", "p1"}}
     assert by_state(scenario.ask(an_ask("q", app="two"))) == {"SKIPPED": {"q"}}
     assert by_state(scenario.ask(an_ask("r", app="other"))) == {"FAILED": {"r"}}
@@ -151,8 +139,8 @@ def test_a_limit_of_a_user_counts_too() -> None:
 @pytest.mark.parametrize("placement, first", [(GangPlacement.RESERVE, "-p0"), (GangPlacement.AUTO, "/workers")])
 def test_of_two_gangs_that_share_a_quota_only_the_first_waits_for_nodes(placement: GangPlacement, first: str) -> None:
     scenario = full(3000)
-    one = scenario.gang(ApplicationAdded(an_application("one", gang=2, placement=placement)), 2)
-    two = scenario.gang(ApplicationAdded(an_application("two", gang=2, placement=placement)), 2)
+    one = scenario.gang(an_application("one", gang=2, placement=placement), 2)
+    two = scenario.gang(an_application("two", gang=2, placement=placement), 2)
     assert by_state(one) == {"FAILED": {f"one{first}", "one-p1"}}
     assert by_state(two) == {"SKIPPED": {f"two{first}", "two-p1"}}
     assert by_state(remove(scenario, "one")) == {"FAILED": {f"two{first}", "two-p1"}}
@@ -163,7 +151,7 @@ def test_members_of_a_gang_that_arrive_one_by_one_wait_for_nodes_together(member
     scenario = full(quota)
     states: dict[str, set[str]] = {}
     for name in ("one", "two"):
-        scenario.send(ApplicationAdded(an_application(name, gang=members)))
+        scenario.submit(an_application(name, gang=members))
         for index in range(members):
             ask = an_ask(f"{name}-{index}", app=name, group="workers", placeholder=True)
             for state, keys in by_state(scenario.ask(ask)).items():
@@ -177,8 +165,7 @@ def test_members_of_a_gang_that_arrive_one_by_one_wait_for_nodes_together(member
 def test_the_first_application_is_the_one_that_has_the_highest_priority_now() -> None:
     scenario = full(1000)
     for name in ("one", "two", "three"):
-        scenario.send(ApplicationAdded(an_application(name)))
-        scenario.ask(an_ask(name, app=name))
+        scenario.submit(an_application(name), an_ask(name))
     scenario.ask(an_ask("urgent", app="three", priority=9))
     assert by_state(remove(scenario, "one")) == {"FAILED": {"three"}}
 
@@ -188,7 +175,7 @@ def test_many_refused_pod_sizes_do_not_delay_the_reports_of_other_queues(monkeyp
     scenario = Scenario(a_configuration(a_queue("a", vcore=2000), a_queue("b")))
     scenario.add_full_node()
     for name, queue in (("many", "root.a"), ("other", "root.b")):
-        scenario.send(ApplicationAdded(an_application(name, queue=queue)))
+        scenario.submit(an_application(name, queue=queue))
     scenario.ask(*(an_ask(f"p{index}", app="many") for index in range(2)))
     scenario.ask(*(an_ask(f"q{index}", app="many", vcore=1001 + index) for index in range(100)))
     for event in (
@@ -204,11 +191,9 @@ def test_many_refused_pod_sizes_do_not_delay_the_reports_of_other_queues(monkeyp
 def test_pod_sizes_beyond_the_limit_of_queues_wait_together(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(node_demand, "DEMAND_QUEUES", 2)
     scenario = full(4000)
-    scenario.send(ApplicationAdded(an_application("first")))
-    scenario.ask(an_ask("first", app="first", vcore=4000))
+    scenario.submit(an_application("first"), an_ask("first", vcore=4000))
     for index in range(5):
-        scenario.send(ApplicationAdded(an_application(f"app{index}")))
-        scenario.ask(an_ask(f"p{index}", app=f"app{index}", vcore=1000 + index))
+        scenario.submit(an_application(f"app{index}"), an_ask(f"p{index}", vcore=1000 + index))
     assert [len(at.queues) for at in scenario.partition.node_demand.refusing.values()] == [3]
     effects = remove(scenario, "first")
     for index in range(5):
@@ -227,8 +212,7 @@ def test_of_two_direct_gangs_that_share_a_quota_only_the_first_waits_for_nodes()
 def test_the_first_in_queue_order_is_admitted_when_quota_is_free_again() -> None:
     scenario = full(1000)
     for name, priority in (("one", 0), ("two", 0), ("three", 5)):
-        scenario.send(ApplicationAdded(an_application(name)))
-        scenario.ask(an_ask(name, app=name, priority=priority))
+        scenario.submit(an_application(name), an_ask(name, priority=priority))
     assert by_state(remove(scenario, "one")) == {"FAILED": {"three"}}
     assert by_state(remove(scenario, "three")) == {"FAILED": {"two"}}
 
@@ -237,7 +221,7 @@ def test_a_small_request_does_not_wait_behind_a_large_one_that_does_not_fit() ->
     scenario = full(4000)
     found: dict[str, set[str]] = {}
     for name, vcore in (("first", 3000), ("large", 3000), ("small", 1000)):
-        scenario.send(ApplicationAdded(an_application(name)))
+        scenario.submit(an_application(name))
         for state, keys in by_state(scenario.ask(an_ask(name, app=name, vcore=vcore))).items():
             found.setdefault(state, set()).update(keys)
     assert found == {"FAILED": {"first", "small"}, "SKIPPED": {"large"}}
@@ -245,22 +229,20 @@ def test_a_small_request_does_not_wait_behind_a_large_one_that_does_not_fit() ->
 
 def test_a_new_maximum_applies_to_requests_that_wait() -> None:
     scenario = full(2000)
-    scenario.send(ApplicationAdded(an_application("app")))
-    scenario.ask(*(an_ask(f"p{index}", app="app") for index in range(5)))
-    higher = scenario.send(ConfigurationReplaced(RM, a_configuration(a_queue("a", vcore=3000))))
+    scenario.submit(an_application("app"), *(an_ask(f"p{index}") for index in range(5)))
+    higher = scenario.reload(a_configuration(a_queue("a", vcore=3000)))
     assert by_state(higher) == {"FAILED": {"p2"}}
-    lower = scenario.send(ConfigurationReplaced(RM, a_configuration(a_queue("a", vcore=1000))))
+    lower = scenario.reload(a_configuration(a_queue("a", vcore=1000)))
     assert by_state(lower) == {}, "what is admitted stays admitted"
-    assert by_state(scenario.send(ConfigurationReplaced(RM, a_configuration(a_queue("a"))))) == {"FAILED": {"p3", "p4"}}
+    assert by_state(scenario.reload(a_configuration(a_queue("a")))) == {"FAILED": {"p3", "p4"}}
 
 
 def test_requests_that_get_no_node_keep_quota_from_others_for_a_limited_time() -> None:
     scenario = full(2000)
-    scenario.send(ApplicationAdded(an_application("impossible")))
+    scenario.submit(an_application("impossible"))
     never = Constraints(node_selector=(("no", "such"),))
     scenario.ask(*(an_ask(f"n{index}", app="impossible", constraints=never) for index in range(4)))
-    scenario.send(ApplicationAdded(an_application("app")))
-    assert by_state(scenario.ask(an_ask("p0", app="app"))) == {"SKIPPED": {"p0"}}
+    assert by_state(scenario.submit(an_application("app"), an_ask("p0"))) == {"SKIPPED": {"p0"}}
     assert by_state(scenario.wait(899)) == {}
     assert by_state(scenario.wait(2)) == {"FAILED": {"p0", "n2"}}, "the other application first, then the next of it"
     assert by_state(remove(scenario, "app")) == {"FAILED": {"n3"}}
@@ -268,8 +250,7 @@ def test_requests_that_get_no_node_keep_quota_from_others_for_a_limited_time() -
 
 def test_requests_that_get_nodes_one_by_one_keep_their_quota() -> None:
     scenario = full(4000)
-    scenario.send(ApplicationAdded(an_application("app")))
-    scenario.ask(*(an_ask(f"p{index}", app="app") for index in range(6)))
+    scenario.submit(an_application("app"), *(an_ask(f"p{index}") for index in range(6)))
     for number in range(3):
         scenario.wait(800)
         assert placed(scenario.add_node(f"n{number}", vcore=1000))
@@ -278,26 +259,23 @@ def test_requests_that_get_nodes_one_by_one_keep_their_quota() -> None:
 
 def test_pods_of_a_daemon_set_do_not_count() -> None:
     scenario = full(1000)
-    scenario.send(ApplicationAdded(an_application("daemons")))
+    scenario.submit(an_application("daemons"))
     daemon = replace(an_ask("daemon", app="daemons"), required_node=NodeId("full"))
     assert by_state(scenario.ask(daemon)) == {"FAILED": {"daemon"}}
-    scenario.send(ApplicationAdded(an_application("app")))
-    assert by_state(scenario.ask(an_ask("p0", app="app"))) == {"FAILED": {"p0"}}
+    assert by_state(scenario.submit(an_application("app"), an_ask("p0"))) == {"FAILED": {"p0"}}
 
 
 def test_only_admitted_requests_are_reported_to_autoscalers_by_the_core() -> None:
     scenario = full(2000)
-    scenario.send(ApplicationAdded(an_application("app")))
-    scenario.ask(*(an_ask(f"p{index}", app="app") for index in range(5)))
-    scenario.send(ApplicationAdded(an_application("other")))
-    scenario.ask(an_ask("other", app="other"))
+    scenario.submit(an_application("app"), *(an_ask(f"p{index}") for index in range(5)))
+    scenario.submit(an_application("other"), an_ask("other"))
     assert [(one.count, one.applications) for one in outstanding(scenario.partition)] == [(2, 1)]
 
 
 def test_a_failure_of_the_admission_changes_no_placement(monkeypatch: pytest.MonkeyPatch) -> None:
     scenario = full(2000)
     monkeypatch.setattr(Scenario, "_check", lambda _: None)
-    scenario.send(ApplicationAdded(an_application("app")))
+    scenario.submit(an_application("app"))
     with monkeypatch.context() as broken:
         broken.setattr(reporting, "_headroom", lambda *_: 1 // 0)
         assert by_state(scenario.ask(an_ask("p0", app="app"), an_ask("p1", app="app"))) == {"FAILED": {"p0", "p1"}}
@@ -359,7 +337,7 @@ class Run:
                 action = random.choice((NodeAction.DRAIN, NodeAction.OPEN, NodeAction.DECOMMISSION))
                 return scenario.node(random.choice(nodes), action) if nodes else []
             case "reload":
-                return scenario.send(ConfigurationReplaced(RM, a_random_configuration(random)))
+                return scenario.reload(a_random_configuration(random))
             case kind:
                 names = sorted(scenario.partition.applications)
                 return self._change(kind, random.choice(names)) if names else []
@@ -384,7 +362,7 @@ class Run:
     def _change(self, kind: str, name: str) -> list[Effect]:
         random, scenario, app = self.random, self.scenario, self.scenario.app(name)
         if kind == "remove":
-            return scenario.send(ApplicationRemoved(PARTITION, ApplicationId(name)))
+            return scenario.remove(name)
         if kind == "ask":
             self.keys += 1
             shape = Resources(
@@ -424,7 +402,7 @@ def run(seed: int) -> Run:
         found.log.append(found.step(number))
         check(found.scenario)
     for name in sorted(found.scenario.partition.applications):
-        found.scenario.send(ApplicationRemoved(PARTITION, ApplicationId(name)))
+        found.scenario.remove(name)
     return found
 
 

@@ -6,14 +6,7 @@ import pytest
 
 from muster_core.model.config import Configuration, Timing
 from muster_core.model.constraints import Constraints, Toleration
-from muster_core.model.events import (
-    AllocationReleased,
-    AllocationReported,
-    ApplicationAdded,
-    Event,
-    NodeAction,
-    NodeUpdated,
-)
+from muster_core.model.events import AllocationReleased, Event, NodeAction, NodeUpdated
 from muster_core.model.ids import AllocationKey, ApplicationId, NodeId, QueuePath, Termination
 from muster_core.model.records import Change, Detail
 from muster_core.scheduling.scheduler import CyclePhase, cycle, step
@@ -99,7 +92,7 @@ def test_a_node_is_reserved_for_the_first_application_whichever_request_arrived_
     scenario = Scenario(queues(), nodes=1)
     run(scenario, "root.b", *pods("b", 3))
     for app in ("one", "two"):
-        scenario.send(ApplicationAdded(an_application(app, queue="root.a")))
+        scenario.submit(an_application(app, queue="root.a"))
     for app in ("two", "one"):
         scenario.ask(an_ask(f"{app}-wide", app=app, vcore=3000))
     scenario.wait(3)
@@ -195,7 +188,7 @@ def reserved(scenario: Scenario, app: str) -> list[tuple[str, str]]:
 def test_a_gang_reserves_no_node_that_its_own_placeholder_fills() -> None:
     scenario = Scenario(queues(), nodes=4, vcore=1000)
     run(scenario, "root.b", *pods("b", 12))
-    scenario.gang(ApplicationAdded(an_application("gang", queue="root.a", gang=3, timeout_s=360_000)), 3)
+    scenario.gang(an_application("gang", queue="root.a", gang=3, timeout_s=360_000), 3)
     for ended in range(3):
         scenario.wait(60)
         own = {one.node for one in scenario.app("gang").allocations.values()}
@@ -210,7 +203,7 @@ def test_a_gang_prefers_to_reserve_a_node_without_its_own_members() -> None:
     scenario = Scenario(queues())
     scenario.add_node("n0", vcore=2000)
     run(scenario, "root.b", an_ask("half"))
-    scenario.gang(ApplicationAdded(an_application("gang", queue="root.a", gang=2, timeout_s=360_000)), 2)
+    scenario.gang(an_application("gang", queue="root.a", gang=2, timeout_s=360_000), 2)
     assert [one.node for one in scenario.app("gang").allocations.values()] == ["n0"]
     scenario.add_node("n1", an_allocation("full", "n1", app="b", vcore=2000), vcore=2000)
     scenario.wait(3)
@@ -224,7 +217,7 @@ def test_a_node_is_not_reserved_when_its_permanent_pods_leave_too_little(kind: s
         if kind == "daemon":
             run(scenario, "root.b", a_daemon(f"agent-{node}", node, vcore=1500))
         else:
-            scenario.send(AllocationReported(an_allocation(f"mirror-{node}", node, vcore=1500, foreign=True)))
+            scenario.report(an_allocation(f"mirror-{node}", node, vcore=1500, foreign=True))
     run(scenario, "root.a", an_ask("wide", vcore=3000))
     scenario.wait(10)
     assert not scenario.partition.reservations
@@ -363,7 +356,7 @@ def test_the_first_leaf_looks_for_a_node_on_behalf_of_equal_requests() -> None:
     assert first.reservation_timer
     assert not second.reservation_timer
     first_app = next(iter(first.waiting))
-    scenario.send(AllocationReported(an_allocation("usage", "n0", app=first_app)))
+    scenario.report(an_allocation("usage", "n0", app=first_app))
     scenario.release("b1", app="b")
     assert second.reservation_timer, "it is first now"
 

@@ -7,15 +7,7 @@ from random import Random  # noqa: TID251 - each stream has its own seed
 import pytest
 
 from muster_core.model.effects import Effect
-from muster_core.model.events import (
-    AllocationReleased,
-    ApplicationAdded,
-    ApplicationRemoved,
-    AskAdded,
-    Event,
-    NodeAction,
-    NodeAdded,
-)
+from muster_core.model.events import AllocationReleased, ApplicationAdded, AskAdded, Event, NodeAction, NodeAdded
 from muster_core.model.ids import AllocationKey, ApplicationId, NodeId, Termination
 from muster_core.model.specs import ApplicationSpec, GangPlacement
 from tests.unit.builders import (
@@ -60,7 +52,7 @@ class Stream:
         self.running: list[tuple[int, str]] = []
         self.submitted = 0
         self.core_seconds = 0.0
-        scenario.send(ApplicationAdded(an_application("small", queue="root.b")))
+        scenario.submit(an_application("small", queue="root.b"))
 
     def more(self, count: int) -> list[Event]:
         names = [f"s{self.submitted + index}" for index in range(count)]
@@ -104,8 +96,7 @@ def test_a_gang_of_whole_nodes_starts_next_to_an_endless_stream_of_small_pods(
 def starving(nodes: int = 3, used: int = 1000) -> Scenario:
     """Return a cluster on which each node has a pod of queue b and a gang of two whole nodes starves."""
     scenario = Scenario(CONFIGURATION, nodes=nodes, vcore=4000)
-    scenario.send(ApplicationAdded(an_application("b", queue="root.b")))
-    scenario.ask(*(an_ask(f"b{index}", app="b", vcore=used) for index in range(nodes)))
+    scenario.submit(an_application("b", queue="root.b"), *(an_ask(f"b{index}", vcore=used) for index in range(nodes)))
     submit(scenario, a_gang(2, 4000))
     return scenario
 
@@ -147,8 +138,7 @@ def test_the_gang_starts_when_the_pods_on_its_set_have_ended() -> None:
 
 def test_the_set_avoids_nodes_whose_pods_have_run_for_long() -> None:
     scenario = Scenario(CONFIGURATION, nodes=4, vcore=4000)
-    scenario.send(ApplicationAdded(an_application("b", queue="root.b")))
-    scenario.ask(*(an_ask(f"old{index}", app="b", vcore=500) for index in range(2)))
+    scenario.submit(an_application("b", queue="root.b"), *(an_ask(f"old{index}", vcore=500) for index in range(2)))
     old = {one.node for one in scenario.app("b").allocations.values()}
     scenario.wait(3600)
     scenario.ask(*(an_ask(f"young{index}", app="b", vcore=3800) for index in range(2)))
@@ -177,7 +167,7 @@ def test_another_set_is_chosen_when_one_of_its_nodes_leaves(loss: NodeAction) ->
 def test_the_set_is_released_when_the_gang_is_removed() -> None:
     scenario = starving()
     scenario.wait(STARVES_S + 30)
-    scenario.send(ApplicationRemoved(PARTITION, ApplicationId("gang")))
+    scenario.remove("gang")
     assert reserved(scenario) == {}
     assert len(placed(scenario.ask(*(an_ask(f"later{index}", app="b") for index in range(9))))) == 9
 
@@ -205,7 +195,7 @@ def test_a_set_on_which_no_pod_ends_is_released_and_chosen_again_after_a_growing
 
 def test_pods_of_the_same_user_and_queue_that_end_do_not_keep_the_set() -> None:
     scenario = starving()
-    scenario.send(ApplicationAdded(an_application("own", queue="root.a")))
+    scenario.submit(an_application("own", queue="root.a"))
     scenario.wait(STARVES_S + 30)
     scenario.ask(*(an_ask(f"own{index}", app="own") for index in range(3)))
     scenario.wait(STARVES_S / 2)
@@ -218,8 +208,7 @@ def test_pods_of_the_same_user_and_queue_that_end_do_not_keep_the_set() -> None:
 def test_pods_that_start_next_to_the_set_do_not_keep_it() -> None:
     """A service on one node never ends. Others start and end next to the reserved resources."""
     scenario = Scenario(CONFIGURATION, nodes=3, vcore=4000)
-    scenario.send(ApplicationAdded(an_application("b", queue="root.b")))
-    scenario.ask(*(an_ask(f"b{index}", app="b", vcore=1500) for index in range(3)))
+    scenario.submit(an_application("b", queue="root.b"), *(an_ask(f"b{index}", vcore=1500) for index in range(3)))
     submit(scenario, a_gang(3, 3000))
     scenario.wait(STARVES_S + 30)
     assert len(reserved(scenario)) == 3
@@ -234,8 +223,7 @@ def test_pods_that_start_next_to_the_set_do_not_keep_it() -> None:
 
 def test_many_gangs_of_a_user_do_not_keep_nodes_in_turns() -> None:
     scenario = Scenario(CONFIGURATION, nodes=3, vcore=4000)
-    scenario.send(ApplicationAdded(an_application("b", queue="root.b")))
-    scenario.ask(*(an_ask(f"b{index}", app="b", vcore=100) for index in range(3)))
+    scenario.submit(an_application("b", queue="root.b"), *(an_ask(f"b{index}", vcore=100) for index in range(3)))
     for index in range(10):
         spec = replace(a_gang(3, 4000), id=ApplicationId(f"gang{index}"), created_ns=scenario.now_ns)
         members = (an_ask(f"m{index}-{n}", app=spec.id, vcore=4000, group="workers") for n in range(3))
@@ -267,7 +255,7 @@ def test_a_node_of_the_set_is_not_reserved_for_another_request() -> None:
 def test_the_pause_is_short_again_after_a_long_time() -> None:
     scenario = starving()
     scenario.wait(20 * STARVES_S)
-    scenario.send(ApplicationRemoved(PARTITION, ApplicationId("gang")))
+    scenario.remove("gang")
     pauses = scenario.partition.contention.node_set_pauses
     [(_, before)] = pauses.values()
     assert before > 2

@@ -7,7 +7,6 @@ import pytest
 from muster_core.model.constraints import Constraints, Toleration
 from muster_core.model.effects import AllocationResponse, Effect, NodeAccepted, NodeRejected
 from muster_core.model.events import (
-    AllocationReported,
     ApplicationAdded,
     AskAdded,
     ManagerLeft,
@@ -50,8 +49,8 @@ N0 = NodeId("n0")
 
 
 def a_scenario(nodes: int = 1, vcore: int = 4000) -> Scenario:
-    scenario = Scenario(a_configuration(a_queue("a")), nodes, vcore)
-    scenario.send(ApplicationAdded(an_application()))
+    scenario = Scenario(a_configuration(a_queue("a")), nodes=nodes, vcore=vcore)
+    scenario.submit(an_application())
     return scenario
 
 
@@ -110,7 +109,7 @@ def test_a_foreign_allocation_keeps_its_reported_preemption_policy(tag: str, *, 
         tags={"foreign": tag},
         allow_preempt_self=preemptable,
     )
-    scenario.send(AllocationReported(spec))
+    scenario.report(spec)
     assert scenario.partition.foreign[AllocationId("dns-0")].allow_preempt_self is preemptable
     assert placed(scenario.ask(an_ask("a"))) == {}
     assert placed(scenario.release("dns", app="")) == {"a": "n0"}
@@ -125,9 +124,8 @@ def test_attributes_are_kept_as_sent_and_replaced_completely() -> None:
 
 def replacing(*, elsewhere: bool = False) -> Scenario:
     """Request r waits for the release of placeholder p on n0; it will run there, or on n1."""
-    scenario = Scenario(a_configuration(a_queue("a")), 2, 1000)
-    scenario.send(ApplicationAdded(an_application(gang=1)))
-    scenario.ask(an_ask("p", group="workers", placeholder=True))
+    scenario = Scenario(a_configuration(a_queue("a")), nodes=2, vcore=1000)
+    scenario.submit(an_application(gang=1), an_ask("p", group="workers", placeholder=True))
     real = an_ask("r", group="workers")
     scenario.ask(replace(real, avoid=frozenset({N0})) if elsewhere else real)
     [ask] = scenario.app().asks.values()
@@ -167,8 +165,7 @@ def test_an_ask_that_crosses_the_completion_is_released_and_not_rejected() -> No
     effects = scenario.ask(an_ask("late"))
     assert released_asks(effects) == {"late": Termination.TIMEOUT}
     assert refused_asks(effects) == {}
-    scenario.send(ApplicationAdded(an_application()))
-    assert placed(scenario.ask(an_ask("late"))) == {"late": "n0"}
+    assert placed(scenario.submit(an_application(), an_ask("late"))) == {"late": "n0"}
 
 
 def test_an_ask_of_an_unknown_or_long_completed_application_is_rejected() -> None:
@@ -208,7 +205,7 @@ def test_two_partitions_may_have_nodes_and_applications_of_the_same_name() -> No
     for partition, vcore in ((PARTITION, 1000), (gpu, 2000)):
         effects = scenario.send(NodeAdded(replace(a_node("n0", vcore=vcore), partition=partition)))
         assert [effect.node for effect in effects if isinstance(effect, NodeAccepted)] == ["n0"]
-        scenario.send(ApplicationAdded(replace(an_application(), partition=partition)))
+        scenario.submit(replace(an_application(), partition=partition))
         assert placed(scenario.ask(replace(an_ask("a"), partition=partition))) == {"a": "n0"}
     assert placed(scenario.ask(an_ask("b"), replace(an_ask("b"), partition=gpu))) == {"b": "n0"}
     effects = scenario.send(NodeActionReported(gpu, N0, NodeAction.DECOMMISSION))
@@ -271,7 +268,7 @@ def test_a_tolerant_pod_is_placed_when_the_drain_is_reported_as_a_cordon() -> No
 def test_a_member_that_tolerates_the_cordon_takes_over_from_its_placeholder_on_a_cordoned_node() -> None:
     """On the same node, though nothing else is let in there."""
     scenario = Scenario(with_preemption(a_queue("a"), a_queue("b")), nodes=1)
-    scenario.gang(ApplicationAdded(an_application(gang=2)), 2, constraints=TOLERANT)
+    scenario.gang(an_application(gang=2), 2, constraints=TOLERANT)
     scenario.send(NodeUpdated(replace(a_node("n0"), cordoned=True)))
     scenario.node("n0", NodeAction.DRAIN)
     effects = scenario.ask(an_ask("r0", group="workers", constraints=TOLERANT))
@@ -286,9 +283,9 @@ def test_a_gang_that_tolerates_the_cordon_takes_over_reservations_and_uses_the_c
     scenario.add_node("n1", vcore=1000, draining=True)
     scenario.send(NodeUpdated(replace(a_node("n1", 1000), cordoned=True)))
     scenario.add_full_node(vcore=10_000)
-    scenario.gang(ApplicationAdded(an_application("later", queue="root.b", gang=5, created_s=20)), 3)
+    scenario.gang(an_application("later", queue="root.b", gang=5, created_s=20), 3)
     first = an_application("first", queue="root.a", gang=5, created_s=10, placement=GangPlacement.AUTO)
-    effects = scenario.gang(ApplicationAdded(first), 5, constraints=TOLERANT)
+    effects = scenario.gang(first, 5, constraints=TOLERANT)
     assert len(victims(effects)) == 3
     assert states(confirm(scenario, effects), "first") == ["Running"]
 

@@ -6,24 +6,14 @@ from muster_core.model.config import ALLOW_ALL, Configuration, PartitionConfig, 
 from muster_core.model.effects import AllocationResponse, ApplicationRejected, NodeRejected
 from muster_core.model.events import (
     AllocationReleased,
-    ApplicationAdded,
     ApplicationRemoved,
     AskAdded,
-    ConfigurationReplaced,
     NodeAction,
     NodeActionReported,
     NodeAdded,
     NodeUpdated,
 )
-from muster_core.model.ids import (
-    AllocationKey,
-    ApplicationId,
-    NodeId,
-    RmId,
-    Termination,
-    is_partition_of,
-    partition_id,
-)
+from muster_core.model.ids import AllocationKey, ApplicationId, NodeId, RmId, Termination, is_partition_of, partition_id
 from tests.unit.builders import RM, SECOND, a_node, an_application, an_ask
 from tests.unit.core.scheduling.scenario import Scenario, placed, rejection, releases, states
 
@@ -39,9 +29,9 @@ def configured(*names: str) -> Configuration:
 def running() -> Scenario:
     """Two partitions; in `gpu` a node and an application with one allocation."""
     scenario = Scenario(configured("default"), nodes=1)
-    scenario.send(ConfigurationReplaced(RM, configured("default", "gpu")))
+    scenario.reload(configured("default", "gpu"))
     scenario.send(NodeAdded(replace(a_node("g0"), partition=GPU)))
-    scenario.send(ApplicationAdded(replace(an_application("far"), partition=GPU)))
+    scenario.submit(replace(an_application("far"), partition=GPU))
     assert placed(scenario.send(AskAdded(replace(an_ask("r", app="far"), partition=GPU)))) == {"r": "g0"}
     return scenario
 
@@ -52,13 +42,13 @@ def confirmed() -> AllocationReleased:
 
 def test_a_removed_partition_fails_its_applications_and_accepts_nothing_new() -> None:
     scenario = running()
-    scenario.send(ApplicationAdded(an_application("near")))
-    effects = scenario.send(ConfigurationReplaced(RM, configured("default")))
+    scenario.submit(an_application("near"))
+    effects = scenario.reload(configured("default"))
     assert releases(effects) == {"r": Termination.TIMEOUT}
     assert states(effects, "far") == ["Failing"]
     assert states(effects, "near") == []
     assert scenario.scheduler_state.partitions[GPU].is_closing
-    refused = scenario.send(ApplicationAdded(replace(an_application("new"), partition=GPU)))
+    refused = scenario.submit(replace(an_application("new"), partition=GPU))
     assert rejection(refused) == f"partition {GPU} is being removed"
     [node] = scenario.send(NodeAdded(replace(a_node("g1"), partition=GPU)))
     assert isinstance(node, NodeRejected)
@@ -66,19 +56,18 @@ def test_a_removed_partition_fails_its_applications_and_accepts_nothing_new() ->
 
 
 def test_a_removed_partition_completes_its_removed_applications() -> None:
-    scenario = Scenario(configured("default", "gpu"))
-    scenario.send(ApplicationAdded(replace(an_application("far"), partition=GPU)))
+    scenario = Scenario(configured("default", "gpu"), replace(an_application("far"), partition=GPU))
     assert states(scenario.send(ApplicationRemoved(GPU, ApplicationId("far"))), "far") == []
     partition = scenario.scheduler_state.partitions[GPU]
     assert list(partition.removed) == ["far"]
-    scenario.send(ConfigurationReplaced(RM, configured("default")))
+    scenario.reload(configured("default"))
     assert [app.state.value for app in partition.history] == ["Completed"]
     assert GPU not in scenario.scheduler_state.partitions
 
 
 def test_a_closed_partition_is_deleted_with_its_last_application_and_node() -> None:
     scenario = running()
-    scenario.send(ConfigurationReplaced(RM, configured("default")))
+    scenario.reload(configured("default"))
     scenario.send(confirmed())
     assert GPU in scenario.scheduler_state.partitions
     scenario.send(NodeActionReported(GPU, NodeId("g0"), NodeAction.DECOMMISSION))
@@ -87,10 +76,10 @@ def test_a_closed_partition_is_deleted_with_its_last_application_and_node() -> N
 
 def test_additions_to_a_deleted_partition_are_rejected_and_removals_ignored() -> None:
     scenario = Scenario(configured("default", "gpu"))
-    scenario.send(ConfigurationReplaced(RM, configured("default")))
+    scenario.reload(configured("default"))
     assert GPU not in scenario.scheduler_state.partitions
     why = f"partition {GPU} is no longer configured"
-    [app] = scenario.send(ApplicationAdded(replace(an_application("new"), partition=GPU)))
+    [app] = scenario.submit(replace(an_application("new"), partition=GPU))
     assert app == ApplicationRejected(RM, ApplicationId("new"), why)
     for event in (NodeAdded(replace(a_node("g0"), partition=GPU)), NodeUpdated(replace(a_node("g0"), partition=GPU))):
         assert scenario.send(event) == [NodeRejected(RM, NodeId("g0"), why)]
@@ -103,17 +92,17 @@ def test_additions_to_a_deleted_partition_are_rejected_and_removals_ignored() ->
 
 def test_a_closing_partition_that_is_configured_again_is_open() -> None:
     scenario = running()
-    scenario.send(ConfigurationReplaced(RM, configured("default")))
-    scenario.send(ConfigurationReplaced(RM, configured("default", "gpu")))
+    scenario.reload(configured("default"))
+    scenario.reload(configured("default", "gpu"))
     assert states(scenario.send(confirmed()), "far") == ["Failed"]
-    assert rejection(scenario.send(ApplicationAdded(replace(an_application("new"), partition=GPU)))) == ""
+    assert rejection(scenario.submit(replace(an_application("new"), partition=GPU))) == ""
     assert placed(scenario.send(AskAdded(replace(an_ask("s", app="new"), partition=GPU)))) == {"s": "g0"}
 
 
 def test_a_partition_that_waits_to_be_closed_is_closed_once() -> None:
     scenario = running()
-    scenario.send(ConfigurationReplaced(RM, configured("default")))
-    assert scenario.send(ConfigurationReplaced(RM, configured("default"))) == []
+    scenario.reload(configured("default"))
+    assert scenario.reload(configured("default")) == []
 
 
 def test_a_partition_reports_since_when_it_is_open_or_closing() -> None:
@@ -121,7 +110,7 @@ def test_a_partition_reports_since_when_it_is_open_or_closing() -> None:
     moments = [scenario.scheduler_state.partitions[GPU].since_ns]
     for names in (("default",), ("default",), ("default", "gpu"), ("default", "gpu")):
         scenario.now_ns += SECOND
-        scenario.send(ConfigurationReplaced(RM, configured(*names)))
+        scenario.reload(configured(*names))
         moments.append(scenario.scheduler_state.partitions[GPU].since_ns)
     assert [(moment - moments[0]) // SECOND for moment in moments] == [0, 1, 1, 3, 3]
 

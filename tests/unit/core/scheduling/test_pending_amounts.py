@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from muster_core.model.events import ApplicationAdded
 from muster_core.model.resources import NOTHING, Resources
 from muster_core.model.specs import GangPlacement
 from tests.unit.builders import a_configuration, a_queue, resources
@@ -21,7 +20,7 @@ def waiting(mode: GangPlacement, *, vcore: int = 500) -> Scenario:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1, vcore=vcore)
     scenario.add_full_node()
     gang = direct.a_gang(3)
-    scenario.send(ApplicationAdded(replace(gang.spec, gang_placement=mode)))
+    scenario.submit(replace(gang.spec, gang_placement=mode))
     return scenario
 
 

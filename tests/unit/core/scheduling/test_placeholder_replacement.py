@@ -6,18 +6,10 @@ import pytest
 
 from muster_core.model.config import Timing
 from muster_core.model.constraints import Constraints
-from muster_core.model.events import (
-    AllocationReleased,
-    AllocationReported,
-    ApplicationAdded,
-    ConfigurationReplaced,
-    NodeAction,
-    NodeAdded,
-)
+from muster_core.model.events import AllocationReleased, NodeAction, NodeAdded
 from muster_core.model.ids import ApplicationId, NodeId, Termination
 from tests.unit.builders import (
     PARTITION,
-    RM,
     SECOND,
     a_configuration,
     a_node,
@@ -36,7 +28,7 @@ SSD = Constraints(node_selector=(("disk", "ssd"),))
 def running(members: int = 2, timing: Timing | None = None, vcore: int = 2000, nodes: int = 1) -> Scenario:
     """A fully reserved gang of 1-core members on full nodes."""
     scenario = Scenario(a_configuration(a_queue("a"), timing=timing), nodes=nodes, vcore=vcore)
-    scenario.gang(ApplicationAdded(an_application(gang=members)), members)
+    scenario.gang(an_application(gang=members), members)
     assert scenario.app().state == "Running"
     return scenario
 
@@ -212,8 +204,8 @@ def test_a_drained_node_keeps_its_placeholders_but_takes_no_real_pod() -> None:
 
 def test_members_replace_placeholders_of_their_task_group_only() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=2)
-    scenario.send(ApplicationAdded(an_application(gang=3)))
-    scenario.ask(
+    scenario.submit(
+        an_application(gang=3),
         an_ask("d", group="driver", placeholder=True),
         an_ask("e0", group="executor", placeholder=True),
         an_ask("e1", group="executor", placeholder=True),
@@ -233,7 +225,7 @@ def test_the_first_replacement_changes_the_counts_and_not_the_state() -> None:
 def test_a_replacement_continues_after_the_queue_maximum_is_lowered() -> None:
     scenario = running(members=2)
     scenario.ask(an_ask("r0", group="workers"))
-    scenario.send(ConfigurationReplaced(RM, a_configuration(a_queue("a", vcore=1500))))
+    scenario.reload(a_configuration(a_queue("a", vcore=1500)))
     assert placed(scenario.release("app-p0", why=REPLACED)) == {"r0": "n0"}
 
 
@@ -258,7 +250,7 @@ def test_a_waiting_ask_reported_as_bound_ends_its_replacement() -> None:
     scenario = running()
     scenario.ask(an_ask("r0", group="workers"))
     scenario.add_node("n1")
-    assert placed(scenario.send(AllocationReported(an_allocation("r0", "n1", group="workers")))) == {}
+    assert placed(scenario.report(an_allocation("r0", "n1", group="workers"))) == {}
     assert placed(scenario.release("app-p0", why=REPLACED)) == {}
     assert scenario.app().allocated == resources(vcore=1000, pods=1)
 
@@ -274,7 +266,7 @@ def test_a_release_of_all_allocations_completes_a_pending_replacement() -> None:
 
 def test_a_real_pod_with_a_required_node_runs_there() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=2)
-    scenario.gang(ApplicationAdded(an_application(gang=1)), 1)
+    scenario.gang(an_application(gang=1), 1)
     [placeholder] = scenario.app().allocations.values()
     other = NodeId("n1" if placeholder.node == "n0" else "n0")
     scenario.ask(replace(an_ask("r0", group="workers"), required_node=other))
@@ -282,9 +274,8 @@ def test_a_real_pod_with_a_required_node_runs_there() -> None:
 
 
 def test_a_failing_application_releases_its_resources_on_another_node() -> None:
-    scenario = Scenario(a_configuration(a_queue("a")), nodes=1, vcore=1000)
-    scenario.send(ApplicationAdded(an_application(timeout_s=60, forced=True)))
-    scenario.send(AllocationReported(an_allocation("p0", "n0", group="workers", placeholder=True)))
+    scenario = Scenario(a_configuration(a_queue("a")), an_application(timeout_s=60, forced=True), nodes=1, vcore=1000)
+    scenario.report(an_allocation("p0", "n0", group="workers", placeholder=True))
     scenario.send(NodeAdded(a_node("n-ssd", 2000, labels={"disk": "ssd"})))
     scenario.ask(an_ask("other", constraints=SSD), an_ask("r0", group="workers", constraints=SSD))
     assert scenario.partition.nodes.available(NodeId("n-ssd"))["vcore"] == 0
@@ -310,8 +301,7 @@ def placeholders_counted(scenario: Scenario) -> int:
 
 
 def test_a_placeholder_that_is_requested_again_is_counted_once() -> None:
-    scenario = Scenario(a_configuration(a_queue("a")))
-    scenario.send(ApplicationAdded(an_application(gang=2)))
+    scenario = Scenario(a_configuration(a_queue("a")), an_application(gang=2))
     for priority in range(4):
         scenario.ask(an_ask("p0", group="workers", placeholder=True, priority=priority))
     assert placeholders_counted(scenario) == 1
@@ -319,17 +309,16 @@ def test_a_placeholder_that_is_requested_again_is_counted_once() -> None:
 
 def test_a_placeholder_that_is_bound_while_it_waits_is_counted_once() -> None:
     scenario = Scenario(a_configuration(a_queue("a")))
-    scenario.send(ApplicationAdded(an_application(gang=2)))
-    scenario.ask(an_ask("p0", group="workers", placeholder=True))
+    scenario.submit(an_application(gang=2), an_ask("p0", group="workers", placeholder=True))
     scenario.send(NodeAdded(a_node("n0", 4000), draining=True))
-    scenario.send(AllocationReported(an_allocation("p0", "n0", group="workers", placeholder=True)))
+    scenario.report(an_allocation("p0", "n0", group="workers", placeholder=True))
     assert placeholders_counted(scenario) == 1
 
 
 def test_a_lost_placeholder_and_its_successor_are_both_counted() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1, vcore=1000)
     scenario.add_full_node()
-    scenario.gang(ApplicationAdded(an_application(gang=2)), 2)
+    scenario.gang(an_application(gang=2), 2)
     scenario.release("app-p0")
     scenario.ask(an_ask("again", group="workers", placeholder=True))
     assert counts(scenario) == (3, 0, 1)
@@ -342,7 +331,7 @@ def counts(scenario: Scenario) -> tuple[int, int, int]:
 
 def test_placeholders_count_as_timed_out_when_their_release_is_confirmed() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
-    scenario.gang(ApplicationAdded(an_application(gang=2, timeout_s=60)), 2)
+    scenario.gang(an_application(gang=2, timeout_s=60), 2)
     scenario.ask(an_ask("r0", group="workers"))
     scenario.release("app-p0", why=REPLACED)
     assert set(releases(scenario.wait(61))) == {"app-p1"}

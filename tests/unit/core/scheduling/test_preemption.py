@@ -12,20 +12,12 @@ from muster_core.model.constraints import (
     TERMINATING_PREEMPTED,
     InterPodConstraints,
 )
-from muster_core.model.events import (
-    AllocationReported,
-    ApplicationAdded,
-    AskAdded,
-    ConfigurationReplaced,
-    Event,
-    NodeAdded,
-    TimerKind,
-)
+from muster_core.model.events import ApplicationAdded, AskAdded, Event, NodeAdded, TimerKind
 from muster_core.model.ids import AllocationId, AllocationKey, NodeId
 from muster_core.model.limits import PREEMPTION_SEARCHES_IN_VAIN
 from muster_core.model.specs import NO_PROPERTIES, AskSpec, HostPort, PodProperties
 from muster_core.preemption.planning import NO_HELP
-from tests.unit.builders import RM, SECOND, a_configuration, a_limit, a_queue, an_allocation, an_application, an_ask
+from tests.unit.builders import SECOND, a_configuration, a_limit, a_queue, an_allocation, an_application, an_ask
 from tests.unit.core.placement.affinity_clusters import HOST, term
 from tests.unit.core.scheduling.preemption_scenario import (
     DISABLED,
@@ -281,7 +273,7 @@ def deleted(scenario: Scenario, victim: str, grace: str, in_s: int) -> None:
     gone_s = scenario.now_ns // SECOND + in_s
     tags = {GRACE_PERIOD: grace, TERMINATING: TERMINATING_PREEMPTED, DELETION_TIME: str(gone_s)}
     report = replace(an_allocation(victim, old.node, app="b"), id=AllocationId(old.id), tags=tags)
-    scenario.send(AllocationReported(report))
+    scenario.report(report)
 
 
 @pytest.mark.parametrize(
@@ -342,8 +334,7 @@ def other(key: str, app: str, facts: PodProperties = NO_PROPERTIES, **more: int)
 def contest(*there: AskSpec) -> Scenario:
     """One node of 4 cores with these pods of a queue without a guarantee, next to a queue with one."""
     queues = a_queue("p", a_queue("a", guaranteed=4000), a_queue("b"))
-    scenario = Scenario(a_configuration(queues))
-    scenario.send(NodeAdded(in_zone("n0", "a")))
+    scenario = Scenario(a_configuration(queues), NodeAdded(in_zone("n0", "a")))
     # The first look at tags, so that all are counted.
     assert len(placed(run(scenario, "root.p.b", *there))) == len(there)
     return scenario
@@ -477,7 +468,7 @@ def test_a_configuration_that_permits_preemption_takes_effect(what: str) -> None
     a = a_queue("a", guaranteed=3000)
     if what == "priority":
         a = replace(a, policies=replace(a.policies, priority_offset=100))
-    scenario.send(ConfigurationReplaced(RM, with_preemption(a, a_queue("b"), a_queue("c"))))
+    scenario.reload(with_preemption(a, a_queue("b"), a_queue("c")))
     assert len(victims(scenario.wait(60))) == 1
 
 
@@ -514,7 +505,7 @@ def test_a_users_limit_does_not_block_the_same_pod_of_another_user() -> None:
         scenario.send(
             ApplicationAdded(an_application(user, queue="root.a", user=user)), AskAdded(an_ask(user, app=user))
         )
-    scenario.send(ApplicationAdded(an_application("found", queue="root.a", user="kim")))
+    scenario.submit(an_application("found", queue="root.a", user="kim"))
     scenario.add_node("n1", an_allocation("found", "n1", app="found"), vcore=1000)
     assert len(victims(scenario.wait(60))) == 1
     assert [ask.triggered for app in ("kim", "lee") for ask in scenario.app(app).asks.values()] == [False, True]

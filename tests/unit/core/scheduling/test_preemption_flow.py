@@ -8,14 +8,7 @@ from muster_core.model.config import QueuePolicies, Timing
 from muster_core.model.decisions import Preemption
 from muster_core.model.effects import AllocationResponse, Effect, SchedulingStateChanged
 from muster_core.model.errors import BrokenDecision
-from muster_core.model.events import (
-    ApplicationAdded,
-    ApplicationRemoved,
-    ConfigurationReplaced,
-    ManagerRegistered,
-    NodeAction,
-    NodeAdded,
-)
+from muster_core.model.events import ApplicationRemoved, ManagerRegistered, NodeAction, NodeAdded
 from muster_core.model.ids import AllocationId, AllocationKey, ApplicationId, NodeId, QueuePath, Termination
 from muster_core.model.records import Change, Detail, EventRecorded, Notice
 from muster_core.model.resources import NOTHING
@@ -113,7 +106,7 @@ def test_a_reported_node_of_victims_that_is_drained_is_not_reported_any_more() -
 def test_the_nodes_of_victims_of_a_gang_are_reported_for_its_placeholders() -> None:
     scenario = Scenario(a_configuration(a_queue("a", guaranteed=4000), a_queue("b")), nodes=1)
     run(scenario, "root.b", *pods("b", 4))
-    scenario.send(ApplicationAdded(an_application("a", gang=2)))
+    scenario.submit(an_application("a", gang=2))
     run(scenario, "root.a", *(an_ask(f"p{number}", group="workers", placeholder=True) for number in range(2)))
     effects = scenario.wait(31)
     assert len(victims(effects)) == 2
@@ -210,7 +203,7 @@ def test_quota_preemption_selects_others_if_victims_do_not_terminate() -> None:
     scenario = Scenario(with_preemption(a_queue("a", policies=policies), by_quota=True), nodes=1)
     run(scenario, "root.a", *pods("x", 4))
     lower = with_preemption(a_queue("a", vcore=3000, policies=policies), by_quota=True)
-    scenario.send(ConfigurationReplaced(RM, lower))
+    scenario.reload(lower)
     [stuck] = victims(scenario.wait(61))
     assert victims(scenario.wait(140)) == set(), "its time is not over"
     [other] = victims(scenario.wait(70))
@@ -361,7 +354,7 @@ def test_a_lowered_maximum_is_recorded_with_the_preempted_resources() -> None:
     later = QueuePolicies(quota_preemption_delay_ns=60 * SECOND)
     scenario = Scenario(with_preemption(a_queue("a", policies=later), by_quota=True), nodes=1, vcore=100_000)
     run(scenario, "root.a", *pods("x", 6))
-    scenario.send(ConfigurationReplaced(RM, with_preemption(a_queue("a", vcore=4000, policies=later), by_quota=True)))
+    scenario.reload(with_preemption(a_queue("a", vcore=4000, policies=later), by_quota=True))
     confirm(scenario, scenario.wait(61))
     summary = noted(scenario, Detail.QUEUE_PREEMPTION)[0]
     assert (summary.about, summary.subject, summary.change) == (Notice.QUEUE, "root.a", Change.SET)
@@ -378,13 +371,13 @@ def test_a_new_node_serves_an_ask_with_a_reservation_that_fills_its_queue() -> N
     run(scenario, "root.b", *pods("b", 4))
     run(scenario, "root.a", *pods("a", 1))
     assert len(victims(scenario.wait(31))) == 1  # release requested, not confirmed
-    scenario.send(ConfigurationReplaced(RM, queues))  # what was remembered of nodes is forgotten
+    scenario.reload(queues)  # what was remembered of nodes is forgotten
     assert placed(scenario.add_node("n1")) == {"a0": "n1"}
 
 
 def test_a_gang_that_loses_a_placeholder_gets_a_quota_reservation() -> None:
     scenario = Scenario(with_preemption(a_queue("a"), a_queue("b")), nodes=1, vcore=2000)
-    scenario.gang(ApplicationAdded(an_application("gang", queue="root.b", gang=2)), 3)  # one more than announced
+    scenario.gang(an_application("gang", queue="root.b", gang=2), 3)  # one more than announced
     gang = scenario.app("gang").gang
     assert (gang.reserved["vcore"], gang.quota_reservation) == (2000, NOTHING)
     effects = run(scenario, "root.a", a_daemon("daemon", "n0", priority=1))

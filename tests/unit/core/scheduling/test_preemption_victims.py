@@ -135,7 +135,7 @@ def test_pods_that_another_scheduler_preempts_while_the_core_runs_are_not_prefer
     """A user can let kube-scheduler preempt pods of their own that take long to terminate."""
     scenario = recovered(an_allocation("slow", "n1", app="b"), an_allocation("other", "n0", app="b"))
     preempted = replace(an_allocation("slow", "n1", app="b"), tags={TERMINATING: TERMINATING_PREEMPTED}, priority=5)
-    scenario.send(AllocationReported(preempted))
+    scenario.report(preempted)
     run(scenario, "root.a", an_ask("x", priority=10))
     assert run_until_idle(scenario) == ["other"]
 
@@ -202,7 +202,7 @@ def test_victims_are_taken_only_on_the_node_that_passes_the_filters() -> None:
 
 def a_gang(scenario: Scenario, name: str, members: int, queue: str = "root.b") -> None:
     """A gang with all its placeholders allocated."""
-    scenario.gang(ApplicationAdded(an_application(name, queue=queue, gang=members)), members)
+    scenario.gang(an_application(name, queue=queue, gang=members), members)
 
 
 def test_a_pod_outside_gangs_is_preempted_before_a_younger_member() -> None:

@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from muster_core.model.config import ApplicationOrder, PriorityPolicy, QueueConfig, QueuePolicies
-from muster_core.model.events import ApplicationAdded, AskAdded, ConfigurationReplaced, NodeAdded
+from muster_core.model.events import ApplicationAdded, AskAdded, NodeAdded
 from muster_core.model.ids import QueuePath
 from muster_core.scheduling.scheduler import cycle, step
-from tests.unit.builders import RM, a_configuration, a_node, a_queue, an_application, an_ask
+from tests.unit.builders import a_configuration, a_node, a_queue, an_application, an_ask
 from tests.unit.core.scheduling.scenario import Scenario, placed
 
 _HIGHEST = 2**31 - 1
@@ -32,8 +32,10 @@ def order(scenario: Scenario, places: int) -> list[str]:
 
 
 def wanting(scenario: Scenario, queue: str, name: str, *priorities: int) -> None:
-    scenario.send(ApplicationAdded(an_application(name, queue=queue)))
-    scenario.ask(*(an_ask(f"{name}{index}", app=name, priority=one) for index, one in enumerate(priorities)))
+    scenario.submit(
+        an_application(name, queue=queue),
+        *(an_ask(f"{name}{index}", priority=one) for index, one in enumerate(priorities)),
+    )
 
 
 def test_asks_of_an_application_go_by_priority_then_age() -> None:
@@ -53,8 +55,7 @@ def test_without_priority_sorting_priority_only_breaks_ties_of_the_sort_policy()
     policies = QueuePolicies(sorts_by_priority=False)
     scenario = Scenario(a_configuration(a_queue("a", policies=policies)))
     for name, priority, created_s in (("late", 9, 3), ("low", 0, 2), ("high", 1, 2)):
-        scenario.send(ApplicationAdded(an_application(name, created_s=created_s)))
-        scenario.ask(an_ask(name, app=name, priority=priority))
+        scenario.submit(an_application(name, created_s=created_s), an_ask(name, priority=priority))
     assert order(scenario, 3) == ["high", "low", "late"]
 
 
@@ -155,7 +156,7 @@ def test_a_reload_of_offsets_turns_the_order_round() -> None:
     wanting(scenario, "root.a", "x", 0, 0)
     wanting(scenario, "root.b", "y", 0, 0)
     assert order(scenario, 1) == ["x0"]
-    scenario.send(ConfigurationReplaced(RM, a_configuration(offset("a", -10), offset("b", 0))))
+    scenario.reload(a_configuration(offset("a", -10), offset("b", 0)))
     assert placed(scenario.add_node("after", vcore=2000)).keys() == {"y0", "y1"}
 
 
@@ -163,7 +164,7 @@ def test_a_reload_of_offsets_turns_the_order_round() -> None:
 def test_equal_applications_go_in_the_order_of_their_submission(*, fair: bool) -> None:
     scenario = Scenario(a_configuration(a_queue("a", fair=fair)))
     for name in ("c", "a", "b"):
-        scenario.send(ApplicationAdded(replace(an_application(name), created_ns=1)))
+        scenario.submit(replace(an_application(name), created_ns=1))
         scenario.ask(an_ask(name, app=name))
     assert order(scenario, 3) == ["c", "a", "b"]
 

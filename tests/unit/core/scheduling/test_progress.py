@@ -99,8 +99,7 @@ def many_applications(count: int, leaves: int, order: ApplicationOrder = Applica
     """A cluster with capacity for all of them."""
     policies = QueuePolicies(order=order)
     queues = [replace(a_queue(f"q{index}"), policies=policies) for index in range(leaves)]
-    scenario = Scenario(a_configuration(*queues))
-    scenario.send(NodeAdded(a_node("n", 10_000_000, pods=100_000)))
+    scenario = Scenario(a_configuration(*queues), NodeAdded(a_node("n", 10_000_000, pods=100_000)))
     waiting(scenario, count, leaves)
     return scenario
 
@@ -185,8 +184,7 @@ def test_an_attempt_computes_few_keys_with_any_number_of_applications(leaves: in
 @pytest.mark.parametrize("leaves", [1, 300])
 def test_freed_resources_cost_few_keys_with_any_number_of_applications(leaves: int) -> None:
     scenario = Scenario(a_configuration(a_queue("busy"), *(a_queue(f"q{index}") for index in range(leaves))), nodes=1)
-    scenario.send(ApplicationAdded(an_application("busy", queue="root.busy")))
-    scenario.ask(*(an_ask(f"b{index}", app="busy") for index in range(4)))
+    scenario.submit(an_application("busy", queue="root.busy"), *(an_ask(f"b{index}") for index in range(4)))
     waiting(scenario, 300, leaves)
     scenario.send()
     busy = ApplicationId("busy")
@@ -360,7 +358,7 @@ def sleepy(vcore: int | None = None) -> Scenario:
     """After two requests without a node an application backs off for 30 s; the only node has 1 core."""
     policies = QueuePolicies(backoff_after=2, backoff_delay_ns=30 * SECOND)
     scenario = Scenario(a_configuration(a_queue("a", vcore=vcore, policies=policies)), nodes=1, vcore=1000)
-    scenario.send(ApplicationAdded(an_application("x")))
+    scenario.submit(an_application("x"))
     return scenario
 
 
@@ -392,8 +390,7 @@ def test_asks_that_exceed_a_quota_cause_no_backoff() -> None:
 def test_backoff_does_not_affect_other_applications_of_the_leaf() -> None:
     scenario = sleepy()
     scenario.ask(*(an_ask(f"x{index}", app="x") for index in range(3)))
-    scenario.send(ApplicationAdded(an_application("y")))
-    scenario.ask(an_ask("y0", app="y"))
+    scenario.submit(an_application("y"), an_ask("y0"))
     assert placed(scenario.add_node("n1", vcore=1000)).keys() == {"y0"}
 
 
@@ -414,8 +411,7 @@ def full_cluster(*queues: QueueConfig, nodes: int = 4, constraints: Constraints 
     """16 cores of one application; in each of eight leaves five applications of as many users wait for one core."""
     leaves = queues or tuple(a_queue(f"q{index}") for index in range(_LEAVES))
     scenario = Scenario(a_configuration(*leaves), nodes=nodes)
-    scenario.send(ApplicationAdded(an_application("busy", queue="root.q0")))
-    scenario.ask(*(an_ask(f"b{index}", app="busy") for index in range(16)))
+    scenario.submit(an_application("busy", queue="root.q0"), *(an_ask(f"b{index}") for index in range(16)))
     for index in range(_LEAVES * 5):
         name = f"app{index}"
         spec = an_application(name, queue=f"root.q{index % _LEAVES}", user=f"user{index // _LEAVES}")
@@ -505,10 +501,9 @@ def test_resources_released_by_a_user_requeue_no_other_user() -> None:
 
 def test_a_gang_placed_at_once_is_tried_only_when_all_members_may_fit() -> None:
     scenario = Scenario(a_configuration(a_queue("a"), a_queue("b")), nodes=2)
-    scenario.send(ApplicationAdded(an_application("busy", queue="root.a")))
-    scenario.ask(*(an_ask(f"b{index}", app="busy") for index in range(8)))
+    scenario.submit(an_application("busy", queue="root.a"), *(an_ask(f"b{index}") for index in range(8)))
     for name in ("one", "two"):
-        scenario.gang(ApplicationAdded(an_application(name, gang=3, placement=GangPlacement.AUTO)), 3)
+        scenario.gang(an_application(name, gang=3, placement=GangPlacement.AUTO), 3)
     assert tried(scenario, released("b0")) == (0, 0)
     assert tried(scenario, released("b1")) == (0, 0)
     assert tried(scenario, released("b2")) == (2, 3)  # the second attempt places the member that is there
@@ -546,8 +541,7 @@ def test_passes_without_time_reach_the_last_application_of_a_leaf() -> None:
 
 def test_the_reported_quota_includes_allocations_of_the_same_pass() -> None:
     scenario = Scenario(a_configuration(a_queue("a", vcore=2500)), nodes=1)
-    scenario.send(ApplicationAdded(an_application()))
-    effects = scenario.ask(*(an_ask(f"r{index}", vcore=1000) for index in range(3)))
+    effects = scenario.submit(an_application(), *(an_ask(f"r{index}", vcore=1000) for index in range(3)))
     assert set(placed(effects)) == {"r0", "r1"}
     state, why = waits(effects)["r2"]
     assert state == "SKIPPED"
@@ -572,15 +566,13 @@ def test_passes_without_time_proceed_past_gangs_that_wait_for_resources() -> Non
 def test_more_asks_than_one_attempt_places_are_all_placed() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1, vcore=400_000)
     scenario.send(NodeAdded(a_node("big", 900_000, pods=1000)))
-    scenario.send(ApplicationAdded(an_application()))
-    effects = scenario.ask(*(an_ask(f"r{index}") for index in range(700)))
+    effects = scenario.submit(an_application(), *(an_ask(f"r{index}") for index in range(700)))
     assert len(placed(effects)) == 700
 
 
 def test_more_members_than_one_attempt_replaces_are_all_replaced() -> None:
-    scenario = Scenario(a_configuration(a_queue("a")))
-    scenario.send(NodeAdded(a_node("big", 900_000, pods=1000)))
-    scenario.gang(ApplicationAdded(an_application(gang=600)), 600)
+    scenario = Scenario(a_configuration(a_queue("a")), NodeAdded(a_node("big", 900_000, pods=1000)))
+    scenario.gang(an_application(gang=600), 600)
     scenario.ask(*(an_ask(f"r{index}", group="workers") for index in range(600)))
     assert sum(ask.replacement is not None for ask in scenario.app().asks.values()) == 600
 
@@ -588,9 +580,8 @@ def test_more_members_than_one_attempt_replaces_are_all_replaced() -> None:
 def test_an_unschedulable_gang_is_tried_again_when_it_starves() -> None:
     timing = Timing(starvation_age_ns=60 * SECOND)
     scenario = Scenario(a_configuration(a_queue("a", vcore=4000), timing=timing), nodes=2)
-    scenario.send(ApplicationAdded(an_application("busy")))
-    scenario.ask(*(an_ask(f"b{index}", app="busy") for index in range(2)))
-    scenario.gang(ApplicationAdded(an_application("gang", gang=3)), 3)
+    scenario.submit(an_application("busy"), *(an_ask(f"b{index}") for index in range(2)))
+    scenario.gang(an_application("gang", gang=3), 3)
     assert not scenario.app("gang").gang.quota_reservation
     scenario.wait(61)
     assert scenario.app("gang").gang.quota_reservation["vcore"] == 1000
@@ -598,8 +589,8 @@ def test_an_unschedulable_gang_is_tried_again_when_it_starves() -> None:
 
 def test_early_real_asks_are_placed_when_the_reservation_completes() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
-    scenario.send(ApplicationAdded(an_application(gang=2)))
-    effects = scenario.ask(
+    effects = scenario.submit(
+        an_application(gang=2),
         an_ask("r0", group="workers"),
         an_ask("extra"),
         *(an_ask(f"p{index}", group="workers", placeholder=True) for index in range(2)),

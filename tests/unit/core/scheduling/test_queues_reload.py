@@ -14,24 +14,23 @@ from muster_core.model.config import (
     QuotaLimit,
 )
 from muster_core.model.effects import Effect
-from muster_core.model.events import ApplicationAdded, ConfigurationReplaced
 from muster_core.model.ids import QueuePath
 from muster_core.model.records import Change, Detail, Notice
 from muster_core.model.resources import Limit, Resources
 from muster_core.model.specs import GangStyle
 from muster_core.model.states import QueueState
 from muster_core.state.queues import Queue
-from tests.unit.builders import RM, a_configuration, a_queue, an_application, an_ask
+from tests.unit.builders import a_configuration, a_queue, an_application, an_ask
 from tests.unit.core.scheduling.scenario import Scenario, notices, placed, rejection, releases, states
 
 
 def reload(scenario: Scenario, *queues: QueueConfig) -> list[Effect]:
-    return scenario.send(ConfigurationReplaced(RM, a_configuration(*queues)))
+    return scenario.reload(a_configuration(*queues))
 
 
 def running(scenario: Scenario, name: str, queue: str) -> None:
     """An application with one allocation, `<name>-r`."""
-    assert rejection(scenario.send(ApplicationAdded(an_application(name, queue=queue)))) == ""
+    assert rejection(scenario.submit(an_application(name, queue=queue))) == ""
     assert placed(scenario.ask(an_ask(f"{name}-r", app=name, vcore=1000))) != {}
 
 
@@ -51,7 +50,7 @@ def paths(scenario: Scenario) -> set[str]:
 
 def submit(scenario: Scenario, name: str, to: str) -> str:
     """The reason why an application without a namespace is refused; empty = it is not."""
-    return rejection(scenario.send(ApplicationAdded(replace(an_application(name, queue=to), tags={}))))
+    return rejection(scenario.submit(replace(an_application(name, queue=to), tags={})))
 
 
 # -- settings --------------------------------------------------------------------
@@ -94,7 +93,7 @@ def test_revoked_access_applies_to_new_applications_only() -> None:
     closed = a_configuration(a_queue("a"))
     [partition] = closed.partitions
     root = replace(partition.root, submit_acl=DENY_ALL)
-    scenario.send(ConfigurationReplaced(RM, Configuration((replace(partition, root=root),))))
+    scenario.reload(Configuration((replace(partition, root=root),)))
     assert "may not submit" in submit(scenario, "two", "root.a")
     assert placed(scenario.ask(an_ask("one-s", app="one"))) == {"one-s": "n0"}
 
@@ -111,7 +110,7 @@ def test_a_lower_maximum_blocks_new_pods_and_keeps_running_ones() -> None:
 @pytest.mark.parametrize("style", list(GangStyle))
 def test_a_reload_reverted_in_time_does_not_affect_a_waiting_gang(style: GangStyle) -> None:
     scenario = Scenario(a_configuration(a_queue("p", a_queue("a"), vcore=4000)))
-    scenario.gang(ApplicationAdded(an_application("g", queue="root.p.a", gang=3, style=style, timeout_s=60)), 3)
+    scenario.gang(an_application("g", queue="root.p.a", gang=3, style=style, timeout_s=60), 3)
     assert states(reload(scenario, a_queue("p", a_queue("a"), vcore=2000)), "g") == []
     scenario.wait(59)
     assert states(reload(scenario, a_queue("p", a_queue("a"), vcore=4000)), "g") == []
@@ -122,10 +121,10 @@ def test_a_reload_reverted_in_time_does_not_affect_a_waiting_gang(style: GangSty
 def test_a_hard_gang_that_stays_impossible_fails_with_its_timer() -> None:
     scenario = Scenario(a_configuration(a_queue("p", a_queue("a"), vcore=4000)), nodes=1)
     scenario.add_full_node()
-    scenario.gang(ApplicationAdded(an_application("g", queue="root.p.a", gang=3, timeout_s=60)), 3)
+    scenario.gang(an_application("g", queue="root.p.a", gang=3, timeout_s=60), 3)
     assert scenario.app("g").state == "Running"
     waiting = an_application("h", queue="root.p.a", gang=3, timeout_s=60, style=GangStyle.HARD)
-    scenario.gang(ApplicationAdded(waiting), 3)
+    scenario.gang(waiting, 3)
     reload(scenario, a_queue("p", a_queue("a"), vcore=2000))
     assert states(scenario.wait(59), "h") == []
     assert states(scenario.wait(2), "h") == ["Failing"]
@@ -259,7 +258,7 @@ def parent(name: str, *children: QueueConfig) -> QueueConfig:
 def on_demand(scenario: Scenario, name: str, path: str) -> None:
     """A running application in a dynamic queue for its namespace tag."""
     spec = replace(an_application(name, queue=""), tags={"namespace": path})
-    scenario.send(ApplicationAdded(spec))
+    scenario.submit(spec)
     assert placed(scenario.ask(an_ask(f"{name}-r", app=name))) != {}
     assert not queue(scenario, path).managed
 
@@ -313,4 +312,4 @@ def test_a_dynamic_queue_drains_when_its_parent_becomes_a_leaf() -> None:
 
 def submit_tag(scenario: Scenario, name: str, path: str) -> str:
     spec = replace(an_application(name, queue=""), tags={"namespace": path})
-    return rejection(scenario.send(ApplicationAdded(spec)))
+    return rejection(scenario.submit(spec))

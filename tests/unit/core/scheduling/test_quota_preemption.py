@@ -7,12 +7,12 @@ import pytest
 
 from muster_core.model.config import QueueConfig, QueuePolicies
 from muster_core.model.constraints import TERMINATING, TERMINATING_PREEMPTED, Constraints
-from muster_core.model.events import AllocationReported, ApplicationAdded, ConfigurationReplaced, NodeAdded
+from muster_core.model.events import NodeAdded
 from muster_core.model.ids import Termination
 from muster_core.model.limits import ALLOCATIONS_PER_QUOTA_PREEMPTION
 from muster_core.model.resources import NOTHING, Limit, Resources
 from tests.amounts import amount
-from tests.unit.builders import RM, SECOND, a_node, a_queue, an_allocation, an_application, an_ask, resources
+from tests.unit.builders import SECOND, a_node, a_queue, an_allocation, an_application, an_ask, resources
 from tests.unit.core.scheduling.preemption_scenario import (
     a_daemon,
     confirm,
@@ -37,7 +37,7 @@ def a(vcore: int | None, delay_s: int = 60, guaranteed: int = 0) -> QueueConfig:
 
 
 def reload(scenario: Scenario, *queues: QueueConfig, on: bool = True) -> None:
-    scenario.send(ConfigurationReplaced(RM, with_preemption(*queues, by_quota=on)))
+    scenario.reload(with_preemption(*queues, by_quota=on))
 
 
 def running(*queues: QueueConfig, count: int = 6) -> Scenario:
@@ -57,9 +57,7 @@ def test_a_maximum_lowered_below_usage_is_enforced_after_the_delay_youngest_firs
 def test_a_lowered_maximum_counts_preempted_pods_first() -> None:
     scenario = running(count=0)
     submit(scenario, "a", "root.a")
-    scenario.send(
-        AllocationReported(replace(an_allocation("old", "n0", app="a"), tags={TERMINATING: TERMINATING_PREEMPTED}))
-    )
+    scenario.report(replace(an_allocation("old", "n0", app="a"), tags={TERMINATING: TERMINATING_PREEMPTED}))
     scenario.wait(1)
     run(scenario, "root.a", *pods("x", 5))
     reload(scenario, a(5000))
@@ -171,8 +169,7 @@ def test_the_queue_shows_the_start_and_progress_of_quota_preemption() -> None:
 
 def test_quota_preemption_releases_a_bounded_number_of_allocations_at_a_time() -> None:
     count = 2 * ALLOCATIONS_PER_QUOTA_PREEMPTION + 500
-    scenario = Scenario(with_preemption(a(None), by_quota=True))
-    scenario.send(NodeAdded(a_node("n0", 10_000_000, pods=10_000)))
+    scenario = Scenario(with_preemption(a(None), by_quota=True), NodeAdded(a_node("n0", 10_000_000, pods=10_000)))
     run(scenario, "root.a", *pods("x", count))
     reload(scenario, a(100_000))
     gone = victims(scenario.wait(61))
@@ -190,8 +187,7 @@ def test_the_bound_of_quota_preemption_holds_for_all_leaves_together_and_each_gi
     """The excess exceeds one bound, so two plans divide it, and the parts of the leaves are no complete pods."""
     children = [a_queue(f"q{index}") for index in range(leaves)]
     before = a_queue("p", *children, vcore=leaves * each * 1000, policies=after(60))
-    scenario = Scenario(with_preemption(before, by_quota=True))
-    scenario.send(NodeAdded(a_node("n0", 10_000_000, pods=10_000)))
+    scenario = Scenario(with_preemption(before, by_quota=True), NodeAdded(a_node("n0", 10_000_000, pods=10_000)))
     for index in range(leaves):
         run(scenario, f"root.p.q{index}", *pods(f"x{index}-", each))
     kept = leaves * 3 // 2
@@ -250,13 +246,12 @@ def test_quota_of_a_rare_resource_is_freed_among_any_number_of_younger_pods() ->
 
 
 def test_a_pod_whose_large_placeholder_is_preempted_releases_a_smaller_one() -> None:
-    scenario = Scenario(with_preemption(a(None), by_quota=True), nodes=1)
-    scenario.send(ApplicationAdded(an_application(gang=3)))
+    scenario = Scenario(with_preemption(a(None), by_quota=True), an_application(gang=3), nodes=1)
     running = an_allocation("running", "n0", vcore=100, group="workers")
-    scenario.send(AllocationReported(replace(running, allow_preempt_self=False)))
+    scenario.report(replace(running, allow_preempt_self=False))
     for index, vcore in enumerate((2000, 1000)):
         spec = an_allocation(f"p{index}", "n0", vcore=vcore, group="workers", placeholder=True)
-        scenario.send(AllocationReported(replace(spec, allow_preempt_self=not index)))
+        scenario.report(replace(spec, allow_preempt_self=not index))
     ssd = Constraints(node_selector=(("disk", "ssd"),))
     assert releases(scenario.ask(an_ask("r0", group="workers", vcore=1500, constraints=ssd))) == {}
     reload(scenario, a(1100))

@@ -1,7 +1,7 @@
 """Quota reservations never block each other permanently, and end with their gang."""
 
 from muster_core.model.config import Timing
-from muster_core.model.events import ApplicationAdded, ConfigurationReplaced, NodeAction
+from muster_core.model.events import ConfigurationReplaced, NodeAction
 from tests.unit.builders import RM, SECOND, a_configuration, a_queue, an_application, an_ask, resources
 from tests.unit.core.scheduling.preemption_scenario import confirm, pods, run, victims, with_preemption
 from tests.unit.core.scheduling.scenario import Scenario, notices, placed, rejection, states
@@ -13,11 +13,10 @@ def crowded() -> Scenario:
     """Under a parent with 4 cores, a running application has 3, and gangs of 2 large members wait in two leaves."""
     queues = a_queue("p", a_queue("a"), a_queue("b"), a_queue("c"), vcore=4000)
     scenario = Scenario(a_configuration(queues, timing=TIMING), nodes=4)
-    scenario.send(ApplicationAdded(an_application("busy", queue="root.p.c")))
-    scenario.ask(*(an_ask(f"b{index}", app="busy") for index in range(3)))
+    scenario.submit(an_application("busy", queue="root.p.c"), *(an_ask(f"b{index}") for index in range(3)))
     for name in ("a", "b"):
         gang = an_application(name, queue=f"root.p.{name}", gang=2, each=resources(vcore=1500, pods=1))
-        assert placed(scenario.gang(ApplicationAdded(gang), 2)) == {}
+        assert placed(scenario.gang(gang, 2)) == {}
     return scenario
 
 
@@ -39,8 +38,8 @@ def test_a_starving_gang_does_not_take_the_quota_reservation_of_another() -> Non
     queues = a_queue("p", a_queue("a"), a_queue("b"), vcore=4000)
     scenario = Scenario(a_configuration(queues, timing=TIMING), nodes=1, vcore=2000)
     scenario.add_full_node()
-    assert len(placed(scenario.gang(ApplicationAdded(an_application("a", queue="root.p.a", gang=4)), 4))) == 2
-    scenario.gang(ApplicationAdded(an_application("b", queue="root.p.b", gang=2)), 2)
+    assert len(placed(scenario.gang(an_application("a", queue="root.p.a", gang=4), 4))) == 2
+    scenario.gang(an_application("b", queue="root.p.b", gang=2), 2)
     scenario.wait(61)
     grown = scenario.add_node("n1", vcore=2000)
     assert states(grown, "a") == ["Running"]
@@ -65,7 +64,7 @@ def test_quota_reservations_over_a_lowered_maximum_do_not_block_each_other() -> 
 
     scenario = Scenario(sized(6000).configuration, nodes=1, vcore=500)
     for name in ("a", "b"):
-        scenario.gang(ApplicationAdded(an_application(name, queue=f"root.p.{name}", gang=3)), 3)
+        scenario.gang(an_application(name, queue=f"root.p.{name}", gang=3), 3)
         assert scenario.app(name).gang.granted
     scenario.send(sized(4000))
     first = scenario.add_node("n1", vcore=8000)
@@ -77,19 +76,18 @@ def test_quota_reservations_over_a_lowered_maximum_do_not_block_each_other() -> 
 def test_a_gang_whose_asks_are_released_drops_its_quota_reservation() -> None:
     queues = a_queue("p", a_queue("a"), a_queue("b"), vcore=4000)
     scenario = Scenario(a_configuration(queues), nodes=1, vcore=500)
-    scenario.gang(ApplicationAdded(an_application("gang", queue="root.p.a", gang=4)), 1)
+    scenario.gang(an_application("gang", queue="root.p.a", gang=4), 1)
     assert scenario.app("gang").gang.quota_reservation == resources(vcore=4000, pods=4)
-    scenario.send(ApplicationAdded(an_application("other", queue="root.p.b")))
-    assert placed(scenario.ask(an_ask("o", app="other", vcore=500))) == {}
+    assert placed(scenario.submit(an_application("other", queue="root.p.b"), an_ask("o", vcore=500))) == {}
     assert placed(scenario.release_ask("gang-p0", "gang")) == {"o": "n0"}
 
 
 def test_a_gang_reserves_a_part_next_to_an_incomplete_gang() -> None:
     scenario = Scenario(a_configuration(a_queue("a"), a_queue("b")), nodes=1, vcore=2500)
     scenario.add_full_node()
-    scenario.gang(ApplicationAdded(an_application("one", gang=2)), 3)
+    scenario.gang(an_application("one", gang=2), 3)
     half = resources(vcore=500, pods=1)
-    effects = scenario.gang(ApplicationAdded(an_application("two", queue="root.b", gang=2, each=half)), 2)
+    effects = scenario.gang(an_application("two", queue="root.b", gang=2, each=half), 2)
     assert placed(effects) == {"two-p0": "n0"}
     assert states(scenario.release_ask("one-p2", "one"), "one") == ["Running"]
 
@@ -97,7 +95,7 @@ def test_a_gang_reserves_a_part_next_to_an_incomplete_gang() -> None:
 def test_a_gang_that_lost_all_its_reservations_contends_with_no_gang() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1, vcore=2000)
     scenario.add_full_node()
-    scenario.gang(ApplicationAdded(an_application("one", gang=4)), 2)
+    scenario.gang(an_application("one", gang=4), 2)
     assert "one" in scenario.partition.contention.holding
     scenario.node("n0", NodeAction.DECOMMISSION)
     for index in range(2):
@@ -106,17 +104,15 @@ def test_a_gang_that_lost_all_its_reservations_contends_with_no_gang() -> None:
 
 
 def test_placeholders_larger_than_declared_are_placed_when_the_quota_is_raised() -> None:
-    scenario = Scenario(a_configuration(a_queue("a", vcore=4000)), nodes=2)
-    scenario.send(ApplicationAdded(an_application("gang", gang=4)))
+    scenario = Scenario(a_configuration(a_queue("a", vcore=4000)), an_application("gang", gang=4), nodes=2)
     asks = (an_ask(f"p{i}", app="gang", vcore=1200, group="workers", placeholder=True) for i in range(4))
     assert len(placed(scenario.ask(*asks))) == 3
-    raised = scenario.send(ConfigurationReplaced(RM, a_configuration(a_queue("a", vcore=6000))))
+    raised = scenario.reload(a_configuration(a_queue("a", vcore=6000)))
     assert states(raised, "gang") == ["Running"]
 
 
 def test_the_warning_is_reported_when_asks_arrive_one_by_one() -> None:
-    scenario = Scenario(a_configuration(a_queue("a")), nodes=1, vcore=2000)
-    scenario.send(ApplicationAdded(an_application(gang=3)))
+    scenario = Scenario(a_configuration(a_queue("a")), an_application(gang=3), nodes=1, vcore=2000)
     effects = [
         notice
         for index in range(3)
@@ -127,8 +123,7 @@ def test_the_warning_is_reported_when_asks_arrive_one_by_one() -> None:
 
 
 def test_the_warning_is_repeated_when_a_larger_cluster_is_still_too_small() -> None:
-    scenario = Scenario(a_configuration(a_queue("a")), nodes=1, vcore=2000)
-    scenario.send(ApplicationAdded(an_application(gang=5)))
+    scenario = Scenario(a_configuration(a_queue("a")), an_application(gang=5), nodes=1, vcore=2000)
     asks = [an_ask(f"p{index}", group="workers", placeholder=True) for index in range(5)]
     assert len(notices(scenario.ask(*asks))) == 1
     assert notices(scenario.wait(60)) == []
@@ -138,7 +133,7 @@ def test_the_warning_is_repeated_when_a_larger_cluster_is_still_too_small() -> N
 
 def test_a_quota_rejection_names_the_field_and_the_fix() -> None:
     scenario = Scenario(a_configuration(a_queue("a", vcore=2000)))
-    reason = rejection(scenario.send(ApplicationAdded(an_application(gang=3))))
+    reason = rejection(scenario.submit(an_application(gang=3)))
     assert "placeholderAsk" in reason
     assert "minMember" in reason
 
@@ -146,14 +141,12 @@ def test_a_quota_rejection_names_the_field_and_the_fix() -> None:
 def test_a_gang_that_has_no_request_left_does_not_block_its_leaf() -> None:
     """Its last request was placed when another member had just ended, so it is still incomplete."""
     scenario = Scenario(a_configuration(a_queue("a", vcore=3000)), nodes=1)
-    scenario.send(ApplicationAdded(an_application("busy", queue="root.a")))
-    scenario.ask(*(an_ask(f"b{index}", app="busy") for index in range(3)))
-    scenario.gang(ApplicationAdded(an_application("gang", queue="root.a", gang=3)), 3)
+    scenario.submit(an_application("busy", queue="root.a"), *(an_ask(f"b{index}") for index in range(3)))
+    scenario.gang(an_application("gang", queue="root.a", gang=3), 3)
     scenario.release("b0", "busy")
     scenario.release("b1", "busy")
     assert placed(scenario.release("gang-p0", "gang")).keys() == {"gang-p2"}
-    scenario.send(ApplicationAdded(an_application("behind", queue="root.a")))
-    scenario.ask(an_ask("r", app="behind"))
+    scenario.submit(an_application("behind", queue="root.a"), an_ask("r"))
     assert placed(scenario.release("b2", "busy")).keys() == {"r"}
 
 
@@ -163,7 +156,7 @@ def test_a_preemption_does_not_withdraw_a_granted_reservation_while_its_victims_
     scenario = Scenario(with_preemption(queues), nodes=1, vcore=2000)
     scenario.add_full_node()
     run(scenario, "root.p.b", *pods("r", 2))
-    scenario.gang(ApplicationAdded(an_application("gang", queue="root.p.b", gang=2)), 2)
+    scenario.gang(an_application("gang", queue="root.p.b", gang=2), 2)
     assert scenario.app("gang").gang.granted
     effects = run(scenario, "root.p.a", *pods("poor", 2)) + scenario.wait(60)
     assert victims(effects) == {"r0", "r1"}

@@ -46,12 +46,11 @@ def refused(nodes: int = 2, members: int = 2) -> Scenario:
     queue = a_queue("a", vcore=2000 * members)
     scenario = Scenario(a_configuration(queue, timing=Timing(completing_timeout_ns=10**9)), nodes=nodes, vcore=2000)
     each = resources(vcore=2000, pods=1)
-    scenario.gang(ApplicationAdded(an_application(gang=members, each=each)), members)
+    scenario.gang(an_application(gang=members, each=each), members)
     for number in range(members):
         scenario.ask(an_ask(f"r{number}", vcore=2000, group="workers"))
         scenario.release(f"app-p{number}", why=REPLACED)
-    scenario.send(ApplicationAdded(an_application("rival")))
-    scenario.ask(an_ask("greedy", app="rival"))
+    scenario.submit(an_application("rival"), an_ask("greedy"))
     place = an_allocation(PLACE, "n0", vcore=2000, group="workers", placeholder=True)
     gone = AllocationReleased(PARTITION, ApplicationId("app"), AllocationKey("r0"), None, Termination.STOPPED_BY_RM)
     assert placed(scenario.send(AllocationReported(place), gone)) == {}
@@ -108,10 +107,10 @@ def test_event_records_of_a_gang_that_is_given_up_report_no_timeout() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
     scenario.add_full_node()
     spec = replace(an_application(gang=5), style=GangStyle.HARD)
-    scenario.gang(ApplicationAdded(spec), 5)
+    scenario.gang(spec, 5)
     app = scenario.app()
     assert (len(app.allocations), len(app.asks)) == (4, 1)
-    effects = scenario.send(ApplicationAdded(replace(spec, is_renewal=True, given_up="a webhook rejects them")))
+    effects = scenario.submit(replace(spec, is_renewal=True, given_up="a webhook rejects them"))
     assert states(effects) == ["Failing"]
     for key, termination in releases(effects).items():
         scenario.release(key, why=termination)
@@ -178,7 +177,7 @@ def test_a_direct_gang_that_may_preempt_is_split_into_members() -> None:
 def test_a_failed_preemption_of_a_large_gang_is_recorded_on_a_limited_number_of_requests() -> None:
     scenario = full()
     spec = an_application(queue="root.a", gang=500, placement=GangPlacement.RESERVE)
-    scenario.gang(ApplicationAdded(spec), 500)
+    scenario.gang(spec, 500)
     scenario.wait(120)
     tried = [ask for ask in scenario.app().asks.values() if ask.attempts]
     assert len(tried) == 65
@@ -190,9 +189,7 @@ def test_a_failed_preemption_of_a_large_gang_is_recorded_on_a_limited_number_of_
 @pytest.fixture
 def scenario() -> Scenario:
     timing = Timing(placeholder_timeout_ns=60 * SECOND, completing_timeout_ns=30 * SECOND)
-    scenario = Scenario(a_configuration(a_queue("a"), timing=timing), nodes=1)
-    scenario.send(ApplicationAdded(an_application()))
-    return scenario
+    return Scenario(a_configuration(a_queue("a"), timing=timing), an_application(), nodes=1)
 
 
 def test_a_placeholder_is_accepted_and_runs_the_application(scenario: Scenario) -> None:
@@ -228,14 +225,13 @@ def test_every_unused_placeholder_is_released_after_the_timeout(scenario: Scenar
 
 
 def test_a_recovered_placeholder_is_released_after_the_timeout(scenario: Scenario) -> None:
-    scenario.send(AllocationReported(an_allocation("p0", "n0", group="workers", placeholder=True)))
+    scenario.report(an_allocation("p0", "n0", group="workers", placeholder=True))
     assert releases(scenario.wait(61)) == {"p0": Termination.TIMEOUT}
 
 
 def test_a_placeholder_that_starts_while_a_larger_pod_waits_is_released_at_once() -> None:
     scenario = Scenario(a_configuration(a_queue("a", vcore=1000)), nodes=1)
-    scenario.send(ApplicationAdded(an_application()))
-    scenario.ask(an_ask("r", vcore=1500, group="workers"))
+    scenario.submit(an_application(), an_ask("r", vcore=1500, group="workers"))
     assert releases(scenario.ask(an_ask("p", group="workers", placeholder=True))).keys() == {"p"}
 
 
@@ -265,7 +261,7 @@ def a_scenario(nodes: int) -> Scenario:
 
 def test_members_with_host_anti_affinity_never_fit_on_fewer_hosts() -> None:
     scenario = a_scenario(2)
-    scenario.send(ApplicationAdded(a_gang(3)))
+    scenario.submit(a_gang(3))
     [effects] = notices(scenario.ask(*placeholders(3)))
     assert effects == (
         "the gang would not fit even in an empty cluster: 1 of 3 members of task group workers would not fit: "
@@ -275,8 +271,8 @@ def test_members_with_host_anti_affinity_never_fit_on_fewer_hosts() -> None:
 
 def test_a_host_excluded_by_another_pod_is_not_reported_as_impossible() -> None:
     scenario = a_scenario(3)
-    scenario.send(AllocationReported(replace(an_allocation("b", "n0", foreign=True), tags=WEB, facts=ALONE)))
-    scenario.send(ApplicationAdded(a_gang(3)))
+    scenario.report(replace(an_allocation("b", "n0", foreign=True), tags=WEB, facts=ALONE))
+    scenario.submit(a_gang(3))
     answer = scenario.ask(*placeholders(3))
     assert notices(answer) == []
     assert len(placed(answer)) < 3

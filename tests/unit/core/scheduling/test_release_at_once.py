@@ -6,7 +6,7 @@ from random import Random  # noqa: TID251 # seeded
 import pytest
 
 from muster_core.model.effects import AllocationResponse, Effect, Release
-from muster_core.model.events import AllocationReported, ApplicationAdded, AskAdded, NodeAction, NodeAdded
+from muster_core.model.events import ApplicationAdded, AskAdded, NodeAction, NodeAdded
 from muster_core.model.ids import AllocationId, ApplicationId, NodeId, Termination
 from muster_core.model.resources import NOTHING, Resources
 from muster_core.model.specs import AskSpec, HostPort, NodeSpec, PodProperties
@@ -100,7 +100,7 @@ def test_a_container_counts_for_a_while_after_its_pod_is_gone() -> None:
 
 def test_pods_that_arrived_on_the_node_count() -> None:
     scenario = reserved(room_for(3))
-    scenario.send(AllocationReported(replace(an_allocation("other", "n0", app="", foreign=True), resources=EACH)))
+    scenario.report(replace(an_allocation("other", "n0", app="", foreign=True), resources=EACH))
     assert at_once(scenario.ask(a_member("r0"))) == {"p0": False}
     scenario.release("other", app="")
     assert at_once(scenario.ask(a_member("r1"))) == {"p1": True}
@@ -221,7 +221,7 @@ def answers(seed: int) -> set[bool]:
                     others += 1
                     kubelet.pods[f"o{others}"] = small
                     spec = an_allocation(f"o{others}", "n0", app="", foreign=True)
-                    scenario.send(AllocationReported(replace(spec, resources=small)))
+                    scenario.report(replace(spec, resources=small))
             case _:
                 scenario.wait(random.choice((0.0, 0.5, 2.5)))
                 if others and (name := f"o{random.randint(1, others)}") in kubelet.pods:

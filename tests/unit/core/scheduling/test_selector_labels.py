@@ -17,12 +17,12 @@ from muster_core.model.constraints import (
     TargetOperator,
     TopologySpreadConstraint,
 )
-from muster_core.model.events import ApplicationAdded, ApplicationRemoved, AskAdded
+from muster_core.model.events import AskAdded
 from muster_core.model.ids import ApplicationId
 from muster_core.model.specs import NO_PROPERTIES, AskSpec, Member, PodProperties
 from muster_core.scheduling.scheduler import step
 from muster_core.state.affinity import SelectorLabels
-from tests.unit.builders import PARTITION, a_configuration, a_node, a_queue, an_application, an_ask
+from tests.unit.builders import a_configuration, a_node, a_queue, an_application, an_ask
 from tests.unit.core.placement.affinity_clusters import HOST
 from tests.unit.core.scheduling.scenario import Scenario, placed, refused_asks
 
@@ -68,7 +68,7 @@ def a_scenario(*apps: str, nodes: int = 2) -> Scenario:
         spec = replace(a_node(f"n{number}", 400_000, 10_000), labels={HOST: f"n{number}"})
         scenario.partition.nodes.update(spec)
     for app in apps or ("app",):
-        scenario.send(ApplicationAdded(an_application(app)))
+        scenario.submit(an_application(app))
     return scenario
 
 
@@ -87,7 +87,7 @@ def test_a_label_is_kept_while_a_selector_reads_it_and_dropped_with_other_unused
     scenario = a_scenario("reader", "other")
     send(scenario, (pod(f"r{i}", app="reader", facts=anti_affinity(f"l{i}")) for i in range(MANY)))
     assert len(labels(scenario).readers()) == MANY
-    scenario.send(ApplicationRemoved(PARTITION, ApplicationId("reader")))
+    scenario.remove("reader")
     assert labels(scenario).readers() == {}
     assert labels(scenario).unread([("red", label("l0"))]) == [("red", label("l0"))]
 
@@ -109,7 +109,7 @@ def test_selectors_of_a_namespace_do_not_split_the_classes_of_another() -> None:
     assert len(scenario.app("good").waiting) == 1
     scenario.ask(pod("e2", app="evil", facts=anti_affinity("index", anywhere=True)))
     assert len(scenario.app("good").waiting) == 5
-    scenario.send(ApplicationRemoved(PARTITION, ApplicationId("evil")))
+    scenario.remove("evil")
     assert labels(scenario).readers() == {}
 
 
@@ -128,7 +128,7 @@ def test_selectors_match_the_same_pods_when_all_labels_are_kept(*, anywhere: boo
     # In the other direction: existing pods reject the new one.
     late = scenario.ask(pod("late", "l3", app="there"))
     assert placed(late)["late"] != nodes["r3"]
-    scenario.send(ApplicationRemoved(PARTITION, ApplicationId("reader")))
+    scenario.remove("reader")
     assert not labels(scenario).keeps_all("red")
     assert len(scenario.app("there").allocations) == MANY + 1
 
@@ -154,9 +154,9 @@ def test_topology_spread_and_gang_affinity_read_labels_too() -> None:
     gang = an_application("gang", gang=2)
     [member] = gang.members
     members: tuple[Member, ...] = (replace(member, facts=affinity),)
-    scenario.send(ApplicationAdded(replace(gang, members=members)))
+    scenario.submit(replace(gang, members=members))
     assert labels(scenario).readers() == {("red", label("web")): 1, ("red", label("cache")): 1}
-    scenario.send(ApplicationRemoved(PARTITION, ApplicationId("gang")))
+    scenario.remove("gang")
     assert labels(scenario).readers() == {("red", label("web")): 1}
 
 
@@ -171,10 +171,10 @@ def test_values_without_waiting_selectors_are_dropped(monkeypatch: pytest.Monkey
 
     tags = scenario.partition.nodes.pods_on_nodes.tags
     for app in ("first", "second", "third", "fourth"):
-        scenario.send(ApplicationAdded(an_application(app)))
+        scenario.submit(an_application(app))
         send(scenario, (waiting(app, number) for number in range(limits.IDLE_SELECTOR_VALUES)))
         assert tags.is_wanted(tags.project({NAMESPACE: "red", label("app"): f"{app}-7"}))
-        scenario.send(ApplicationRemoved(PARTITION, ApplicationId(app)))
+        scenario.remove(app)
     assert not tags.is_wanted(tags.project({NAMESPACE: "red", label("app"): "first-7"}))
 
 
@@ -201,7 +201,7 @@ def test_only_the_namespace_that_reads_too_many_labels_has_requests_rejected() -
     assert f"the limit is {most}: use fewer labels in selectors" in reason
     send(scenario, [pod("same", app="evil", facts=reading("l0", among=()))])
     send(scenario, [pod("g", app="good", namespace="blue", facts=reading("another", "l0", namespace="blue"))])
-    scenario.send(ApplicationRemoved(PARTITION, ApplicationId("evil")))
+    scenario.remove("evil")
     assert labels(scenario).charged() == {"blue": 2}
 
 

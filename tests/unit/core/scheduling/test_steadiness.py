@@ -13,14 +13,7 @@ from benchmarks.core_placement import PARTITION as STEADY_PARTITION
 from benchmarks.steady import Change, WaitingCluster
 from muster_core.model.constraints import NAMESPACE, InterPodConstraints, PodTerm, Target
 from muster_core.model.effects import Effect
-from muster_core.model.events import (
-    AllocationReleased,
-    ApplicationAdded,
-    ApplicationRemoved,
-    AskAdded,
-    ManagerRegistered,
-    NodeAdded,
-)
+from muster_core.model.events import AllocationReleased, ApplicationAdded, AskAdded, ManagerRegistered, NodeAdded
 from muster_core.model.ids import AllocationKey, ApplicationId, TaskGroup, Termination
 from muster_core.model.specs import AskSpec, GangPlacement, HostPort, Member, PodProperties
 from muster_core.state.backoff import Backoff, BlockedApplications, delay_ns
@@ -99,10 +92,9 @@ def repelled(key: str, app: str, vcore: int) -> AskSpec:
 
 
 def test_an_application_alone_is_tried_at_once_however_often_it_failed() -> None:
-    scenario = Scenario(a_configuration(a_queue("a"), a_queue("b")))
-    scenario.send(NodeAdded(a_node("n0", labels={_HOST: "n0"})))
+    scenario = Scenario(a_configuration(a_queue("a"), a_queue("b")), NodeAdded(a_node("n0", labels={_HOST: "n0"})))
     scenario.send(ApplicationAdded(an_application("x")), ApplicationAdded(an_application("y", queue="root.b")))
-    scenario.send(ApplicationAdded(an_application("z")))
+    scenario.submit(an_application("z"))
     scenario.ask(repelled("x0", "x", 1000), repelled("y0", "y", 1000))
     for number in range(20):
         scenario.ask(an_ask(f"other{number}", app="z"))
@@ -124,8 +116,7 @@ def test_a_new_request_is_tried_at_once_while_others_are_in_back_off() -> None:
 
 
 def test_classes_of_deleted_requests_are_forgotten() -> None:
-    scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
-    scenario.send(ApplicationAdded(an_application()))
+    scenario = Scenario(a_configuration(a_queue("a")), an_application(), nodes=1)
     for number in range(20):
         scenario.ask(an_ask("large", vcore=100_000 + number))
         scenario.release_ask("large")
@@ -134,7 +125,7 @@ def test_classes_of_deleted_requests_are_forgotten() -> None:
     scenario.ask(an_ask("first", vcore=100_001), an_ask("second", vcore=100_001))
     scenario.release_ask("first")
     assert len(scenario.partition.unschedulable_classes) == 2
-    scenario.send(ApplicationRemoved(PARTITION, ApplicationId("app")))
+    scenario.remove("app")
     assert not len(scenario.partition.unschedulable_classes)
 
 
@@ -166,7 +157,7 @@ def _submit(scenario: Scenario, random: Random, name: str) -> list[Effect]:
         members = random.randrange(2, 8)
         spec = an_application(name, queue=queue, gang=members, placement=GangPlacement.AUTO)
         return scenario.send(ApplicationAdded(spec), AskAdded(an_ask(f"{name}-0", app=name, group="workers")))
-    scenario.send(ApplicationAdded(an_application(name, queue=queue)))
+    scenario.submit(an_application(name, queue=queue))
     ask = an_ask(f"{name}-0", app=name, vcore=vcore)
     kind = random.randrange(3)
     if kind == 1:

@@ -151,7 +151,7 @@ def test_taken_over_resources_stay_reserved_until_the_gang_is_placed() -> None:
     scenario = contested()
     effects = add(scenario, "first", 4)
     assert len(victims(effects)) == 3
-    scenario.send(ApplicationAdded(an_application("thief", queue="root.b")))
+    scenario.submit(an_application("thief", queue="root.b"))
     done: list[Effect] = []
     for index, key in enumerate(sorted(victims(effects))):
         assert placed(scenario.ask(an_ask(f"t{index}", app="thief", vcore=500))) == {}
@@ -282,7 +282,7 @@ def test_a_gang_that_ends_during_a_take_over_leaves_nothing_reserved(victim: str
     scenario = contested()
     effects = add(scenario, "first", 3)
     assert victims(effects)
-    done = scenario.send(ApplicationRemoved(scenario.partition.id, ApplicationId(victim)))
+    done = scenario.remove(victim)
     if victim == "first":
         assert not scenario.partition.contention.open
         confirm(scenario, effects)
@@ -357,8 +357,11 @@ def test_a_placement_cannot_use_resources_of_a_take_over() -> None:
 def test_a_replacement_cannot_use_resources_of_a_take_over() -> None:
     scenario = promised()
     scenario.add_node("n2", vcore=1000)
-    scenario.send(ApplicationAdded(an_application("small", queue="root.c", gang=1)))
-    assert placed(scenario.ask(an_ask("ph", app="small", group="workers", placeholder=True))) == {"ph": "n2"}
+    assert placed(
+        scenario.submit(
+            an_application("small", queue="root.c", gang=1), an_ask("ph", group="workers", placeholder=True)
+        )
+    ) == {"ph": "n2"}
     [placeholder] = scenario.app("small").allocations
     elsewhere = Constraints(node_selector=(("only", "here"),))
     scenario.ask(replace(an_ask("real", app="small", group="workers"), constraints=elsewhere))
@@ -478,7 +481,7 @@ def test_a_takeover_keeps_the_granted_reservation_of_a_third_gang(
     room_for_one = replace(a_node("n1", 2000), labels={"kind": "special"})
     taken = an_allocation("foreign", "n1", vcore=1000, foreign=True)
     scenario.send(NodeAdded(room_for_one, existing=(taken,)))
-    scenario.gang(ApplicationAdded(an_application("third", queue="root.p.c", gang=2, created_s=5)), 2, special)
+    scenario.gang(an_application("third", queue="root.p.c", gang=2, created_s=5), 2, special)
     add(scenario, "later", 3, of=5, queue="root.p.b", created_s=20)
     assert scenario.app("third").gang.granted
     assert len(scenario.app("later").allocations) == 3
@@ -497,7 +500,7 @@ def test_the_key_of_a_gang_does_not_depend_on_which_member_arrives_first() -> No
     for order in (priorities, reversed(priorities)):
         scenario = Scenario(TWO, nodes=1)
         gang = an_application(gang=2, created_s=10, placement=GangPlacement.AUTO)
-        scenario.send(ApplicationAdded(replace(gang, members=members, placeholder_ask=each.times(2))))
+        scenario.submit(replace(gang, members=members, placeholder_ask=each.times(2)))
         scenario.ask(*(an_ask(group, group=group, vcore=3000, priority=priorities[group]) for group in order))
         keys.append(scenario.app().gang.key)
     assert keys[0] is not None

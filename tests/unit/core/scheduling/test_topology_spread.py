@@ -85,18 +85,16 @@ def test_an_ask_is_placed_when_a_pod_is_deleted_from_the_full_domain() -> None:
 
 def test_an_ask_is_placed_when_labels_of_a_running_pod_change() -> None:
     scenario = waiting()
-    assert placed(scenario.send(AllocationReported(a_foreigner("n1")))) == {}
-    assert placed(scenario.send(AllocationReported(a_foreigner("n1", app="web")))) == {"w1": "n0"}
+    assert placed(scenario.report(a_foreigner("n1"))) == {}
+    assert placed(scenario.report(a_foreigner("n1", app="web"))) == {"w1": "n0"}
 
 
 def test_an_ask_is_placed_when_a_pod_of_the_full_domain_terminates() -> None:
     scenario = Scenario(a_configuration(a_queue("a")))
     scenario.send(NodeAdded(zoned("n0", "a")), NodeAdded(zoned("n1", "b", 500)), ApplicationAdded(an_application()))
-    scenario.send(AllocationReported(a_foreigner("n0", app="web")))
+    scenario.report(a_foreigner("n0", app="web"))
     assert placed(scenario.ask(a_web("w"))) == {}
-    assert placed(scenario.send(AllocationReported(a_foreigner("n0", app="web", **{TERMINATING: "true"})))) == {
-        "w": "n0"
-    }
+    assert placed(scenario.report(a_foreigner("n0", app="web", **{TERMINATING: "true"}))) == {"w": "n0"}
 
 
 def test_an_ask_is_placed_when_the_last_node_of_the_emptiest_domain_is_removed() -> None:
@@ -183,8 +181,7 @@ def test_a_pod_whose_port_is_in_use_waits_until_it_is_free() -> None:
 
 
 def test_a_member_replaces_its_placeholder_with_the_same_port() -> None:
-    scenario = Scenario(with_preemption(a_queue("a"), a_queue("b")), nodes=2)
-    scenario.send(ApplicationAdded(an_application(gang=2)))
+    scenario = Scenario(with_preemption(a_queue("a"), a_queue("b")), an_application(gang=2), nodes=2)
     placeholders = (an_ask(f"p{i}", group="workers", placeholder=True) for i in range(2))
     assert placed(scenario.ask(*(on_port(ask) for ask in placeholders))) == {"p0": "n0", "p1": "n1"}
     effects = scenario.ask(on_port(an_ask("r0", group="workers")))
@@ -266,11 +263,11 @@ def test_an_ask_with_affinity_is_placed_when_a_matching_pod_exists(event: Event,
 def test_changed_labels_nodes_or_namespaces_satisfy_an_affinity() -> None:
     for foreign in (False, True):
         scenario = a_scenario("a", "")
-        scenario.send(AllocationReported(running("db", foreign=foreign)))
+        scenario.report(running("db", foreign=foreign))
         assert placed(scenario.ask(pod("w", "cache", affinity(WEB_IN_TEAM)))) == {}
-        assert placed(scenario.send(AllocationReported(running("web", foreign=foreign)))) == {"w": "n0"}
+        assert placed(scenario.report(running("web", foreign=foreign))) == {"w": "n0"}
     scenario = a_scenario("", "a")
-    scenario.send(AllocationReported(running("web")))
+    scenario.report(running("web"))
     assert placed(scenario.ask(pod("w", "cache", affinity(WEB_IN_TEAM)))) == {}
     assert placed(scenario.send(NodeUpdated(in_zone("n0", "b")))) == {"w": "n0"}
     scenario = a_scenario("a", "b")
@@ -281,7 +278,7 @@ def test_changed_labels_nodes_or_namespaces_satisfy_an_affinity() -> None:
 
 def test_self_affine_pods_start_in_another_zone_after_the_last_is_deleted() -> None:
     scenario = a_scenario("a", "b")
-    scenario.send(AllocationReported(running("web")))
+    scenario.report(running("web"))
     scenario.send(*(AllocationReported(an_allocation(f"full{index}", "n0")) for index in range(4)))
     assert placed(scenario.ask(pod("w", "web", affinity(term())))) == {}
     assert placed(scenario.send(released())) == {"w": "n1"}
@@ -314,8 +311,8 @@ def test_an_ask_is_placed_when_no_anti_affinity_excludes_it_anymore(
     node: str,
 ) -> None:
     scenario = a_scenario("a", "a")
-    scenario.send(AllocationReported(replace(there, foreign=foreign)))
-    scenario.send(AllocationReported(an_allocation("full", "n0", vcore=3000)))
+    scenario.report(replace(there, foreign=foreign))
+    scenario.report(an_allocation("full", "n0", vcore=3000))
     effects = scenario.ask(waiting)
     assert "anti-affinity rules" in waits(effects)["w"][1]
     if isinstance(event, AllocationReported):
@@ -333,10 +330,10 @@ def test_affinity_terms_apply_between_asks_of_one_pass() -> None:
 
 def test_gang_anti_affinity_applies_to_other_pods_and_its_members() -> None:
     scenario = a_scenario("a", "b", "c")
-    scenario.send(AllocationReported(running("db", node="n1")))
+    scenario.report(running("db", node="n1"))
     lonely = anti_affinity(term("web", topology=HOST), term("db", topology=HOST))
     members = (pod(f"p{index}", "web", lonely, "workers", placeholder=True) for index in range(2))
-    scenario.send(ApplicationAdded(an_application("gang", gang=2)))
+    scenario.submit(an_application("gang", gang=2))
     effects = scenario.ask(*(replace(member, application=ApplicationId("gang")) for member in members))
     assert placed(effects) == {"p0": "n0", "p1": "n2"}
 
@@ -357,9 +354,9 @@ def test_a_real_pod_excluded_from_its_placeholder_node_runs_on_another_node(
     there: AllocationSpec, real: AskSpec
 ) -> None:
     scenario = a_scenario("a", "b")
-    scenario.send(ApplicationAdded(an_application("gang", gang=1)))
+    scenario.submit(an_application("gang", gang=1))
     assert placed(scenario.ask(in_gang(pod("p", "holder", group="workers", placeholder=True)))) == {"p": "n0"}
-    scenario.send(AllocationReported(there))
+    scenario.report(there)
     effects = scenario.ask(in_gang(real))
     assert releases(effects) == {"p": Termination.PLACEHOLDER_REPLACED}
     assert placed(scenario.release("p", "gang", Termination.PLACEHOLDER_REPLACED)) == {"r": "n1"}
@@ -368,7 +365,7 @@ def test_a_real_pod_excluded_from_its_placeholder_node_runs_on_another_node(
 def test_a_real_pod_replaces_a_placeholder_with_the_same_terms() -> None:
     scenario = a_scenario("a")
     lonely = anti_affinity(term("web", topology=HOST))
-    scenario.send(ApplicationAdded(an_application("gang", gang=1)))
+    scenario.submit(an_application("gang", gang=1))
     assert placed(scenario.ask(in_gang(pod("p", "web", lonely, "workers", placeholder=True)))) == {"p": "n0"}
     assert releases(scenario.ask(in_gang(pod("r", "web", lonely, "workers")))) == {
         "p": Termination.PLACEHOLDER_REPLACED

@@ -7,20 +7,13 @@ import pytest
 from muster_core.model import limits
 from muster_core.model.config import AccessList, Configuration, PlacementRule, QueueConfig, RuleFilter
 from muster_core.model.effects import ApplicationAccepted, Effect
-from muster_core.model.events import (
-    AllocationReported,
-    ApplicationAdded,
-    ApplicationRemoved,
-    ConfigurationReplaced,
-    GroupsResolved,
-)
+from muster_core.model.events import AllocationReported, ApplicationAdded, ApplicationRemoved, GroupsResolved
 from muster_core.model.ids import RECOVERY, ApplicationId
 from muster_core.model.resources import NOTHING
 from muster_core.model.specs import ApplicationSpec
 from muster_core.scheduling.scheduler import step
 from tests.unit.builders import (
     PARTITION,
-    RM,
     a_configuration,
     a_limit,
     a_queue,
@@ -73,7 +66,7 @@ READERS = {
 @pytest.mark.parametrize("configuration", READERS.values(), ids=READERS)
 def test_an_application_waits_where_a_rule_a_list_or_a_limit_reads_groups(configuration: Configuration) -> None:
     scenario = Scenario(configuration, nodes=1)
-    effects = scenario.send(ApplicationAdded(unknown()))
+    effects = scenario.submit(unknown())
     assert not is_accepted(effects)
     assert rejection(effects) == ""
     [notice] = notices(effects)
@@ -105,7 +98,7 @@ def test_once_the_groups_are_known_the_application_is_placed_by_them() -> None:
 )
 def test_an_application_is_accepted_if_no_rule_or_limit_reads_its_groups(configuration: Configuration) -> None:
     scenario = Scenario(configuration, nodes=1)
-    assert is_accepted(scenario.send(ApplicationAdded(unknown())))
+    assert is_accepted(scenario.submit(unknown()))
     assert placed(scenario.ask(an_ask("p"))) == {"p": "n0"}
 
 
@@ -181,7 +174,7 @@ def test_a_victim_counts_for_the_group_that_is_resolved_later() -> None:
     both = a_queue("a", limits=(a_limit(groups=("dev", "*"), vcore=1000),))
     scenario = Scenario(a_configuration(both, a_queue("b")), nodes=1, vcore=1000)
     scenario.send(ApplicationAdded(unknown(forced=True)), AllocationReported(an_allocation("old", "n0")))
-    scenario.send(ApplicationAdded(an_application("agents", queue="root.b")))
+    scenario.submit(an_application("agents", queue="root.b"))
     answers = scenario.ask(replace(a_daemon("agent", "n0"), application=ApplicationId("agents"))) + scenario.wait(60)
     assert victims(answers) == {"old"}
     leaf = scenario.app().queue.path
@@ -207,9 +200,9 @@ def test_placeholders_of_a_running_gang_are_still_replaced() -> None:
 def test_a_reload_that_reads_groups_makes_applications_wait() -> None:
     scenario = Scenario(limited("dev"), nodes=1)
     scenario.send(ApplicationAdded(unknown("new")), ApplicationAdded(unknown("old", forced=True)))
-    assert is_accepted(scenario.send(ConfigurationReplaced(RM, a_configuration(a_queue("a")))))
+    assert is_accepted(scenario.reload(a_configuration(a_queue("a"))))
     assert placed(scenario.ask(an_ask("n", app="new"), an_ask("o", app="old"))) == {"n": "n0", "o": "n0"}
-    scenario.send(ConfigurationReplaced(RM, limited("dev")))
+    scenario.reload(limited("dev"))
     assert not placed(scenario.ask(an_ask("n2", app="new")))
 
 
@@ -217,8 +210,8 @@ def test_an_application_that_is_removed_or_replaced_while_it_waits_is_forgotten(
     scenario = Scenario(limited("dev"), nodes=1)
     scenario.send(ApplicationAdded(unknown()), ApplicationRemoved(PARTITION, ApplicationId("app")))
     assert not is_accepted(scenario.send(GroupsResolved(PARTITION, "kim", ("dev",))))
-    scenario.send(ApplicationAdded(unknown()))
-    assert is_accepted(scenario.send(ApplicationAdded(an_application(groups=("dev",)))))
+    scenario.submit(unknown())
+    assert is_accepted(scenario.submit(an_application(groups=("dev",))))
     assert not scenario.partition.unresolved
 
 
@@ -226,15 +219,14 @@ def test_no_more_than_a_fixed_number_of_applications_waits() -> None:
     scenario = Scenario(limited("dev"))
     for number in range(limits.UNDECIDED_APPLICATIONS):
         step(scenario.scheduler_state, ApplicationAdded(unknown(f"a{number}")), scenario.now_ns)
-    effects = scenario.send(ApplicationAdded(unknown("late")))
+    effects = scenario.submit(unknown("late"))
     assert f"the limit of {limits.UNDECIDED_APPLICATIONS} applications" in rejection(effects)
 
 
 def test_a_removed_partition_rejects_waiting_applications() -> None:
-    scenario = Scenario(limited("dev"))
-    scenario.send(ApplicationAdded(unknown()))
+    scenario = Scenario(limited("dev"), unknown())
     other = replace(limited("dev").partitions[0], name="other")
-    effects = scenario.send(ConfigurationReplaced(RM, Configuration((other,))))
+    effects = scenario.reload(Configuration((other,)))
     assert "is being removed" in rejection(effects)
 
 
@@ -244,8 +236,7 @@ def test_resolved_groups_of_many_users_requeue_applications_once() -> None:
     for user in users:
         bound = replace(an_allocation(f"{user}-old", "n0", vcore=1), application=ApplicationId(user))
         scenario.send(ApplicationAdded(unknown(user, user=user, forced=True)), AllocationReported(bound))
-    scenario.send(ApplicationAdded(an_application("other", user="lee")))
-    scenario.ask(an_ask("waits", app="other", vcore=50_000))
+    scenario.submit(an_application("other", user="lee"), an_ask("waits", vcore=50_000))
     scheduling, other = scenario.partition.scheduling, ApplicationId("other")
     for user in users:
         step(scenario.scheduler_state, GroupsResolved(PARTITION, user, ("dev",)), scenario.now_ns)

@@ -54,8 +54,8 @@ def by_utilization() -> Configuration:
 
 
 def a_scenario(nodes: int = 2, configuration: Configuration | None = None) -> Scenario:
-    scenario = Scenario(configuration or a_configuration(a_queue("a")), nodes)
-    scenario.send(ApplicationAdded(an_application()))
+    scenario = Scenario(configuration or a_configuration(a_queue("a")), nodes=nodes)
+    scenario.submit(an_application())
     return scenario
 
 
@@ -155,9 +155,9 @@ def of(scenario: Scenario) -> list[Outstanding]:
 
 
 def test_outstanding_requests_need_only_nodes_and_are_grouped_by_shape() -> None:
-    scenario = Scenario(a_configuration(a_queue("a"), a_queue("b", vcore=1000)), 1)
+    scenario = Scenario(a_configuration(a_queue("a"), a_queue("b", vcore=1000)), nodes=1)
     scenario.send(ApplicationAdded(an_application()), ApplicationAdded(an_application("other")))
-    scenario.send(ApplicationAdded(an_application("bounded", queue="root.b")))
+    scenario.submit(an_application("bounded", queue="root.b"))
     scenario.ask(an_ask("x", count=3, vcore=3000), an_ask("y", vcore=3000, app="other"))
     scenario.ask(*(an_ask(f"q{i}", app="bounded", vcore=800) for i in range(3)))
     assert of(scenario) == [Outstanding(PARTITION, resources(vcore=3000, pods=1), "", 3, 2)]
@@ -177,8 +177,7 @@ def test_an_ask_that_its_constraints_exclude_from_every_node_is_not_outstanding(
 
 
 def test_without_nodes_all_asks_are_outstanding_with_their_instance_type() -> None:
-    scenario = Scenario(a_configuration(a_queue("a")))
-    scenario.send(ApplicationAdded(an_application()))
+    scenario = Scenario(a_configuration(a_queue("a")), an_application())
     placement = an_affinity("role", "x", most=3)
     constraints = replace(an_ask("a").constraints, node_selector=(("node.kubernetes.io/instance-type", "m5.large"),))
     scenario.ask(an_ask("a", constraints=constraints), an_ask("b", placement=placement))
@@ -190,8 +189,7 @@ def test_without_nodes_all_asks_are_outstanding_with_their_instance_type() -> No
 
 def test_a_released_ask_is_not_outstanding() -> None:
     scenario = Scenario(a_configuration(a_queue("a")))
-    scenario.send(ApplicationAdded(an_application()))
-    scenario.ask(an_ask("a"))
+    scenario.submit(an_application(), an_ask("a"))
     scenario.release_ask("a")
     assert of(scenario) == []
 
@@ -349,7 +347,7 @@ def test_an_unexpected_victim_answer_is_counted_as_ignored() -> None:
 def test_an_approved_part_of_a_gang_is_placed_next_to_a_part_of_another_gang() -> None:
     scenario = scenario_with_predicates(vcore=2000)
     scenario.add_full_node()
-    first = proposed(scenario.gang(ApplicationAdded(an_application("one", gang=4)), 4))
+    first = proposed(scenario.gang(an_application("one", gang=4), 4))
     assert len(placed(answered(scenario, first))) == 2
     second = proposed(scenario.add_node("n1", vcore=1000))
     assert len(placed(answered(scenario, second))) == 1
@@ -385,8 +383,7 @@ def test_an_ask_with_affinity_waits_for_the_other_pod() -> None:
     effects = scenario.ask(an_ask("w", placement=NEAR_DB))
     assert "had too few allocations" in waits(effects)["w"][1]
     # Of another application, and placed in the same pass: the waiting one is tried again immediately.
-    scenario.send(ApplicationAdded(an_application("other")))
-    effects = scenario.ask(an_ask("d", app="other", tags=DATABASE))
+    effects = scenario.submit(an_application("other"), an_ask("d", tags=DATABASE))
     assert placed(effects)["w"] == placed(effects)["d"]
 
 
@@ -397,7 +394,7 @@ def test_an_ask_with_affinity_matches_later_asks_of_its_application() -> None:
 
 
 def test_the_last_member_of_an_anti_affinity_gang_waits_for_a_separate_node() -> None:
-    scenario = Scenario(a_configuration(a_queue("a")), 2)
+    scenario = Scenario(a_configuration(a_queue("a")), nodes=2)
     gang = ApplicationAdded(an_application(gang=3))
     asks = (an_ask(f"p{i}", group="workers", placeholder=True, tags=WEB, placement=ALONE) for i in range(3))
     effects = scenario.send(gang, *(AskAdded(ask) for ask in asks))
@@ -406,7 +403,7 @@ def test_the_last_member_of_an_anti_affinity_gang_waits_for_a_separate_node() ->
 
 
 def test_a_member_replaces_a_placeholder_with_the_same_constraint() -> None:
-    scenario = Scenario(a_configuration(a_queue("a")), 2)
+    scenario = Scenario(a_configuration(a_queue("a")), nodes=2)
     holders = [an_ask(f"p{i}", group="workers", placeholder=True, tags=WEB, placement=ALONE) for i in range(2)]
     scenario.send(ApplicationAdded(an_application(gang=2)), *(AskAdded(ask) for ask in holders))
     effects = scenario.ask(*(an_ask(f"r{i}", group="workers", tags=WEB, placement=ALONE) for i in range(2)))
@@ -416,8 +413,8 @@ def test_a_member_replaces_a_placeholder_with_the_same_constraint() -> None:
 
 
 def test_a_member_excluded_from_its_placeholder_node_runs_on_another_node() -> None:
-    scenario = Scenario(a_configuration(a_queue("a"), a_queue("b")), 2)
-    scenario.send(ApplicationAdded(an_application("other", queue="root.b")))
+    scenario = Scenario(a_configuration(a_queue("a"), a_queue("b")), nodes=2)
+    scenario.submit(an_application("other", queue="root.b"))
     scenario.send(ApplicationAdded(an_application(gang=1)), AskAdded(an_ask("p", group="workers", placeholder=True)))
     here = scenario.app().allocations
     [holder] = here.values()
@@ -432,7 +429,7 @@ def test_a_member_excluded_from_its_placeholder_node_runs_on_another_node() -> N
 
 
 def test_members_of_one_plan_never_violate_each_others_constraints() -> None:
-    scenario = Scenario(a_configuration(a_queue("a")), 2)
+    scenario = Scenario(a_configuration(a_queue("a")), nodes=2)
     holders = [an_ask(f"p{i}", group="workers", placeholder=True, vcore=500) for i in range(2)]
     pin = PlacementConstraint((Target("hostname", values=("n0",)),))
     scenario.send(
@@ -445,7 +442,7 @@ def test_members_of_one_plan_never_violate_each_others_constraints() -> None:
 
 
 def test_a_cancelled_replacement_is_not_counted() -> None:
-    scenario = Scenario(a_configuration(a_queue("a")), 1)
+    scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
     holder = an_ask("p", group="workers", placeholder=True, tags=WEB, placement=ALONE)
     scenario.send(ApplicationAdded(an_application(gang=1)), AskAdded(holder))
     scenario.ask(an_ask("r", group="workers", tags=WEB, placement=ALONE))

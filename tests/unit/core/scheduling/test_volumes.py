@@ -9,8 +9,6 @@ from muster_core.model.decisions import Placement
 from muster_core.model.effects import AllocationResponse, Effect, PlacementsProposed
 from muster_core.model.errors import BrokenDecision
 from muster_core.model.events import (
-    AllocationReported,
-    ApplicationAdded,
     CallbacksDeclared,
     ClusterObjectsReported,
     NodeAction,
@@ -63,7 +61,7 @@ def scenario_with(*facts: StorageFact, nodes: int = 2) -> Scenario:
         spec = scenario.partition.nodes.record(NodeId(f"n{number}")).spec
         scenario.send(NodeUpdated(replace(spec, labels={HOST: spec.id})))
     send(scenario, LATE, MADE, *facts)
-    scenario.send(ApplicationAdded(an_application()))
+    scenario.submit(an_application())
     return scenario
 
 
@@ -165,7 +163,7 @@ def test_a_pod_that_is_reported_again_keeps_its_assumed_volume() -> None:
     scenario = scenario_with(a_claim("c"), a_volume("v"))
     node = placed(scenario.ask(with_volume("a", "c")))["a"]
     updated = replace(an_allocation("a", node, vcore=1000), facts=PodProperties(volumes=using("c", "d")))
-    scenario.send(AllocationReported(updated))
+    scenario.report(updated)
     assert storage(scenario).choice(["ns/c"]) == (("ns/c", "v"),)
 
 
@@ -221,7 +219,7 @@ def test_a_released_disk_requeues_the_pod_that_waits_for_it() -> None:
 def test_volumes_of_running_pods_are_in_use() -> None:
     claim, volume = bound("c", a_volume("v"), modes=("ReadWriteOncePod",))
     scenario = scenario_with(claim, volume)
-    scenario.send(AllocationReported(replace(an_allocation("old", "n0"), facts=PodProperties(volumes=using("c")))))
+    scenario.report(replace(an_allocation("old", "n0"), facts=PodProperties(volumes=using("c"))))
     assert placed(scenario.ask(with_volume("a", "c"))) == {}
     assert list(placed(scenario.release("old"))) == ["a"]
 
@@ -229,7 +227,7 @@ def test_volumes_of_running_pods_are_in_use() -> None:
 def test_members_of_a_gang_with_claims_get_a_volume_each() -> None:
     scenario = scenario_with(a_claim("a"), a_claim("b"), a_volume("v", affinity=on(HOST, "n0")))
     send(scenario, a_volume("w", affinity=ON_N1))
-    scenario.send(ApplicationAdded(an_application("gang", gang=2)))
+    scenario.submit(an_application("gang", gang=2))
     members = [
         replace(
             an_ask(f"p{name}", app="gang", group="workers", placeholder=True), facts=PodProperties(volumes=using(name))
@@ -243,7 +241,7 @@ def test_members_of_a_gang_with_claims_get_a_volume_each() -> None:
 
 def replacing(scenario: Scenario) -> list[Effect]:
     """A gang of two with its placeholders; a real member with claim c is requested."""
-    scenario.gang(ApplicationAdded(an_application("gang", gang=2)), 2)
+    scenario.gang(an_application("gang", gang=2), 2)
     return scenario.ask(replace(with_volume("r", "c", group="workers"), application=scenario.app("gang").id))
 
 
@@ -269,7 +267,7 @@ def test_a_cancelled_replacement_releases_its_volume() -> None:
 @pytest.mark.parametrize("group", ["workers", ""])
 def test_a_claim_that_changes_during_validation_gets_no_assumed_volume(fact: StorageFact, group: str) -> None:
     scenario = scenario_with(a_claim("c"), a_volume("v", affinity=ON_N1))
-    scenario.gang(ApplicationAdded(an_application("gang", gang=2)), 2)
+    scenario.gang(an_application("gang", gang=2), 2)
     scenario.send(CallbacksDeclared(RM, places=True, victims=False))
     effects = scenario.ask(
         replace(with_volume("r", "c", group=group), application=scenario.app("gang" if group else "app").id)

@@ -188,7 +188,7 @@ def test_an_application_with_bound_pods_is_accepted_without_its_invalid_definiti
 
 def test_bound_placeholders_of_an_application_without_its_definition_count() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
-    scenario.send(ApplicationAdded(replace(an_application(forced=True), tags={})))
+    scenario.submit(replace(an_application(forced=True), tags={}))
     bound = an_allocation("ph", "n0", group="workers", placeholder=True), an_allocation("real", "n0")
     scenario.send(*(AllocationReported(one) for one in bound))
     assert scenario.partition.nodes.available(a_node("n0").id)["vcore"] == 2000

@@ -6,7 +6,6 @@ from random import Random  # noqa: TID251 # seeded
 
 import pytest
 
-from muster_core.model.events import ApplicationAdded
 from muster_core.scheduling import invariants
 from muster_core.state.ordered_sets import ApplicationHeap
 from muster_core.state.ordering import SortKey
@@ -101,7 +100,7 @@ def test_an_application_that_is_first_for_no_open_reason_is_not_active() -> None
     scenario = Scenario(a_configuration(a_queue("a"), a_queue("c")), nodes=1, vcore=100)
     asks = {"first": ("root.a", 1000), "second": ("root.a", 2000), "other": ("root.c", 3000)}
     for name, (leaf, vcore) in asks.items():
-        scenario.send(ApplicationAdded(an_application(name, queue=leaf)))
+        scenario.submit(an_application(name, queue=leaf))
         scenario.ask(an_ask(name, app=name, vcore=vcore))
     queue, kinds = scenario.partition.scheduling, {name: next(iter(scenario.app(name).waiting)) for name in asks}
     shared, own = NoNodeFits(kinds["first"], 1), NoNodeFits(kinds["other"], 1)
@@ -124,7 +123,7 @@ def test_a_queue_whose_usage_changed_while_it_was_alone_is_compared_with_the_nex
     parents = a_queue("p1", a_queue("a")), a_queue("p2", a_queue("b"), a_queue("c"))
     scenario = Scenario(a_configuration(*parents), nodes=1, vcore=100)
     for name, leaf in leaves.items():
-        scenario.send(ApplicationAdded(an_application(name, queue=leaf)))
+        scenario.submit(an_application(name, queue=leaf))
     used = {"b0": ("less", 30), "b1": ("less", 5), "c0": ("more", 20)}
     scenario.add_node("n", *(an_allocation(key, "n", app=app, vcore=vcore) for key, (app, vcore) in used.items()))
     for name in leaves:

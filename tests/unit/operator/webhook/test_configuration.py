@@ -10,14 +10,7 @@ import pytest
 
 from muster_operator.config.settings import Configuration, parse
 from muster_operator.webhook.cluster import ConfigurationCheck
-from muster_operator.webhook.context import (
-    MOST_WARNINGS,
-    WARNING_LIMIT,
-    AdmissionAnswer,
-    Operation,
-    Review,
-    Submitter,
-)
+from muster_operator.webhook.context import MOST_WARNINGS, WARNING_LIMIT, AdmissionAnswer, Operation, Review, Submitter
 from muster_si import muster_pb2
 from muster_si.errors import SessionLost
 from tests.unit.operator.webhook.cluster_peer import Peer, a_session

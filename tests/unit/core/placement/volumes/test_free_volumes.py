@@ -6,12 +6,7 @@ from typing import Any
 import pytest
 
 from muster_core.model.constraints import Target, TargetOperator
-from muster_core.model.storage import (
-    ClaimReference,
-    ObjectGone,
-    ObjectKind,
-    Volume,
-)
+from muster_core.model.storage import ClaimReference, ObjectGone, ObjectKind, Volume
 from tests.unit.builders import a_node
 from tests.unit.core.placement.volumes.storage_clusters import GIB, HOST, ZONE, Stored, a_claim, a_volume, on, using
 

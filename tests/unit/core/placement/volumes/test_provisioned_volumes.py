@@ -8,12 +8,7 @@ import pytest
 
 from muster_core.model.constraints import Target, TargetOperator
 from muster_core.model.ids import NodeId
-from muster_core.model.storage import (
-    ObjectGone,
-    ObjectKind,
-    StorageCapacity,
-    StorageDriver,
-)
+from muster_core.model.storage import ObjectGone, ObjectKind, StorageCapacity, StorageDriver
 from tests.unit.builders import a_node
 from tests.unit.core.placement.volumes.storage_clusters import (
     GIB,
