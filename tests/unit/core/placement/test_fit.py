@@ -23,12 +23,6 @@ N1, N2, N3 = NodeId("n1"), NodeId("n2"), NodeId("n3")
 ONE = RequestShape(resources(vcore=1000, pods=1))
 
 
-def test_fair_spreads_over_equal_nodes_in_the_order_of_their_ids() -> None:
-    table = a_table(a_node("n3"), a_node("n1"), a_node("n2"))
-    assert place(Snapshot(table), ONE, 5, FAIR) == [(N1, 2), (N2, 2), (N3, 1)]
-    assert place(Snapshot(table), ONE, 1, FAIR) == [(N1, 1)]
-
-
 def test_fair_goes_to_the_least_used_node_first() -> None:
     table = a_table(a_node("n1"), a_node("n2"))
     table.take(N1, resources(vcore=2000))
