@@ -11,20 +11,9 @@ from muster_si.transport.grpc_client import GrpcClient
 from muster_si.transport.grpc_server import GrpcServer
 from muster_si.transport.inprocess import InProcessClient
 from muster_si.transport.settings import TransportSettings
-from tests.unit.contract.peers import Scheduler
+from tests.unit.contract.cores import CoreWire, Talk, a_core_wire
+from tests.unit.contract.peers import SETTINGS, Client, Scheduler
 from tests.unit.contract.proxy import Proxy
-
-Client = InProcessClient | GrpcClient
-
-#: Small limits that tests can reach, and a limited time to close a session.
-SETTINGS = TransportSettings(
-    max_message_bytes=256 * 1024,
-    batch_bytes=64 * 1024,
-    client_outbox_bytes=256 * 1024,
-    server_outbox_bytes=4 * 1024 * 1024,
-    register_timeout_s=5.0,
-    farewell_s=5.0,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,3 +98,17 @@ def wire(request: pytest.FixtureRequest) -> Wire:
         return wire
     socket: Socket = request.getfixturevalue("socket")
     return Wire(socket.scheduler, socket.connect)
+
+
+@pytest.fixture(params=["inprocess", "grpc"])
+async def core_wire(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[CoreWire]:
+    async with a_core_wire(request.param, tmp_path) as wire:
+        yield wire
+
+
+@pytest.fixture
+async def talk(core_wire: CoreWire) -> Talk:
+    """A resource manager that is registered with a core."""
+    talk = Talk(core_wire.connect())
+    await talk.register()
+    return talk

@@ -20,8 +20,7 @@ from muster_si import keys, muster_pb2, si_pb2
 from muster_si.transport.grpc_client import GrpcClient
 from muster_si.transport.grpc_server import GrpcServer
 from muster_si.transport.inprocess import InProcessClient
-from tests.unit.contract.conftest import SETTINGS, Client
-from tests.unit.contract.peers import ResourceManager
+from tests.unit.contract.peers import SETTINGS, Client, ResourceManager
 
 RM = "rm"
 

@@ -11,8 +11,22 @@ from typing import Generic, TypeVar
 from muster_si import muster_pb2, si_pb2
 from muster_si.api import ResourceManagerCallback
 from muster_si.errors import RefusalCode, Refused
+from muster_si.transport.grpc_client import GrpcClient
+from muster_si.transport.inprocess import InProcessClient
+from muster_si.transport.settings import TransportSettings
 
 T = TypeVar("T")
+Client = InProcessClient | GrpcClient
+
+#: Small limits that tests can reach, and a limited time to close a session.
+SETTINGS = TransportSettings(
+    max_message_bytes=256 * 1024,
+    batch_bytes=64 * 1024,
+    client_outbox_bytes=256 * 1024,
+    server_outbox_bytes=4 * 1024 * 1024,
+    register_timeout_s=5.0,
+    farewell_s=5.0,
+)
 
 
 class Log(Generic[T]):

@@ -9,8 +9,8 @@ import pytest
 
 from muster_si import si_pb2, si_pb2_grpc
 from muster_si.errors import SessionLost
-from tests.unit.contract.conftest import SETTINGS, Client, Socket
-from tests.unit.contract.peers import ResourceManager, a_registration, asks, keys_of
+from tests.unit.contract.conftest import Socket
+from tests.unit.contract.peers import SETTINGS, Client, ResourceManager, a_registration, asks, keys_of
 
 T = TypeVar("T")
 

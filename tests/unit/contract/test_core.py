@@ -1,28 +1,12 @@
 """The real core over both transports: registration, rejections, status, barrier, allocation, release."""
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
 import pytest
 
 from muster_core.model.states import ManagerState
 from muster_si import muster_pb2, si_pb2
 from muster_si.errors import RefusalCode, Refused, SessionLost
-from tests.unit.contract.cores import RM, CoreWire, Talk, a_core_wire, awaits_barrier
+from tests.unit.contract.cores import RM, CoreWire, Talk, awaits_barrier
 from tests.unit.contract.peers import ResourceManager
-
-
-@pytest.fixture(params=["inprocess", "grpc"])
-async def wire(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[CoreWire]:
-    async with a_core_wire(request.param, tmp_path) as wire:
-        yield wire
-
-
-@pytest.fixture
-async def talk(wire: CoreWire) -> Talk:
-    talk = Talk(wire.connect())
-    await talk.register()
-    return talk
 
 
 async def with_a_node(talk: Talk, vcore: int = 4000) -> None:
@@ -30,46 +14,46 @@ async def with_a_node(talk: Talk, vcore: int = 4000) -> None:
     await talk.rm.nodes.first()
 
 
-async def test_a_registered_resource_manager_is_running(wire: CoreWire, talk: Talk) -> None:
+async def test_a_registered_resource_manager_is_running(core_wire: CoreWire, talk: Talk) -> None:
     await talk.barrier()
-    assert wire.state() is ManagerState.RUNNING
+    assert core_wire.state() is ManagerState.RUNNING
 
 
 @pytest.mark.parametrize("version", ["", "2.0.0", "0.9", "banana"])
-async def test_another_major_version_is_rejected_with_both_versions(wire: CoreWire, version: str) -> None:
+async def test_another_major_version_is_rejected_with_both_versions(core_wire: CoreWire, version: str) -> None:
     request = si_pb2.RegisterResourceManagerRequest(rmID=RM, version=version)
     with pytest.raises(Refused) as refused:
-        await wire.connect().register_resource_manager(request, ResourceManager())
+        await core_wire.connect().register_resource_manager(request, ResourceManager())
     assert refused.value.code is RefusalCode.FAILED_PRECONDITION
     assert repr(version) in refused.value.reason
     assert "'1.0.0'" in refused.value.reason
 
 
-async def test_an_unreadable_configuration_is_rejected_with_the_reason(wire: CoreWire) -> None:
+async def test_an_unreadable_configuration_is_rejected_with_the_reason(core_wire: CoreWire) -> None:
     request = si_pb2.RegisterResourceManagerRequest(rmID=RM, version="1.0.0", config="partitions: 7")
     with pytest.raises(Refused, match="partitions") as refused:
-        await wire.connect().register_resource_manager(request, ResourceManager())
+        await core_wire.connect().register_resource_manager(request, ResourceManager())
     assert refused.value.code is RefusalCode.INVALID_ARGUMENT
 
 
-async def test_a_refused_configuration_leaves_the_old_one_in_force(wire: CoreWire, talk: Talk) -> None:
+async def test_a_refused_configuration_leaves_the_old_one_in_force(core_wire: CoreWire, talk: Talk) -> None:
     with pytest.raises(Refused):
         await talk.client.update_configuration(si_pb2.UpdateConfigurationRequest(rmID=RM, config="partitions: 7"))
     await talk.application()
     await talk.accepted()
 
 
-async def test_registering_again_clears_the_state_and_ends_the_older_session(wire: CoreWire, talk: Talk) -> None:
+async def test_registering_again_clears_the_state_and_ends_the_older_session(core_wire: CoreWire, talk: Talk) -> None:
     await with_a_node(talk)
     await talk.application()
     await talk.accepted()
     await talk.ask("p1")
     await talk.allocated("p1")
-    again = Talk(wire.connect())
+    again = Talk(core_wire.connect())
     await again.register()
     await again.barrier()
     assert await talk.rm.ends.first()
-    [partition] = wire.core.loop.scheduler_state.partitions.values()
+    [partition] = core_wire.core.loop.scheduler_state.partitions.values()
     assert (len(partition.nodes), len(partition.applications)) == (0, 0)
     await with_a_node(again)
     await again.application()
@@ -79,7 +63,9 @@ async def test_registering_again_clears_the_state_and_ends_the_older_session(wir
     assert len(again.allocations()) == 1
 
 
-async def test_a_malformed_message_is_refused_with_a_status_and_ends_the_session(wire: CoreWire, talk: Talk) -> None:
+async def test_a_malformed_message_is_refused_with_a_status_and_ends_the_session(
+    core_wire: CoreWire, talk: Talk
+) -> None:
     await talk.client.update_allocation(si_pb2.AllocationRequest(rmID="x" * 300))
     [reason] = await talk.rm.ends.first()
     assert "rmID" in reason
@@ -87,7 +73,7 @@ async def test_a_malformed_message_is_refused_with_a_status_and_ends_the_session
         await talk.barrier()
 
 
-async def test_a_malformed_item_is_refused_and_the_session_continues(wire: CoreWire, talk: Talk) -> None:
+async def test_a_malformed_item_is_refused_and_the_session_continues(core_wire: CoreWire, talk: Talk) -> None:
     await with_a_node(talk)
     await talk.application()
     await talk.accepted()
@@ -99,33 +85,33 @@ async def test_a_malformed_item_is_refused_and_the_session_continues(wire: CoreW
     await talk.allocated("good")
 
 
-async def test_a_lost_connection_pauses_and_registering_again_runs(wire: CoreWire, talk: Talk) -> None:
+async def test_a_lost_connection_pauses_and_registering_again_runs(core_wire: CoreWire, talk: Talk) -> None:
     await talk.barrier()
     await talk.client.aclose()
-    other = Talk(wire.connect())
+    other = Talk(core_wire.connect())
     request = si_pb2.RegisterResourceManagerRequest(rmID="other", version="1.0.0")
     await other.client.register_resource_manager(request, other.rm)
     await other.client.barrier(muster_pb2.BarrierRequest(rmID="other"))
-    assert wire.state() is ManagerState.PAUSED
-    back = Talk(wire.connect())
+    assert core_wire.state() is ManagerState.PAUSED
+    back = Talk(core_wire.connect())
     await back.register()
     await back.barrier()
-    assert wire.state() is ManagerState.RUNNING
+    assert core_wire.state() is ManagerState.RUNNING
 
 
-async def test_unregistering_stops_the_resource_manager_and_clears_its_state(wire: CoreWire, talk: Talk) -> None:
+async def test_unregistering_stops_the_resource_manager_and_clears_its_state(core_wire: CoreWire, talk: Talk) -> None:
     await with_a_node(talk)
     await talk.client.unregister(muster_pb2.UnregisterRequest(rmID=RM))
-    other = Talk(wire.connect())
+    other = Talk(core_wire.connect())
     request = si_pb2.RegisterResourceManagerRequest(rmID="other", version="1.0.0")
     await other.client.register_resource_manager(request, other.rm)
     await other.client.barrier(muster_pb2.BarrierRequest(rmID="other"))
-    assert wire.state() is ManagerState.STOPPED
-    assert [partition.rm for partition in wire.core.loop.scheduler_state.partitions.values()] == ["other"]
+    assert core_wire.state() is ManagerState.STOPPED
+    assert [partition.rm for partition in core_wire.core.loop.scheduler_state.partitions.values()] == ["other"]
 
 
-async def test_nothing_is_scheduled_before_the_recovery_barrier(wire: CoreWire) -> None:
-    talk = Talk(wire.connect())
+async def test_nothing_is_scheduled_before_the_recovery_barrier(core_wire: CoreWire) -> None:
+    talk = Talk(core_wire.connect())
     await talk.register(**awaits_barrier())
     await talk.application()
     await talk.accepted()
@@ -201,19 +187,19 @@ async def test_the_callback_stream_carries_events_and_states(talk: Talk) -> None
     assert state.reason
 
 
-async def test_an_unrequested_answer_is_counted_and_ignored(wire: CoreWire, talk: Talk) -> None:
+async def test_an_unrequested_answer_is_counted_and_ignored(core_wire: CoreWire, talk: Talk) -> None:
     await talk.client.answer(RM, muster_pb2.Answer(predicates=muster_pb2.PredicatesAnswer(id=7)))
     await talk.barrier()
     await talk.application()
     await talk.accepted()
-    assert b"predicates, unasked" in wire.core.metrics.text()
+    assert b"predicates, unasked" in core_wire.core.metrics.text()
 
 
 async def test_nothing_is_scheduled_or_reported_before_the_last_recovery_barrier(
-    wire: CoreWire,
+    core_wire: CoreWire,
 ) -> None:
     """Nodes are created as draining, which must not be reported as a reason."""
-    talk = Talk(wire.connect())
+    talk = Talk(core_wire.connect())
     await talk.register(**awaits_barrier())
     await talk.node("n1", "CREATE_DRAIN")
     await talk.application()

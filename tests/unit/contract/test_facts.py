@@ -1,7 +1,5 @@
 """muster.v1 UpdateFacts over both transports: facts affect the placement, and unreadable ones are returned."""
 
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import orjson
@@ -10,23 +8,10 @@ import pytest
 from muster_si import keys
 from muster_si.errors import RefusalCode, Refused, SessionLost
 from muster_si.muster_pb2 import Fact, FactsRequest, RejectedFact
-from tests.unit.contract.cores import CoreWire, Talk, a_core_wire
+from tests.unit.contract.cores import CoreWire, Talk
 
 IN_ZONE = [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["b"]}]}]
 CLAIM = {"uid": "1", "storageClassName": "late", "request": 5, "accessModes": ["ReadWriteOnce"]}
-
-
-@pytest.fixture(params=["inprocess", "grpc"])
-async def wire(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[CoreWire]:
-    async with a_core_wire(request.param, tmp_path) as wire:
-        yield wire
-
-
-@pytest.fixture
-async def talk(wire: CoreWire) -> Talk:
-    talk = Talk(wire.connect())
-    await talk.register()
-    return talk
 
 
 def a_fact(kind: Any, name: str, **found: Any) -> Fact:
@@ -92,6 +77,6 @@ async def test_facts_for_an_unknown_partition_are_refused(talk: Talk) -> None:
     assert refused.value.code is RefusalCode.NOT_FOUND
 
 
-async def test_facts_need_a_session(wire: CoreWire) -> None:
+async def test_facts_need_a_session(core_wire: CoreWire) -> None:
     with pytest.raises((Refused, SessionLost)):
-        await send_facts(Talk(wire.connect()))
+        await send_facts(Talk(core_wire.connect()))

@@ -17,8 +17,8 @@ from muster_si import keys, muster_pb2
 from muster_si.api import AdministrationAPI
 from muster_si.errors import RefusalCode, Refused, SessionLost
 from muster_si.transport.administration import AdministrationClient
-from tests.unit.contract.conftest import SETTINGS
 from tests.unit.contract.cores import RM, CoreWire, Talk, a_core_wire, a_resource
+from tests.unit.contract.peers import SETTINGS
 
 GRPC = "grpc"
 FEW_CORES = """
@@ -33,24 +33,13 @@ partitions:
 """
 
 
-@pytest.fixture(params=["inprocess", GRPC])
-async def wire(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[CoreWire]:
-    async with a_core_wire(request.param, tmp_path) as wire:
-        yield wire
-
-
 @pytest.fixture
-async def talk(wire: CoreWire) -> Talk:
-    talk = Talk(wire.connect())
-    await talk.register()
-    return talk
-
-
-@pytest.fixture
-async def admin(wire: CoreWire, request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[AdministrationAPI]:
+async def admin(
+    core_wire: CoreWire, request: pytest.FixtureRequest, tmp_path: Path
+) -> AsyncIterator[AdministrationAPI]:
     """The administration API: in-process the core's own, else over the socket."""
-    if request.node.callspec.params["wire"] != GRPC:
-        yield Administration(wire.core)
+    if request.node.callspec.params["core_wire"] != GRPC:
+        yield Administration(core_wire.core)
         return
     client = AdministrationClient(f"unix://{tmp_path}/core.sock")
     yield client
@@ -116,7 +105,9 @@ async def test_an_ask_for_three_allocations_gets_one_key_and_releases_them_one_b
 # -- UtilizationReport, NodeRecommendation ---------------------------------------------
 
 
-async def test_valid_utilization_reports_are_stored_and_invalid_ones_are_returned(wire: CoreWire, talk: Talk) -> None:
+async def test_valid_utilization_reports_are_stored_and_invalid_ones_are_returned(
+    core_wire: CoreWire, talk: Talk
+) -> None:
     await a_running(talk, "n1")
     await talk.ask("a")
     [allocation] = await talk.allocated("a")
@@ -138,7 +129,7 @@ async def test_valid_utilization_reports_are_stored_and_invalid_ones_are_returne
         ("n1", "partitionName is not known: 'moon'"),
     ]
     await talk.barrier()
-    scheduler_state = wire.core.loop.scheduler_state
+    scheduler_state = core_wire.core.loop.scheduler_state
     partition = scheduler_state.partitions[partition_id(RmId(RM), "default")]
     assert partition.nodes.record(NodeId("n1")).utilization == Resources({"vcore": 700})
     [kept] = partition.applications[ApplicationId("app")].allocations.values()
@@ -259,8 +250,8 @@ async def test_an_administration_call_waits_for_a_starting_scheduler(tmp_path: P
 # -- several resource managers -----------------------------------------------------------
 
 
-async def test_two_managers_can_use_the_same_names(wire: CoreWire, talk: Talk) -> None:
-    second = Talk(wire.connect(), rm_id="second")
+async def test_two_managers_can_use_the_same_names(core_wire: CoreWire, talk: Talk) -> None:
+    second = Talk(core_wire.connect(), rm_id="second")
     await second.register()
     for one in (talk, second):
         await a_running(one, "n1")

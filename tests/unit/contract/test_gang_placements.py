@@ -1,27 +1,11 @@
 """Messages about Direct and Auto gangs over both transports (ADR 0020)."""
 
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import orjson
-import pytest
 
 from muster_si import keys, muster_pb2, si_pb2
-from tests.unit.contract.cores import RM, CoreWire, Talk, a_core_wire, a_resource, awaits_barrier
-
-
-@pytest.fixture(params=["inprocess", "grpc"])
-async def wire(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[CoreWire]:
-    async with a_core_wire(request.param, tmp_path) as wire:
-        yield wire
-
-
-@pytest.fixture
-async def talk(wire: CoreWire) -> Talk:
-    talk = Talk(wire.connect())
-    await talk.register()
-    return talk
+from tests.unit.contract.cores import RM, CoreWire, Talk, a_resource, awaits_barrier
 
 
 async def submit(talk: Talk, members: int, placement: str, *, forced: bool = False) -> None:
@@ -122,8 +106,8 @@ async def test_a_removed_direct_gang_releases_only_its_members(talk: Talk) -> No
     assert gone.allocationKey == "driver"
 
 
-async def test_after_a_restart_a_direct_gang_keeps_the_reservation_of_its_missing_members(wire: CoreWire) -> None:
-    talk = Talk(wire.connect())
+async def test_after_a_restart_a_direct_gang_keeps_the_reservation_of_its_missing_members(core_wire: CoreWire) -> None:
+    talk = Talk(core_wire.connect())
     await talk.register(**awaits_barrier())
     await submit(talk, 3, keys.PLACEMENT_DIRECT, forced=True)
     await wait_for_state(talk, keys.APP_ACCEPTED)
@@ -141,7 +125,7 @@ async def test_after_a_restart_a_direct_gang_keeps_the_reservation_of_its_missin
     await talk.node("n1", "DRAIN_TO_SCHEDULABLE")
     await talk.ask("e1", "e2", **WORKERS)
     await talk.allocated("e1", "e2")
-    [partition] = wire.core.loop.scheduler_state.partitions.values()
+    [partition] = core_wire.core.loop.scheduler_state.partitions.values()
     [app] = partition.applications.values()
     assert app.gang.groups["workers"].replaced == 3  # type: ignore[index]  # a task group
 

@@ -1,27 +1,18 @@
 """The inventory of the core in parts, over both transports (ADR 0015)."""
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
 import pytest
 
 from muster_si import muster_pb2, si_pb2
 from muster_si.errors import Refused
 from muster_si.sent_items import count_items
-from tests.unit.contract.cores import RM, CoreWire, Talk, a_core_wire, awaits_barrier
+from tests.unit.contract.cores import RM, CoreWire, Talk, awaits_barrier
 
 NODES = muster_pb2.InventoryRequest.NODES
 
 
-@pytest.fixture(params=["inprocess", "grpc"])
-async def wire(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[CoreWire]:
-    async with a_core_wire(request.param, tmp_path) as wire:
-        yield wire
-
-
 @pytest.fixture
-async def talk(wire: CoreWire) -> Talk:
-    talk = Talk(wire.connect())
+async def talk(core_wire: CoreWire) -> Talk:
+    talk = Talk(core_wire.connect())
     await talk.register()
     await talk.node("n1", vcore=2000)
     await talk.application()
@@ -58,8 +49,8 @@ async def test_the_inventory_waits_for_the_counted_messages(talk: Talk) -> None:
     ]
 
 
-async def test_an_inventory_request_does_not_end_a_recovery(wire: CoreWire) -> None:
-    talk = Talk(wire.connect())
+async def test_an_inventory_request_does_not_end_a_recovery(core_wire: CoreWire) -> None:
+    talk = Talk(core_wire.connect())
     await talk.register(**awaits_barrier())
     await talk.node("n1", vcore=2000)
     await talk.application()

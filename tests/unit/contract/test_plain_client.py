@@ -8,8 +8,8 @@ import grpc
 import pytest
 
 from muster_si import muster_pb2, muster_pb2_grpc, si_pb2, si_pb2_grpc
-from tests.unit.contract.conftest import SETTINGS, Socket
-from tests.unit.contract.peers import ResourceManager, a_registration, asks, keys_of
+from tests.unit.contract.conftest import Socket
+from tests.unit.contract.peers import SETTINGS, ResourceManager, a_registration, asks, keys_of
 
 Request = TypeVar("Request")
 Response = TypeVar("Response")

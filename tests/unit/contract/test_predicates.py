@@ -1,14 +1,10 @@
 """A resource manager that declares it is asked before its pods are placed. Other pods do not wait for its answers."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
-
-import pytest
 
 from muster_core.model.ids import RmId
 from muster_si import muster_pb2, si_pb2
-from tests.unit.contract.cores import RM, CoreWire, Talk, a_core_wire, a_resource
+from tests.unit.contract.cores import RM, CoreWire, Talk, a_resource
 
 PREEMPTING = """
 partitions:
@@ -25,24 +21,18 @@ partitions:
 """
 
 
-@pytest.fixture(params=["inprocess", "grpc"])
-async def wire(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[CoreWire]:
-    async with a_core_wire(request.param, tmp_path) as wire:
-        yield wire
-
-
-async def attending(wire: CoreWire, *, config: str = "", rm_id: str = RM, **wanted: bool) -> Talk:
+async def attending(core_wire: CoreWire, *, config: str = "", rm_id: str = RM, **wanted: bool) -> Talk:
     """Register a resource manager that declares these callbacks."""
-    talk = Talk(wire.connect(), rm_id=rm_id)
+    talk = Talk(core_wire.connect(), rm_id=rm_id)
     await talk.register(config)
     await talk.client.answer(rm_id, muster_pb2.Answer(attendance=muster_pb2.Attendance(**wanted)))
-    while _declared(wire, rm_id) != wanted:  # noqa: ASYNC110 # answers have their own stream without a barrier
+    while _declared(core_wire, rm_id) != wanted:  # noqa: ASYNC110 # answers have their own stream without a barrier
         await asyncio.sleep(0)
     return talk
 
 
-def _declared(wire: CoreWire, rm_id: str) -> dict[str, bool]:
-    manager = wire.core.loop.scheduler_state.managers.get(RmId(rm_id))
+def _declared(core_wire: CoreWire, rm_id: str) -> dict[str, bool]:
+    manager = core_wire.core.loop.scheduler_state.managers.get(RmId(rm_id))
     if manager is None:
         return {"registered": False}
     found = {"predicates": manager.pending_callbacks.places, "preemptionPredicates": manager.pending_callbacks.victims}
@@ -63,8 +53,8 @@ async def answer_predicates(talk: Talk, asked: muster_pb2.PredicatesQuestion, *r
     await talk.client.answer(talk.rm_id, muster_pb2.Answer(predicates=answer))
 
 
-async def test_all_allocations_of_a_plan_are_one_question_and_rejected_ones_are_replanned(wire: CoreWire) -> None:
-    talk = await attending(wire, predicates=True)
+async def test_all_allocations_of_a_plan_are_one_question_and_rejected_ones_are_replanned(core_wire: CoreWire) -> None:
+    talk = await attending(core_wire, predicates=True)
     for name in ("n1", "n2"):
         await talk.node(name)
     await talk.application()
@@ -87,8 +77,8 @@ async def test_all_allocations_of_a_plan_are_one_question_and_rejected_ones_are_
     assert any("1 no licence here" in reason for reason in reasons), reasons
 
 
-async def test_other_requests_are_scheduled_while_an_answer_is_pending(wire: CoreWire) -> None:
-    talk = await attending(wire, predicates=True)
+async def test_other_requests_are_scheduled_while_an_answer_is_pending(core_wire: CoreWire) -> None:
+    talk = await attending(core_wire, predicates=True)
     await talk.node("n1")
     for name in ("app", "late"):
         await talk.application(name)
@@ -103,8 +93,8 @@ async def test_other_requests_are_scheduled_while_an_answer_is_pending(wire: Cor
     await talk.allocated("a")
 
 
-async def test_an_allocation_whose_resources_were_taken_is_planned_again(wire: CoreWire) -> None:
-    talk = await attending(wire, predicates=True)
+async def test_an_allocation_whose_resources_were_taken_is_planned_again(core_wire: CoreWire) -> None:
+    talk = await attending(core_wire, predicates=True)
     await talk.node("n1", vcore=1000)
     for name in ("app", "late"):
         await talk.application(name)
@@ -124,8 +114,8 @@ async def test_an_allocation_whose_resources_were_taken_is_planned_again(wire: C
     await talk.allocated("a")
 
 
-async def test_victims_are_preempted_only_if_the_resource_manager_confirms_it(wire: CoreWire) -> None:
-    talk = await attending(wire, config=PREEMPTING, preemptionPredicates=True)
+async def test_victims_are_preempted_only_if_the_resource_manager_confirms_it(core_wire: CoreWire) -> None:
+    talk = await attending(core_wire, config=PREEMPTING, preemptionPredicates=True)
     await talk.node("n1")
     for name, queue in (("rich", "root.other"), ("app", "root.default")):
         talk.sent["application"] += 1
@@ -149,8 +139,8 @@ async def test_victims_are_preempted_only_if_the_resource_manager_confirms_it(wi
     assert release.terminationType == si_pb2.PREEMPTED_BY_SCHEDULER
 
 
-async def test_a_resource_manager_without_predicates_is_not_asked(wire: CoreWire) -> None:
-    talk = await attending(wire)
+async def test_a_resource_manager_without_predicates_is_not_asked(core_wire: CoreWire) -> None:
+    talk = await attending(core_wire)
     await talk.node("n1")
     await talk.application()
     await talk.accepted()

@@ -11,8 +11,8 @@ from muster_si import muster_pb2, si_pb2
 from muster_si.errors import AddressError, RefusalCode, Refused, SessionLost
 from muster_si.transport.grpc_client import GrpcClient
 from muster_si.transport.grpc_server import GrpcServer
-from tests.unit.contract.conftest import SETTINGS, Socket, Wire
-from tests.unit.contract.peers import ResourceManager, Scheduler, a_registration, an_ask, asks, keys_of
+from tests.unit.contract.conftest import Socket, Wire
+from tests.unit.contract.peers import SETTINGS, ResourceManager, Scheduler, a_registration, an_ask, asks, keys_of
 
 
 async def test_registration_reaches_the_scheduler_with_a_callback(wire: Wire) -> None:

@@ -19,8 +19,8 @@ from muster_si.transport.sessions import Context
 from muster_si.transport.streams import StreamKind
 from tests.unit.contract import gangs
 from tests.unit.contract.agent_and_core import Both
-from tests.unit.contract.conftest import SETTINGS, Socket, Wire
-from tests.unit.contract.peers import ResourceManager, Scheduler, a_registration, asks, keys_of
+from tests.unit.contract.conftest import Socket, Wire
+from tests.unit.contract.peers import SETTINGS, ResourceManager, Scheduler, a_registration, asks, keys_of
 from tests.unit.contract.proxy import Proxy
 from tests.unit.contract.random_events import PLACEMENTS
 from tests.unit.operator.controller.objects import Raw

@@ -13,8 +13,7 @@ from muster_si.errors import AddressError, SessionLost
 from muster_si.transport.credentials import TlsFiles
 from muster_si.transport.grpc_client import GrpcClient
 from muster_si.transport.grpc_server import GrpcServer
-from tests.unit.contract.conftest import SETTINGS
-from tests.unit.contract.peers import ResourceManager, Scheduler, a_registration, asks, keys_of
+from tests.unit.contract.peers import SETTINGS, ResourceManager, Scheduler, a_registration, asks, keys_of
 
 HASTY = replace(SETTINGS, register_timeout_s=0.25)
 

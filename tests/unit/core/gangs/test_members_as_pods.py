@@ -28,7 +28,7 @@ from tests.amounts import amount
 from tests.unit.builders import PARTITION, a_configuration, a_node, a_queue, an_allocation, an_application, an_ask
 from tests.unit.core.placement.affinity_clusters import APP, HOST, ZONE, selecting
 from tests.unit.core.placement.volumes.storage_clusters import a_volume, bound, on
-from tests.unit.core.scheduling.scenario import Scenario, notices, placed, releases, states, waits
+from tests.unit.core.scheduling.scenario import Scenario, UncheckedScenario, notices, placed, releases, states, waits
 
 MODES = tuple(GangPlacement)
 CONFIGURATION = a_configuration(a_queue("a"), a_queue("b"))
@@ -136,19 +136,12 @@ def _properties(random: Random, number: int) -> PodProperties:
             return PodProperties()
 
 
-class Unchecked(Scenario):
-    """A scenario without the check of all sums after each event, because so many gangs are tried."""
-
-    def _check(self) -> None:
-        pass
-
-
 class Run:
     """A case in which the gang was submitted. `started`: members that got a node, per cycle."""
 
     def __init__(self, case: GangCase, mode: GangPlacement) -> None:
         self.case = case
-        self.scenario = Unchecked(CONFIGURATION)
+        self.scenario = UncheckedScenario(CONFIGURATION)
         self.started: list[Counter[str]] = []
         #: Placeholder pods that the core releases.
         self.ending: list[tuple[str, Termination]] = []

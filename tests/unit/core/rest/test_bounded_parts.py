@@ -17,28 +17,21 @@ from muster_core.rest.http import Pieces, RequestContext, RestContext
 from muster_core.runtime.service import Scheduler
 from tests.unit.builders import a_configuration, a_limit, a_node, a_queue, an_application, an_ask
 from tests.unit.core.function_calls import MOST_CALLS, most_calls
-from tests.unit.core.scheduling.scenario import Scenario
+from tests.unit.core.scheduling.scenario import UncheckedScenario
 
 #: Objects of each kind.
 MANY = 3_000
 
 
-class Unchecked(Scenario):
-    """A scenario that does not check the sums after each event."""
-
-    def _check(self) -> None:
-        pass
-
-
 @cache
-def large() -> Unchecked:
+def large() -> UncheckedScenario:
     """One application with many allocations and requests, many that wait in one leaf, and many leaves.
 
     All of them belong to one user and one group.
     """
     limit = a_limit(users=("kim",), groups=("dev",), vcore=10**9)
     leaves = (a_queue(f"q{index}") for index in range(MANY))
-    scenario = Unchecked(a_configuration(a_queue("a", limits=(limit,)), a_queue("p", *leaves)))
+    scenario = UncheckedScenario(a_configuration(a_queue("a", limits=(limit,)), a_queue("p", *leaves)))
     applications = [
         ApplicationAdded(an_application("app", user="kim", groups=("dev",))),
         *(ApplicationAdded(an_application(f"w{i}", user="kim", groups=("dev",))) for i in range(MANY)),

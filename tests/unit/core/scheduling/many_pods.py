@@ -8,7 +8,7 @@ from muster_core.model.ids import ApplicationId
 from muster_core.model.limits import PODS_PER_PART
 from muster_core.model.specs import PodProperties
 from tests.unit.builders import PARTITION, RM, a_configuration, a_node, a_queue, an_application, an_ask
-from tests.unit.core.scheduling.scenario import Scenario
+from tests.unit.core.scheduling.scenario import UncheckedScenario
 
 PODS = 2 * PODS_PER_PART + PODS_PER_PART // 2
 APP = ApplicationId("app")
@@ -20,22 +20,15 @@ _FACTS = PodProperties(inter_pod=InterPodConstraints(anti_affinity=(_TERM,)))
 FIRST_SELECTOR = AskAdded(replace(an_ask("first", tags={"namespace": "ns"}), facts=_FACTS, namespace="ns"))
 
 
-class Unchecked(Scenario):
-    """A scenario that does not check the sums after each event."""
-
-    def _check(self) -> None:
-        pass
-
-
 def from_nothing(event: Event) -> list[Event]:
     """The event on a partition with as many requests, and everything before it since the start."""
     before = ManagerRegistered(RM, a_configuration(a_queue("a"))), ApplicationAdded(an_application())
     return [*before, *(AskAdded(an_ask(f"r{number}")) for number in range(PODS)), event]
 
 
-def large(pods: int = PODS) -> Unchecked:
+def large(pods: int = PODS) -> UncheckedScenario:
     """An application with this many allocations and as many requests that fit on no node."""
-    scenario = Unchecked(a_configuration(a_queue("a")))
+    scenario = UncheckedScenario(a_configuration(a_queue("a")))
     scenario.send(*(NodeAdded(a_node(f"n{number}", vcore=pods * 1000, pods=pods)) for number in range(10)))
     scenario.submit(an_application())
     scenario.ask(*(an_ask(f"r{i}", tags={"namespace": "ns", "kubernetes.io/label/app": "web"}) for i in range(pods)))

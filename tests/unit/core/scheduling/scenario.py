@@ -182,6 +182,13 @@ class Scenario:
         assert all(partition.void_decisions == 0 for partition in self.scheduler_state.partitions.values())
 
 
+class UncheckedScenario(Scenario):
+    """A scenario with so many pods that its invariants are not checked after each event."""
+
+    def _check(self) -> None:
+        pass
+
+
 _INTERNAL = (TimerKind.RESERVATION, TimerKind.PREEMPTION, TimerKind.REFRESH, TimerKind.RETRY)
 
 

@@ -42,7 +42,7 @@ from tests.unit.builders import (
 from tests.unit.core.function_calls import CallCounter, most_calls
 from tests.unit.core.scheduling.many_pods import APP, FIRST_SELECTOR, PODS, REMOVED, large
 from tests.unit.core.scheduling.preemption_scenario import with_preemption
-from tests.unit.core.scheduling.scenario import Scenario, placed, released_asks, releases
+from tests.unit.core.scheduling.scenario import Scenario, UncheckedScenario, placed, released_asks, releases
 
 #: More nodes than are evaluated one by one when they change together.
 NODES = 48
@@ -161,20 +161,13 @@ def calls_of(scenario: Scenario, *events: Event) -> int:
     return counter.calls
 
 
-class Unchecked(Scenario):
-    """A scenario that does not check the sums after each event."""
-
-    def _check(self) -> None:
-        pass
-
-
 GUARANTEED = resources(vcore=10**6)
 
 
 def test_d16_an_ended_pod_below_a_guarantee_does_not_walk_the_leaves_that_do_not_wait() -> None:
     def calls(leaves: int) -> int:
         parent = replace(a_queue("p", *(a_queue(f"q{index}") for index in range(leaves))), guaranteed=GUARANTEED)
-        scenario = Unchecked(with_preemption(parent, a_queue("b")), nodes=1)
+        scenario = UncheckedScenario(with_preemption(parent, a_queue("b")), nodes=1)
         scenario.send(
             ApplicationAdded(an_application("short0", queue="root.p.q0")), AskAdded(an_ask("short0", app="short0"))
         )
@@ -187,7 +180,7 @@ def test_d16_an_ended_pod_below_a_guarantee_does_not_walk_the_leaves_that_do_not
 def test_d16_leaves_that_preemption_did_not_help_get_their_timers_in_parts() -> None:
     many = 600
     poor = replace(a_queue("p", *(a_queue(f"q{index}") for index in range(many))), guaranteed=GUARANTEED)
-    scenario = Unchecked(with_preemption(poor, a_queue("a")), nodes=1, vcore=1000)
+    scenario = UncheckedScenario(with_preemption(poor, a_queue("a")), nodes=1, vcore=1000)
     scenario.send(*short("short0"))
     for index in range(many):
         scenario.submit(
@@ -215,7 +208,7 @@ class NotWalked(dict[ApplicationId, Application]):
 
 
 def test_d17_a_resized_pod_requeues_only_the_gangs_with_a_granted_quota_reservation() -> None:
-    scenario = Unchecked(a_configuration(a_queue("a", vcore=10**8), a_queue("b")))
+    scenario = UncheckedScenario(a_configuration(a_queue("a", vcore=10**8), a_queue("b")))
     scenario.add_node("n0", vcore=3000)
     scenario.submit(an_application("app"), an_ask("r", vcore=10))
     scenario.add_node("large", vcore=40_000)
@@ -232,7 +225,7 @@ def test_d17_a_resized_pod_requeues_only_the_gangs_with_a_granted_quota_reservat
 
 def test_d18_the_release_of_a_request_with_many_allocations_grows_with_their_number_only() -> None:
     def calls(count: int) -> int:
-        scenario = Unchecked(a_configuration(a_queue("a")), nodes=10, vcore=100_000)
+        scenario = UncheckedScenario(a_configuration(a_queue("a")), nodes=10, vcore=100_000)
         scenario.submit(an_application(), an_ask("r", count=count))
         assert len(scenario.app().allocations) == count
         released_all = AllocationReleased(

@@ -41,6 +41,7 @@ from tests.unit.builders import (
 from tests.unit.core.scheduling import auto, direct
 from tests.unit.core.scheduling.scenario import (
     Scenario,
+    UncheckedScenario,
     notices,
     placed,
     refused_asks,
@@ -344,16 +345,9 @@ QUEUES = a_configuration(a_queue("a"), a_queue("b"))
 FULL = "0/{0} nodes are available: {0} Insufficient cpu."
 
 
-class Unchecked(Scenario):
-    """A scenario with so many pods that its invariants are not checked after each event."""
-
-    def _check(self) -> None:
-        pass
-
-
 def crowded(pods: int, classes: int = 1, nodes: int = 3) -> Scenario:
     """Full nodes and waiting pods, which fit on no node."""
-    scenario = Scenario(QUEUES) if pods < 1000 else Unchecked(QUEUES)
+    scenario = Scenario(QUEUES) if pods < 1000 else UncheckedScenario(QUEUES)
     for index in range(nodes):
         scenario.add_full_node(f"n{index}")
     scenario.submit(an_application())
@@ -442,7 +436,7 @@ def test_all_pods_get_the_last_text_when_the_nodes_stay() -> None:
 
 def test_a_step_lists_a_part_of_many_applications() -> None:
     """Otherwise one cycle takes longer the more applications there are, with room for all of them, too."""
-    scenario = Unchecked(QUEUES)
+    scenario = UncheckedScenario(QUEUES)
     scenario.add_full_node("n0")
     names = [f"app-{index}" for index in range(5_000)]
     scenario.send(*(ApplicationAdded(an_application(name)) for name in names))
