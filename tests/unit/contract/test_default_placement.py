@@ -1,19 +1,16 @@
 """Controller and engine after a change of the default placement: the gangs of the earlier default complete."""
 
-from collections.abc import Callable
-
 import pytest
 
 from muster_operator.model.pods import Placement
 from muster_operator.model.settings import Settings
 from tests.unit.contract import gangs
 from tests.unit.contract.agent_and_core import Both
+from tests.unit.contract.test_restarts import Kill, both_of_them, the_operator
 from tests.unit.operator.controller.objects import a_container, a_pod
 
 MEMBERS = 4
 STEPS = range(0, 120, 5)
-
-Kill = Callable[[Both], None]
 
 
 def began(cpu: str = "", other: str = "") -> Both:
@@ -31,15 +28,6 @@ def began(cpu: str = "", other: str = "") -> Both:
         gangs.add(both, pod)
     both.kubernetes.add(*(gangs.a_member(both, f"w{number}", "", count=MEMBERS, cpu=cpu) for number in range(MEMBERS)))
     return both
-
-
-def the_operator(both: Both) -> None:
-    both.kill_operator(lose_commands=True)
-
-
-def both_of_them(both: Both) -> None:
-    both.kill_core()
-    both.kill_operator(lose_commands=True)
 
 
 every_kill = pytest.mark.parametrize("kill", [the_operator, both_of_them], ids=lambda kill: kill.__name__)

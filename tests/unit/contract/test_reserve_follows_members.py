@@ -9,6 +9,7 @@ from muster_operator.model.pods import Placement
 from muster_operator.model.settings import Settings
 from tests.unit.contract import gangs
 from tests.unit.contract.agent_and_core import Both
+from tests.unit.contract.test_restarts import both_of_them, the_operator
 from tests.unit.operator.controller.objects import Raw, a_container, a_node
 
 MEMBERS = 3
@@ -43,15 +44,6 @@ def bound(both: Both) -> int:
 
 def no_restart(both: Both) -> None:
     """Nothing ends."""
-
-
-def the_operator(both: Both) -> None:
-    both.kill_operator(lose_commands=True)
-
-
-def both_of_them(both: Both) -> None:
-    both.kill_core()
-    both.kill_operator(lose_commands=True)
 
 
 @pytest.mark.parametrize("restart", [no_restart, the_operator, both_of_them], ids=lambda restart: restart.__name__)

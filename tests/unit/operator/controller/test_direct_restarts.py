@@ -68,8 +68,12 @@ every_phase = pytest.mark.parametrize("phase", DIRECT_PHASES, ids=lambda phase: 
 def test_a_direct_gang_is_bound_completely_and_once_and_creates_no_placeholder(phase: Phase, kill: Kill) -> None:
     simulation = began()
     phase(simulation)
+    compared(simulation)
     kill(simulation)
+    compared(simulation)
     at_rest(simulation)
+    compared(simulation)
+    assert simulation.differences == []
     assert bound(simulation, placeholders=False) == MEMBERS
     assert simulation.kubernetes.writes["CreatePlaceholder"] == 0
     assert_over(simulation)
@@ -149,19 +153,6 @@ def test_a_member_that_finished_before_the_oldest_live_one_was_created_is_not_co
 def finish(simulation: Simulation, *numbers: int) -> None:
     for number in numbers:
         simulation.kubernetes.change(f"w{number}", phase="Succeeded")
-
-
-@every_kill
-@every_phase
-def test_operator_and_core_state_match_for_reservations_without_pods(phase: Phase, kill: Kill) -> None:
-    simulation = began()
-    phase(simulation)
-    compared(simulation)
-    kill(simulation)
-    compared(simulation)
-    at_rest(simulation)
-    compared(simulation)
-    assert simulation.differences == []
 
 
 def other_default(placement: Placement) -> Callable[[Simulation], None]:

@@ -140,7 +140,10 @@ def test_every_member_of_a_gang_is_bound_exactly_once(phase: Phase, kill: Kill) 
     simulation = began()
     phase(simulation)
     kill(simulation)
+    compared(simulation)
     at_rest(simulation)
+    compared(simulation)
+    assert simulation.differences == []
     assert bound(simulation, placeholders=False) == MEMBERS
     assert simulation.kubernetes.placeholders() == []
     assert_over(simulation)
@@ -232,15 +235,3 @@ def test_the_replacement_of_a_rejected_member_is_bound_after_its_reservation_is_
     assert simulation.kubernetes.node_of("w7")
     assert simulation.kubernetes.placeholders() == []
     assert_over(simulation)
-
-
-@every_kill
-def test_operator_and_core_state_match_after_a_kill(kill: Kill) -> None:
-    for phase in PHASES:
-        simulation = began()
-        phase(simulation)
-        kill(simulation)
-        compared(simulation)
-        at_rest(simulation)
-        compared(simulation)
-        assert simulation.differences == []
