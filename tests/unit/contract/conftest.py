@@ -12,7 +12,7 @@ from muster_si.transport.grpc_server import GrpcServer
 from muster_si.transport.inprocess import InProcessClient
 from muster_si.transport.settings import TransportSettings
 from tests.unit.contract.cores import CoreWire, Talk, a_core_wire
-from tests.unit.contract.peers import SETTINGS, Client, Scheduler
+from tests.unit.contract.peers import SETTINGS, Client, ResourceManager, Scheduler, a_registration
 from tests.unit.contract.proxy import Proxy
 
 
@@ -47,6 +47,13 @@ class Socket:
         self.scheduler = Scheduler()
         self.server = GrpcServer(self.scheduler, self.address, settings=SETTINGS)
         await self.server.start()
+
+
+async def registered(peer: Wire | Socket) -> tuple[Client, ResourceManager]:
+    """Return a client and the resource manager that it has registered with the scheduler."""
+    client, rm = peer.connect(), ResourceManager()
+    await client.register_resource_manager(a_registration(), rm)
+    return client, rm
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 
 from muster_si import si_pb2, si_pb2_grpc
 from muster_si.errors import SessionLost
-from tests.unit.contract.conftest import Socket
+from tests.unit.contract.conftest import Socket, registered
 from tests.unit.contract.peers import SETTINGS, Client, ResourceManager, a_registration, asks, keys_of
 
 T = TypeVar("T")
@@ -49,8 +49,7 @@ async def fill(client: Client) -> None:
 
 
 async def test_other_streams_and_responses_flow_while_one_stream_is_blocked(socket: Socket) -> None:
-    client, rm = socket.connect(), ResourceManager()
-    await client.register_resource_manager(a_registration(), rm)
+    client, rm = await registered(socket)
     socket.scheduler.gate.clear()
     blocked = asyncio.create_task(fill(client))
     callback = socket.scheduler.present["rm"]
@@ -95,8 +94,7 @@ async def test_a_resource_manager_that_does_not_read_loses_its_session(socket: S
 
 
 async def test_an_overrun_session_is_asked_to_register_again(socket: Socket) -> None:
-    client, rm = socket.connect(), ResourceManager()
-    await client.register_resource_manager(a_registration(), rm)
+    _, rm = await registered(socket)
     callback = socket.scheduler.present["rm"]
     tags = {"padding": "x" * LARGE}
     for number in range(1 + SETTINGS.server_outbox_bytes // LARGE):  # without an await, so that the writer does not run

@@ -1,7 +1,7 @@
 """Callbacks of muster.v1, which are separate from the three streams, and their answers."""
 
 from muster_si import muster_pb2, si_pb2
-from tests.unit.contract.conftest import Wire
+from tests.unit.contract.conftest import Wire, registered
 from tests.unit.contract.peers import ResourceManager, a_registration
 
 
@@ -23,8 +23,7 @@ async def test_attendance_is_the_first_answer(wire: Wire) -> None:
 
 
 async def test_answers_in_any_order_are_matched_by_id(wire: Wire) -> None:
-    client, rm = wire.connect(), ResourceManager()
-    await client.register_resource_manager(a_registration(), rm)
+    client, rm = await registered(wire)
     for number in (1, 2, 3):
         wire.scheduler.present["rm"].call_back(a_question(number))
     questions = await rm.callbacks.first(3)
@@ -37,8 +36,7 @@ async def test_answers_in_any_order_are_matched_by_id(wire: Wire) -> None:
 
 
 async def test_a_preemption_question_and_its_answer_are_delivered(wire: Wire) -> None:
-    client, rm = wire.connect(), ResourceManager()
-    await client.register_resource_manager(a_registration(), rm)
+    client, rm = await registered(wire)
     question = muster_pb2.PreemptionPredicatesQuestion(
         id=9, args=si_pb2.PreemptionPredicatesArgs(allocationKey="a", preemptAllocationKeys=["b", "c"])
     )

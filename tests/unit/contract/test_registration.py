@@ -11,7 +11,7 @@ from muster_si import muster_pb2, si_pb2
 from muster_si.errors import AddressError, RefusalCode, Refused, SessionLost
 from muster_si.transport.grpc_client import GrpcClient
 from muster_si.transport.grpc_server import GrpcServer
-from tests.unit.contract.conftest import Socket, Wire
+from tests.unit.contract.conftest import Socket, Wire, registered
 from tests.unit.contract.peers import SETTINGS, ResourceManager, Scheduler, a_registration, an_ask, asks, keys_of
 
 
@@ -35,8 +35,7 @@ async def test_a_rejected_registration_reports_the_reason_and_opens_no_session(w
 
 
 async def test_a_rejected_registration_keeps_the_earlier_session(wire: Wire) -> None:
-    client, rm = wire.connect(), ResourceManager()
-    await client.register_resource_manager(a_registration(), rm)
+    client, _ = await registered(wire)
     with pytest.raises(Refused):
         await client.register_resource_manager(a_registration(version="2.0.0"), ResourceManager())
     await client.update_allocation(asks("a"))
@@ -122,8 +121,7 @@ async def test_two_resource_managers_do_not_disturb_each_other(wire: Wire) -> No
 
 @pytest.mark.parametrize("code", list(RefusalCode))
 async def test_a_refused_configuration_keeps_code_and_reason_and_the_session(wire: Wire, code: RefusalCode) -> None:
-    client, rm = wire.connect(), ResourceManager()
-    await client.register_resource_manager(a_registration(), rm)
+    client, rm = await registered(wire)
     wire.scheduler.refusal = Refused(code, "queues.yaml, line 3: \u201cmaxx\u201d is no field of a queue")
     with pytest.raises(Refused) as refused:
         await client.update_configuration(si_pb2.UpdateConfigurationRequest(rmID="rm", config="?"))
@@ -135,8 +133,7 @@ async def test_a_refused_configuration_keeps_code_and_reason_and_the_session(wir
 
 
 async def test_a_rejected_message_ends_the_session_with_its_reason(wire: Wire) -> None:
-    client, rm = wire.connect(), ResourceManager()
-    await client.register_resource_manager(a_registration(), rm)
+    client, rm = await registered(wire)
     wire.scheduler.refusal = Refused(RefusalCode.INVALID_ARGUMENT, "the ask \u201ca\u201d has no partition")
     await client.update_allocation(asks("a"))
     (reason,) = await rm.ends.first()
@@ -156,24 +153,21 @@ async def test_a_rejected_message_ends_the_session_with_its_reason(wire: Wire) -
     ],
 )
 async def test_a_message_with_a_missing_or_foreign_rm_id_ends_the_session(wire: Wire, given: str, reason: str) -> None:
-    client, rm = wire.connect(), ResourceManager()
-    await client.register_resource_manager(a_registration(), rm)
+    client, rm = await registered(wire)
     await client.update_allocation(asks("a", rm_id=given))
     assert await rm.ends.first() == [reason]
     assert wire.scheduler.allocations.items == []
 
 
 async def test_an_answer_with_a_foreign_rm_id_ends_the_session(wire: Wire) -> None:
-    client, rm = wire.connect(), ResourceManager()
-    await client.register_resource_manager(a_registration(), rm)
+    client, rm = await registered(wire)
     await client.answer("other", muster_pb2.Answer())
     (reason,) = await rm.ends.first()
     assert reason == "INVALID_ARGUMENT: Answer.rmID is 'other', but this session belongs to 'rm'"
 
 
 async def test_a_call_with_a_foreign_rm_id_is_rejected_and_the_session_continues(wire: Wire) -> None:
-    client, rm = wire.connect(), ResourceManager()
-    await client.register_resource_manager(a_registration(), rm)
+    client, _ = await registered(wire)
     with pytest.raises(Refused, match=r"UnregisterRequest\.rmID is 'other'"):
         await client.unregister(muster_pb2.UnregisterRequest(rmID="other"))
     with pytest.raises(Refused, match=r"BarrierRequest\.rmID is missing"):
@@ -183,8 +177,7 @@ async def test_a_call_with_a_foreign_rm_id_is_rejected_and_the_session_continues
 
 
 async def test_a_very_long_reason_is_truncated(socket: Socket) -> None:
-    client, rm = socket.connect(), ResourceManager()
-    await client.register_resource_manager(a_registration(), rm)
+    client, rm = await registered(socket)
     socket.scheduler.refusal = Refused(RefusalCode.INVALID_ARGUMENT, "ü" * 100_000)
     await client.update_allocation(asks("a"))
     (reason,) = await rm.ends.first()
@@ -193,8 +186,7 @@ async def test_a_very_long_reason_is_truncated(socket: Socket) -> None:
 
 
 async def test_a_message_over_the_limit_is_rejected_before_it_is_sent(socket: Socket) -> None:
-    client, rm = socket.connect(), ResourceManager()
-    await client.register_resource_manager(a_registration(), rm)
+    client, rm = await registered(socket)
     with pytest.raises(Refused) as refused:
         await client.update_allocation(asks("big", padding=300_000))
     assert refused.value.code is RefusalCode.RESOURCE_EXHAUSTED
@@ -206,8 +198,7 @@ async def test_a_message_over_the_limit_is_rejected_before_it_is_sent(socket: So
 
 
 async def test_a_response_over_the_limit_ends_the_session_and_reports_its_size(socket: Socket) -> None:
-    client, rm = socket.connect(), ResourceManager()
-    await client.register_resource_manager(a_registration(), rm)
+    _, rm = await registered(socket)
     huge = si_pb2.Allocation(allocationKey="a", allocationTags=an_ask("a", 300_000).tags)
     socket.scheduler.present["rm"].update_allocation(si_pb2.AllocationResponse(new=[huge]))
     (reason,) = await rm.ends.first()
@@ -218,8 +209,7 @@ async def test_a_response_over_the_limit_ends_the_session_and_reports_its_size(s
 async def test_an_exception_in_the_scheduler_ends_the_session_and_is_reported(
     socket: Socket, reported: list[str]
 ) -> None:
-    client, rm = socket.connect(), ResourceManager()
-    await client.register_resource_manager(a_registration(), rm)
+    client, rm = await registered(socket)
     socket.scheduler.bug = ZeroDivisionError("a ledger")
     await client.update_node(si_pb2.NodeRequest(rmID="rm"))
     (reason,) = await rm.ends.first()

@@ -19,7 +19,7 @@ from muster_si.transport.sessions import Context
 from muster_si.transport.streams import StreamKind
 from tests.unit.contract import gangs
 from tests.unit.contract.agent_and_core import Both
-from tests.unit.contract.conftest import Socket, Wire
+from tests.unit.contract.conftest import Socket, Wire, registered
 from tests.unit.contract.peers import SETTINGS, ResourceManager, Scheduler, a_registration, asks, keys_of
 from tests.unit.contract.proxy import Proxy
 from tests.unit.contract.random_events import PLACEMENTS
@@ -153,8 +153,7 @@ async def register_again(client: GrpcClient, callback: ResourceManager) -> None:
 
 
 async def test_unregistering_reaches_the_scheduler_and_not_the_callback(wire: Wire) -> None:
-    client, rm = wire.connect(), ResourceManager()
-    await client.register_resource_manager(a_registration(), rm)
+    client, rm = await registered(wire)
     await client.unregister(muster_pb2.UnregisterRequest(rmID="rm"))
     assert wire.scheduler.left.items == ["rm"]
     with pytest.raises(SessionLost, match="unregistered"):
@@ -164,8 +163,7 @@ async def test_unregistering_reaches_the_scheduler_and_not_the_callback(wire: Wi
 
 
 async def test_closing_a_client_loses_no_sent_message(wire: Wire) -> None:
-    client, rm = wire.connect(), ResourceManager()
-    await client.register_resource_manager(a_registration(), rm)
+    client, rm = await registered(wire)
     for number in range(1000):
         await client.update_allocation(asks(str(number)))
     await client.aclose()
@@ -175,8 +173,7 @@ async def test_closing_a_client_loses_no_sent_message(wire: Wire) -> None:
 
 
 async def test_a_session_ended_by_the_scheduler_is_reported_once_and_later_calls_fail(wire: Wire) -> None:
-    client, rm = wire.connect(), ResourceManager()
-    await client.register_resource_manager(a_registration(), rm)
+    client, rm = await registered(wire)
     callback = wire.scheduler.present["rm"]
     callback.session_lost("the world is inconsistent")
     callback.session_lost("again")
@@ -191,8 +188,7 @@ async def test_a_session_ended_by_the_scheduler_is_reported_once_and_later_calls
 
 
 async def test_a_waiting_call_ends_with_the_session(wire: Wire) -> None:
-    client, rm = wire.connect(), ResourceManager()
-    await client.register_resource_manager(a_registration(), rm)
+    client, _ = await registered(wire)
     await client.update_node(si_pb2.NodeRequest(rmID="rm", nodes=[si_pb2.NodeInfo(nodeID="n1")]))
     barrier = asyncio.create_task(client.barrier(muster_pb2.BarrierRequest(rmID="rm", nodeRequests=2)))
     await wire.scheduler.nodes.first()
@@ -202,8 +198,7 @@ async def test_a_waiting_call_ends_with_the_session(wire: Wire) -> None:
 
 
 async def test_dropping_a_callback_ends_its_session_without_informing_it(wire: Wire) -> None:
-    client, rm = wire.connect(), ResourceManager()
-    await client.register_resource_manager(a_registration(), rm)
+    client, rm = await registered(wire)
     await client.connection_lost("rm", ResourceManager())
     assert wire.scheduler.lost.items == []
     await client.connection_lost("rm", rm)
@@ -290,8 +285,7 @@ async def test_the_same_object_reconnects_to_a_restarted_scheduler(socket: Socke
 
 
 async def test_a_stopping_server_delivers_all_queued_responses(socket: Socket) -> None:
-    client, rm = socket.connect(), ResourceManager()
-    await client.register_resource_manager(a_registration(), rm)
+    _, rm = await registered(socket)
     callback = socket.scheduler.present["rm"]
     for number in range(1000):
         new = si_pb2.Allocation(allocationKey=str(number))

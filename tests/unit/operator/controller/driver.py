@@ -164,6 +164,13 @@ def waiting(driver: Driver, name: str = "w0", app: AppId = APP) -> Raw:
     return raw
 
 
+def live_with_pod(*nodes: str, settings: Settings = SETTINGS) -> Driver:
+    """Return a live session with the pod w0, whose ask was sent to the core."""
+    driver = live(*nodes, settings=settings)
+    waiting(driver)
+    return driver
+
+
 def submitted(outcome: Outcome) -> list[str]:
     """Return the IDs of the submitted applications."""
     return [item.spec.app for item in outcome.requests if isinstance(item, ApplicationSubmitted)]

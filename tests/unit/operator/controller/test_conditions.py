@@ -13,7 +13,16 @@ from muster_operator.model.core_messages import (
 )
 from muster_operator.model.ids import NodeName, PodUid
 from muster_operator.model.pods import PodRef
-from tests.unit.operator.controller.driver import APP, Driver, events, live, orders, refused, requested_keys, waiting
+from tests.unit.operator.controller.driver import (
+    APP,
+    Driver,
+    events,
+    live,
+    live_with_pod,
+    orders,
+    refused,
+    requested_keys,
+)
 from tests.unit.operator.controller.objects import a_group, a_pod, gang_annotations
 
 W0 = PodRef("dev", "w0", PodUid("uid-w0"))
@@ -36,16 +45,14 @@ def unschedulable(message: str = FULL) -> list[Command]:
 
 
 def test_a_pod_that_waits_briefly_gets_no_condition() -> None:
-    driver = live()
-    waiting(driver)
+    driver = live_with_pod()
     assert not state(driver, FAILED)
     driver.allocated("uid-w0")
     assert not driver.wait(10)
 
 
 def test_a_pod_that_waits_gets_its_condition_after_two_seconds() -> None:
-    driver = live()
-    waiting(driver)
+    driver = live_with_pod()
     assert not state(driver, FAILED)
     assert not driver.wait(1.9)
     out = driver.wait(0.2)
@@ -57,16 +64,14 @@ def test_a_pod_that_waits_gets_its_condition_after_two_seconds() -> None:
 
 
 def test_a_pod_that_has_waited_gets_its_condition_immediately() -> None:
-    driver = live()
-    waiting(driver)
+    driver = live_with_pod()
     driver.wait(5)
     assert orders(state(driver, FAILED)) == unschedulable()
     assert not state(driver, FAILED)
 
 
 def test_a_new_reason_is_written_immediately_and_a_new_count_later() -> None:
-    driver = live()
-    waiting(driver)
+    driver = live_with_pod()
     driver.wait(5)
     state(driver, FAILED)
     out = state(driver, SKIPPED, "queue root.dev is full")
@@ -90,16 +95,14 @@ def test_a_waiting_pod_whose_scheduling_gates_were_removed_gets_an_event() -> No
 
 
 def test_an_event_for_a_pod_whose_bind_is_in_flight_is_not_a_scheduling_failure() -> None:
-    driver = live()
-    waiting(driver)
+    driver = live_with_pod()
     driver.allocated("uid-w0")
     event = CoreEvents((CoreEvent(EventKind.REQUEST, "uid-w0", "job", "larger than its placeholder"),))
     assert events(driver.receive(event)) == [("w0", "Scheduling", "Scheduling")]
 
 
 def test_scheduling_failure_events_are_dropped_first() -> None:
-    driver = live()
-    waiting(driver)
+    driver = live_with_pod()
     driver.wait(5)
     [event] = [command for command in state(driver, FAILED).commands if isinstance(command, PostEvent)]
     assert event.importance is min(Importance)
@@ -118,16 +121,14 @@ def test_an_unchanged_condition_is_not_written_again() -> None:
 
 
 def test_a_failure_that_was_resolved_is_not_written() -> None:
-    driver = live()
-    waiting(driver)
+    driver = live_with_pod()
     state(driver, FAILED)
     state(driver, SchedulingState.SCHEDULED, "")
     assert not driver.wait(10)
 
 
 def test_a_pod_with_a_reserved_node_reports_the_reservation_and_the_failure() -> None:
-    driver = live()
-    waiting(driver)
+    driver = live_with_pod()
     state(driver, FAILED)
     state(driver, SchedulingState.RESERVED, "node n1 is reserved for it")
     expected = f"{FULL} Waiting: node n1 is reserved for it"
@@ -137,8 +138,7 @@ def test_a_pod_with_a_reserved_node_reports_the_reservation_and_the_failure() ->
 
 
 def test_a_reservation_without_an_earlier_failure_is_reported() -> None:
-    driver = live()
-    waiting(driver)
+    driver = live_with_pod()
     driver.wait(5)
     out = state(driver, SchedulingState.RESERVED, "node n1 is reserved")
     assert orders(out) == unschedulable("node n1 is reserved")
@@ -156,8 +156,7 @@ def nominated(node: str, message: str = f"{FULL} Waiting: n1 is reserved") -> li
 
 
 def test_the_node_of_preempted_pods_is_nominated_in_the_write_of_the_condition() -> None:
-    driver = live()
-    waiting(driver)
+    driver = live_with_pod()
     driver.wait(5)
     state(driver, FAILED)
     assert preempting(driver).commands == nominated("n1"), "at once, because an autoscaler could add a node"
@@ -166,8 +165,7 @@ def test_the_node_of_preempted_pods_is_nominated_in_the_write_of_the_condition()
 
 
 def test_the_nomination_is_removed_at_once_when_the_preemption_is_cancelled() -> None:
-    driver = live()
-    waiting(driver)
+    driver = live_with_pod()
     driver.wait(5)
     state(driver, FAILED)
     preempting(driver)
@@ -179,8 +177,7 @@ def test_the_nomination_is_removed_at_once_when_the_preemption_is_cancelled() ->
 
 
 def test_a_nomination_is_written_even_after_many_other_changes() -> None:
-    driver = live()
-    waiting(driver)
+    driver = live_with_pod()
     driver.wait(5)
     for number in range(20):
         state(driver, *((FAILED, FULL), (SKIPPED, "queue root.dev is full"))[number % 2])
@@ -190,15 +187,13 @@ def test_a_nomination_is_written_even_after_many_other_changes() -> None:
 
 
 def test_a_node_that_is_reserved_without_a_preemption_is_not_nominated() -> None:
-    driver = live()
-    waiting(driver)
+    driver = live_with_pod()
     driver.wait(5)
     assert orders(preempting(driver, "")) == nominated("", "n1 is reserved")
 
 
 def test_the_nomination_is_removed_when_the_pod_is_requested_again_after_a_failed_bind() -> None:
-    driver = live()
-    waiting(driver)
+    driver = live_with_pod()
     driver.wait(5)
     preempting(driver)
     [bind] = orders(driver.allocated("uid-w0"))
@@ -240,8 +235,7 @@ def test_after_a_restart_a_nomination_stays_only_if_the_core_preempts_on_the_sam
 
 
 def test_a_condition_that_could_not_be_written_is_written_with_the_next_change() -> None:
-    driver = live()
-    waiting(driver)
+    driver = live_with_pod()
     driver.wait(5)
     [command] = orders(state(driver, FAILED))
     driver.result(refused(command, 500))
@@ -249,16 +243,14 @@ def test_a_condition_that_could_not_be_written_is_written_with_the_next_change()
 
 
 def test_an_empty_reason_becomes_a_message_that_autoscalers_recognize() -> None:
-    driver = live()
-    waiting(driver)
+    driver = live_with_pod()
     driver.wait(5)
     expected = "request is waiting for cluster resources become available"
     assert orders(state(driver, FAILED, "")) == unschedulable(expected)
 
 
 def test_core_events_are_posted_on_the_pod_the_originator_and_the_node() -> None:
-    driver = live()
-    waiting(driver)
+    driver = live_with_pod()
     spoken = CoreEvents(
         (
             CoreEvent(EventKind.REQUEST, "uid-w0", "job", "larger than its placeholder"),
@@ -282,8 +274,7 @@ def test_core_events_are_posted_on_the_pod_the_originator_and_the_node() -> None
 
 
 def test_a_core_event_that_differs_only_in_counts_is_not_repeated_on_a_pod() -> None:
-    driver = live()
-    waiting(driver)
+    driver = live_with_pod()
     event_count = 0
     for second in range(3600):
         words = (
@@ -327,8 +318,7 @@ def test_what_an_incomplete_gang_waits_for_is_found_by_the_reason_of_its_event()
 
 
 def test_an_alternating_reason_costs_about_twenty_writes_an_hour() -> None:
-    driver = live()
-    waiting(driver)
+    driver = live_with_pod()
     written = 0
     for second in range(3600):
         kind, reason = (FAILED, FULL) if second % 2 else (SKIPPED, "queue root.dev is full")
@@ -339,8 +329,7 @@ def test_an_alternating_reason_costs_about_twenty_writes_an_hour() -> None:
 
 
 def test_an_unchanged_reason_costs_one_condition_and_one_event_an_hour() -> None:
-    driver = live()
-    waiting(driver)
+    driver = live_with_pod()
     state(driver, FAILED)
     assert [len(driver.wait(60).commands) for _ in range(60)] == [2] + 59 * [0]
 
@@ -367,8 +356,7 @@ def test_a_rejected_node_is_reported_on_the_node() -> None:
 
 
 def test_another_number_of_nodes_is_written_after_five_seconds_at_the_earliest() -> None:
-    driver = live()
-    waiting(driver)
+    driver = live_with_pod()
     driver.wait(5)
     state(driver, FAILED)
     more = "0/2 nodes are available: 2 Insufficient cpu."
@@ -378,8 +366,7 @@ def test_another_number_of_nodes_is_written_after_five_seconds_at_the_earliest()
 
 
 def test_nodes_that_come_and_go_cost_a_pod_few_writes() -> None:
-    driver = live()
-    waiting(driver)
+    driver = live_with_pod()
     driver.wait(5)
     written = 0
     for second in range(3600):
@@ -390,8 +377,7 @@ def test_nodes_that_come_and_go_cost_a_pod_few_writes() -> None:
 
 
 def test_a_reason_and_a_reserved_node_that_are_sent_together_are_one_write() -> None:
-    driver = live()
-    waiting(driver)
+    driver = live_with_pod()
     driver.wait(5)
     state(driver, FAILED)
     driver.wait(60)

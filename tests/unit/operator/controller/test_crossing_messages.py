@@ -16,7 +16,7 @@ from muster_operator.model.core_messages import (
 )
 from muster_operator.model.ids import NodeName, PodUid
 from muster_si import keys
-from tests.unit.operator.controller.driver import APP, live, orders, refused, requested_keys, waiting
+from tests.unit.operator.controller.driver import APP, live, live_with_pod, orders, refused, requested_keys, waiting
 from tests.unit.operator.controller.gang import reserving, uid
 from tests.unit.operator.controller.kubernetes import node_seen
 from tests.unit.operator.controller.objects import a_container, a_node, a_pod
@@ -98,8 +98,7 @@ def test_a_pod_on_a_rejected_node_waits_for_another_node_of_that_name() -> None:
 
 
 def test_a_pod_whose_bind_failed_no_longer_waits_for_its_deleted_node() -> None:
-    driver = live("n1", "n2")
-    waiting(driver)
+    driver = live_with_pod("n1", "n2")
     [bind] = orders(driver.allocated("uid-w0", "n2"))
     driver.fact(NodeGone(NodeName("n2")))
     driver.result(refused(bind))

@@ -16,7 +16,7 @@ from muster_operator.model.core_messages import (
     NodeResponse,
 )
 from muster_operator.model.ids import NodeName, PodUid
-from tests.unit.operator.controller.driver import APP, Driver, live, waiting, whole
+from tests.unit.operator.controller.driver import APP, Driver, live, live_with_pod, whole
 from tests.unit.operator.controller.kubernetes import seen
 from tests.unit.operator.controller.objects import Raw, a_node, a_pod
 from tests.unit.operator.controller.simulation import Choose, Simulation
@@ -101,8 +101,7 @@ def test_an_application_whose_only_request_was_rejected_is_removed_with_its_pod(
 
 
 def test_an_application_that_had_an_accepted_request_is_left_to_the_core() -> None:
-    driver = live()
-    waiting(driver)
+    driver = live_with_pod()
     assert ApplicationRemoved(APP) not in driver.gone("w0").requests
 
 

@@ -18,7 +18,17 @@ from muster_operator.model.core_messages import (
 )
 from muster_operator.model.ids import AllocationId, NodeName, PodUid
 from muster_si import keys
-from tests.unit.operator.controller.driver import APP, done, events, live, orders, refused, requested_keys, waiting
+from tests.unit.operator.controller.driver import (
+    APP,
+    done,
+    events,
+    live,
+    live_with_pod,
+    orders,
+    refused,
+    requested_keys,
+    waiting,
+)
 from tests.unit.operator.controller.kubernetes import node_seen
 from tests.unit.operator.controller.objects import Raw, a_node, a_pod
 
@@ -183,8 +193,7 @@ def test_a_node_that_is_added_again_is_reported_with_its_pods() -> None:
 
 
 def test_a_pod_whose_bind_was_in_flight_is_reported_again_with_its_node() -> None:
-    driver = live()
-    waiting(driver)
+    driver = live_with_pod()
     [bind] = orders(driver.allocated("uid-w0"))
     driver.fact(NodeGone(N1))
     driver.result(done(bind))
@@ -199,8 +208,7 @@ def test_a_pod_whose_bind_was_in_flight_is_reported_again_with_its_node() -> Non
 
 def test_a_pod_allocated_to_a_node_that_was_deleted_and_added_again_is_reported_again() -> None:
     """The core allocated before it received the deletion, and then released the allocation; the pod is bound there."""
-    driver = live()
-    waiting(driver)
+    driver = live_with_pod()
     driver.fact(NodeGone(N1))
     driver.fact(node_seen(a_node("n1")))
     [bind] = orders(driver.allocated("uid-w0"))
@@ -211,8 +219,7 @@ def test_a_pod_allocated_to_a_node_that_was_deleted_and_added_again_is_reported_
 
 
 def test_a_pod_whose_bind_failed_is_not_reported_with_the_node() -> None:
-    driver = live("n1", "n2")
-    waiting(driver)
+    driver = live_with_pod("n1", "n2")
     [bind] = orders(driver.allocated("uid-w0"))
     driver.fact(NodeGone(N1))
     out = driver.result(refused(bind))
@@ -225,8 +232,7 @@ def test_a_pod_whose_bind_failed_is_not_reported_with_the_node() -> None:
 
 def test_a_release_of_a_returned_allocation_is_not_confirmed_for_the_next_one() -> None:
     """The next one has the same key, and may have the same id: it would go with the confirmation."""
-    driver = live()
-    waiting(driver)
+    driver = live_with_pod()
     driver.fact(NodeGone(N1))
     given_back = driver.allocated("uid-w0", node="n1")
     assert [type(item) for item in given_back.requests] == [AllocationReleased, AskSubmitted]

@@ -40,6 +40,7 @@ from tests.unit.operator.controller.driver import (
     done,
     events,
     live,
+    live_with_pod,
     orders,
     refused,
     requested_keys,
@@ -179,8 +180,7 @@ def test_the_same_fact_twice_changes_nothing() -> None:
 
 
 def test_an_allocation_is_bound_and_reported_once() -> None:
-    driver = live()
-    waiting(driver)
+    driver = live_with_pod()
     assert orders(driver.allocated("uid-w0")) == [BIND]
     assert events(driver.result(done(BIND))) == [("w0", "Scheduled", "Scheduled")]
     assert not driver.see(on("n1"))
@@ -188,8 +188,7 @@ def test_an_allocation_is_bound_and_reported_once() -> None:
 
 
 def test_the_watch_may_show_a_bind_before_its_answer() -> None:
-    driver = live()
-    waiting(driver)
+    driver = live_with_pod()
     driver.allocated("uid-w0")
     assert events(driver.see(on("n1"))) == [("w0", "Scheduled", "Scheduled")]
     assert not driver.result(done(BIND))
@@ -197,8 +196,7 @@ def test_the_watch_may_show_a_bind_before_its_answer() -> None:
 
 
 def test_a_pod_that_finishes_releases_its_allocation_once() -> None:
-    driver = live()
-    waiting(driver)
+    driver = live_with_pod()
     driver.allocated("uid-w0")
     driver.see(on("n1"))
     out = driver.see(on("n1"), phase="Succeeded")
@@ -210,8 +208,7 @@ def test_a_pod_that_finishes_releases_its_allocation_once() -> None:
 
 
 def test_the_release_of_a_pod_that_fails_does_not_say_that_it_has_succeeded() -> None:
-    driver = live()
-    waiting(driver)
+    driver = live_with_pod()
     driver.allocated("uid-w0")
     driver.see(on("n1"))
     [released] = driver.see(on("n1"), phase="Failed").requests
@@ -219,8 +216,7 @@ def test_the_release_of_a_pod_that_fails_does_not_say_that_it_has_succeeded() ->
 
 
 def test_a_pod_deleted_while_it_waits_releases_its_ask() -> None:
-    driver = live()
-    waiting(driver)
+    driver = live_with_pod()
     assert driver.gone("w0").requests == [AskReleased(APP, PodUid("uid-w0"), STOPPED)]
 
 
@@ -244,8 +240,7 @@ def test_an_ask_changes_with_its_pod_while_it_waits() -> None:
 
 
 def test_a_preempted_pod_is_deleted_and_confirmed_with_the_same_type() -> None:
-    driver = live()
-    waiting(driver)
+    driver = live_with_pod()
     driver.allocated("uid-w0")
     driver.see(on("n1"))
     preempted = TerminationType.PREEMPTED_BY_SCHEDULER
@@ -258,8 +253,7 @@ def test_a_preempted_pod_is_deleted_and_confirmed_with_the_same_type() -> None:
 
 
 def test_the_preemption_reason_is_recorded_on_a_pod_before_it_is_deleted() -> None:
-    driver = live()
-    waiting(driver)
+    driver = live_with_pod()
     driver.allocated("uid-w0")
     driver.see(on("n1"))
     order = Released(APP, PodUid("uid-w0"), TerminationType.PREEMPTED_BY_SCHEDULER, message="for job high")
@@ -270,8 +264,7 @@ def test_the_preemption_reason_is_recorded_on_a_pod_before_it_is_deleted() -> No
 
 def test_a_pod_that_timed_out_is_deleted_gracefully_and_confirmed_after_its_deletion() -> None:
     """The run time of an allocation expired; the pod was not preempted."""
-    driver = live()
-    waiting(driver)
+    driver = live_with_pod()
     driver.allocated("uid-w0")
     driver.see(on("n1"))
     out = driver.released("uid-w0", TerminationType.TIMEOUT)
@@ -291,8 +284,7 @@ def test_a_waiting_pod_that_disallows_preemption_updates_its_request() -> None:
 
 
 def test_a_delete_without_effect_is_retried_only_some_time_after_its_response() -> None:
-    driver = live()
-    waiting(driver)
+    driver = live_with_pod()
     driver.allocated("uid-w0")
     driver.see(on("n1"))
     [order] = orders(driver.released("uid-w0", TerminationType.TIMEOUT))
@@ -305,8 +297,7 @@ def test_a_delete_without_effect_is_retried_only_some_time_after_its_response() 
 
 
 def test_a_bind_that_fails_permanently_is_released_and_requested_on_another_node() -> None:
-    driver = live()
-    waiting(driver)
+    driver = live_with_pod()
     driver.allocated("uid-w0")
     out = driver.result(refused(BIND, 400))
     assert [type(item) for item in out.requests] == [AllocationReleased, AskSubmitted]
@@ -321,16 +312,14 @@ def test_a_bind_that_fails_permanently_is_released_and_requested_on_another_node
 
 
 def test_a_bind_of_a_deleted_pod_waits_for_the_watch() -> None:
-    driver = live()
-    waiting(driver)
+    driver = live_with_pod()
     driver.allocated("uid-w0")
     assert not driver.result(refused(BIND, 404))
     assert [type(item) for item in driver.gone("w0").requests] == [AllocationReleased]
 
 
 def test_an_unanswered_bind_is_retried_and_finally_released() -> None:
-    driver = live()
-    waiting(driver)
+    driver = live_with_pod()
     driver.allocated("uid-w0")
     assert orders(driver.result(CommandUnanswered(BIND))) == [BIND]
     assert orders(driver.result(CommandUnanswered(BIND))) == [BIND]
@@ -341,16 +330,14 @@ def test_an_unanswered_bind_is_retried_and_finally_released() -> None:
 
 
 def test_an_allocation_on_a_node_that_does_not_exist_is_released() -> None:
-    driver = live()
-    waiting(driver)
+    driver = live_with_pod()
     out = driver.allocated("uid-w0", "n9")
     assert orders(out) == []
     assert [type(item) for item in out.requests] == [AllocationReleased, AskSubmitted]
 
 
 def test_a_pod_bound_by_another_client_is_reported_on_its_actual_node() -> None:
-    driver = live("n1", "n2")
-    waiting(driver)
+    driver = live_with_pod("n1", "n2")
     driver.allocated("uid-w0")
     requests = driver.see(on("n2")).requests
     assert [type(item) for item in requests] == [AllocationReleased, AllocationReported]
@@ -360,8 +347,7 @@ def test_a_pod_bound_by_another_client_is_reported_on_its_actual_node() -> None:
 
 def test_a_waiting_pod_bound_by_another_client_also_releases_a_late_allocation() -> None:
     """Otherwise the core has it on another node, and rejects the report."""
-    driver = live("n1", "n2")
-    waiting(driver)
+    driver = live_with_pod("n1", "n2")
     asked_for, answer, update = driver.see(on("n2")).requests
     why = "the pod was bound by another client"
     assert asked_for == AskReleased(APP, W0.uid, STOPPED, why)
@@ -420,8 +406,7 @@ def test_a_rejected_allocation_is_counted_once_when_its_application_is_submitted
 
 
 def test_a_rejected_request_is_reported_on_the_pod() -> None:
-    driver = live()
-    waiting(driver)
+    driver = live_with_pod()
     driver.see(a_pod("w1", app=APP))
     out = driver.receive(AllocationResponse(rejected_asks=(AskRejected(APP, PodUid("uid-w1"), "too large"),)))
     assert events(out) == [("w1", "TaskRejected", "TaskRejected")]

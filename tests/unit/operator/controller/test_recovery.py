@@ -27,10 +27,10 @@ from tests.unit.operator.controller.driver import (
     done,
     events,
     live,
+    live_with_pod,
     orders,
     refused,
     requested_keys,
-    waiting,
     whole,
 )
 from tests.unit.operator.controller.kubernetes import namespace_seen, node_seen
@@ -273,8 +273,7 @@ def test_command_results_of_a_lost_session_are_ignored_in_the_next() -> None:
 
 
 def test_a_lost_session_keeps_the_cluster_state_and_reports_nothing_until_the_next() -> None:
-    driver = live()
-    waiting(driver)
+    driver = live_with_pod()
     bind = orders(driver.allocated("uid-w0"))[0]
     recovery.pause(driver.ledger)
     assert driver.ledger.phase is Phase.GATHERING
@@ -287,8 +286,7 @@ def test_a_lost_session_keeps_the_cluster_state_and_reports_nothing_until_the_ne
 
 
 def test_an_allocation_that_was_never_bound_is_requested_again() -> None:
-    driver = live()
-    waiting(driver)
+    driver = live_with_pod()
     driver.allocated("uid-w0")
     recovery.pause(driver.ledger)
     _, asks, _ = recovered(driver)
@@ -300,8 +298,7 @@ def test_an_allocation_that_was_never_bound_is_requested_again() -> None:
 
 
 def test_nothing_of_the_old_session_leaks_into_the_new() -> None:
-    driver = live()
-    waiting(driver)
+    driver = live_with_pod()
     first = recovered(driver)
     second = recovered(driver)
     assert [item for out in first for item in out.requests] == [item for out in second for item in out.requests]

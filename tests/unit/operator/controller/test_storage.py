@@ -36,7 +36,17 @@ from muster_operator.translate.nodes import read_node
 from muster_operator.translate.objects import read_deletion
 from muster_operator.translate.storage import read_volume
 from muster_si import keys
-from tests.unit.operator.controller.driver import Driver, done, events, live, orders, refused, waiting, whole
+from tests.unit.operator.controller.driver import (
+    Driver,
+    done,
+    events,
+    live,
+    live_with_pod,
+    orders,
+    refused,
+    waiting,
+    whole,
+)
 from tests.unit.operator.controller.kubernetes import node_seen
 from tests.unit.operator.controller.objects import a_node, a_pod
 from tests.unit.operator.controller.storage import DATA, a_claim, a_volume, claim_seen, gone, seen, volume_seen
@@ -72,8 +82,7 @@ def test_an_object_is_reported_once_per_change_and_once_when_deleted() -> None:
 
 
 def test_a_session_reports_all_objects_before_the_first_application() -> None:
-    driver = live()
-    waiting(driver)
+    driver = live_with_pod()
     for fact in (claim_seen(), volume_seen(), seen("storageclasses", CLASS)):
         driver.fact(fact)
     requests = whole(recovery.begin(driver.ledger, 0.0)).requests

@@ -16,7 +16,7 @@ from muster_operator.model.commands import (
 from muster_operator.model.core_messages import AllocationResponse, AskSubmitted, Released, TerminationType
 from muster_operator.model.ids import AllocationId, PodUid
 from muster_operator.model.states import TaskState
-from tests.unit.operator.controller.driver import APP, Driver, done, live, orders, waiting
+from tests.unit.operator.controller.driver import APP, Driver, done, live, live_with_pod, orders, waiting
 from tests.unit.operator.controller.gang import a_member, creates, pod_of, reserving, uid
 from tests.unit.operator.controller.objects import a_pod
 from tests.unit.operator.controller.test_storage import a_driver, allocated_with
@@ -34,8 +34,7 @@ def swept(driver: Driver, sweeps: int = 1) -> list[Command]:
 
 
 def test_a_bind_without_a_result_is_ordered_again() -> None:
-    driver = live()
-    waiting(driver)
+    driver = live_with_pod()
     [bind] = orders(driver.allocated(W0))
     assert swept(driver) == [], "it may have been ordered just before the sweep"
     assert swept(driver) == [bind]
@@ -45,8 +44,7 @@ def test_a_bind_without_a_result_is_ordered_again() -> None:
 
 
 def test_a_bind_that_was_ordered_again_meanwhile_is_not_repeated() -> None:
-    driver = live()
-    waiting(driver)
+    driver = live_with_pod()
     [bind] = orders(driver.allocated(W0))
     driver.wait(SWEEP_S)
     assert orders(driver.result(CommandUnanswered(bind))) == [bind]
@@ -56,8 +54,7 @@ def test_a_bind_that_was_ordered_again_meanwhile_is_not_repeated() -> None:
 
 def test_a_bind_of_a_pod_that_the_api_server_does_not_have_is_repeated_until_the_deletion_is_seen() -> None:
     """404: the watch should show the deletion. If its event was lost, the repetition requests a comparison."""
-    driver = live()
-    waiting(driver)
+    driver = live_with_pod()
     driver.allocated(W0)
     assert len(swept(driver, 4)) == 3
     driver.gone("w0")
@@ -79,8 +76,7 @@ def test_a_creation_without_a_result_is_ordered_again() -> None:
 
 
 def test_a_delete_without_a_result_is_ordered_again() -> None:
-    driver = live()
-    waiting(driver)
+    driver = live_with_pod()
     driver.result(done(orders(driver.allocated(W0))[0]))
     driver.see(a_pod("w0", nodeName="n1"), phase="Running")
     [delete] = [one for one in orders(driver.released(W0, TerminationType.PREEMPTED_BY_SCHEDULER)) if is_delete(one)]
@@ -104,8 +100,7 @@ def is_delete(command: Command) -> bool:
 
 
 def test_a_pod_that_is_to_be_deleted_without_a_record_of_it_is_deleted() -> None:
-    driver = live()
-    waiting(driver)
+    driver = live_with_pod()
     driver.result(done(orders(driver.allocated(W0))[0]))
     driver.released(W0, TerminationType.PREEMPTED_BY_SCHEDULER)
     driver.ledger.forget_deletion(W0)  # an exception left the state behind

@@ -53,7 +53,7 @@ from muster_operator.model.core_messages import (
     TerminationType,
 )
 from muster_operator.model.ids import AllocationId, AppId, NodeName, PodUid
-from tests.unit.operator.controller.driver import APP, Driver, live, orders, waiting, whole
+from tests.unit.operator.controller.driver import APP, Driver, live, live_with_pod, orders, waiting, whole
 from tests.unit.operator.controller.kubernetes import namespace_seen, node_seen, seen
 from tests.unit.operator.controller.objects import a_namespace, a_node, a_pod
 
@@ -429,8 +429,7 @@ def test_a_bound_pod_that_fails_counts_on_its_node_until_it_joins_its_applicatio
 
 
 def test_what_fails_in_a_recovery_joins_in_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    driver = live()
-    waiting(driver)
+    driver = live_with_pod()
     breaks(monkeypatch, applications, "attach")
     driver.ledger.recovery_at = driver.now
     set_timer(driver.ledger, Deadline(driver.now, TimerKind.RECOVERY, PodUid("")))
@@ -444,8 +443,7 @@ def test_what_fails_in_a_recovery_joins_in_the_next_one(monkeypatch: pytest.Monk
 @pytest.mark.parametrize("kind", [kind for kind in TimerKind if kind is not TimerKind.RECOVERY])
 def test_a_timer_whose_handler_fails_causes_one_recovery(kind: TimerKind, monkeypatch: pytest.MonkeyPatch) -> None:
     """Handlers may set their timer again before they fail, so nothing else may do it."""
-    driver = live()
-    waiting(driver)
+    driver = live_with_pod()
     driver.ledger.deadlines.clear()
     monkeypatch.setattr("muster_operator.controller.state._owner", lambda ledger, deadline: deadline.kind)
     monkeypatch.setattr(timers, "_on_timer", Broken(timers._on_timer))
