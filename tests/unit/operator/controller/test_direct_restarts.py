@@ -12,7 +12,6 @@ from tests.unit.operator.controller.simulation import Simulation
 from tests.unit.operator.controller.test_restarts import (
     APP,
     MEMBERS,
-    PHASES,
     Kill,
     Phase,
     assert_over,
@@ -80,46 +79,6 @@ def test_a_direct_gang_is_bound_completely_and_once_and_creates_no_placeholder(p
 
 
 @every_kill
-def test_reservations_of_missing_members_are_restored_after_a_restart(kill: Kill) -> None:
-    simulation = began(a_member(0))
-    at_rest(simulation)
-    assert bound(simulation, placeholders=False) == 1
-    kill(simulation)
-    at_rest(simulation)
-    assert simulation.core.apps[APP].places == {"g": MEMBERS - 1}
-    simulation.kubernetes.add(a_member(1), a_member(2))
-    at_rest(simulation)
-    assert simulation.core.apps[APP].places == {"g": 0}
-    assert bound(simulation, placeholders=False) == MEMBERS
-    assert_over(simulation)
-
-
-@every_kill
-def test_no_reservation_is_restored_for_a_finished_member(kill: Kill) -> None:
-    simulation = began(a_member(0), a_member(1))
-    at_rest(simulation)
-    finish(simulation, 0)
-    kill(simulation)
-    at_rest(simulation)
-    assert simulation.core.apps[APP].places == {"g": MEMBERS - 2}
-    assert_over(simulation)
-
-
-@every_kill
-def test_a_gang_whose_members_so_far_all_finished_reserves_only_the_remaining_ones(kill: Kill) -> None:
-    simulation = began(a_member(0), a_member(1))
-    at_rest(simulation)
-    finish(simulation, 0, 1)
-    simulation.kubernetes.add(a_member(2), a_member(3))
-    kill(simulation)
-    assert simulation.core.apps[APP].spec.placeholder_ask["pods"] == MEMBERS - 2
-    at_rest(simulation)
-    assert simulation.core.apps[APP].places == {"g": 0}
-    assert bound(simulation, placeholders=False) == 4
-    assert_over(simulation)
-
-
-@every_kill
 def test_a_later_pod_of_a_gang_whose_members_all_finished_is_scheduled_without_a_gang(kill: Kill) -> None:
     simulation = began()
     at_rest(simulation)
@@ -163,17 +122,6 @@ def other_default(placement: Placement) -> Callable[[Simulation], None]:
         simulation.kill_operator(lose_commands=True)
 
     return kill
-
-
-@pytest.mark.parametrize("phase", PHASES, ids=lambda phase: phase.__name__)
-def test_a_gang_that_began_with_placeholders_is_bound_once_and_completely_under_another_default(phase: Phase) -> None:
-    simulation = began(*(a_member(number, "") for number in range(MEMBERS)))
-    phase(simulation)
-    other_default(Placement.DIRECT)(simulation)
-    at_rest(simulation)
-    assert bound(simulation, placeholders=False) == MEMBERS
-    assert simulation.kubernetes.placeholders() == []
-    assert_over(simulation)
 
 
 def test_a_gang_that_has_placeholders_continues_with_them_under_another_default() -> None:

@@ -150,32 +150,6 @@ def test_every_member_of_a_gang_is_bound_exactly_once(phase: Phase, kill: Kill) 
 
 
 @every_kill
-def test_a_running_gang_gets_no_new_placeholders(kill: Kill) -> None:
-    simulation = began(real=2)
-    running(simulation)
-    created = simulation.kubernetes.writes["CreatePlaceholder"]
-    kill(simulation)
-    at_rest(simulation)
-    assert simulation.kubernetes.writes["CreatePlaceholder"] == created
-    assert bound(simulation, placeholders=False) == 2
-    assert_over(simulation)
-
-
-@every_kill
-def test_a_finished_member_gets_no_new_placeholder_when_no_other_member_is_bound(kill: Kill) -> None:
-    """It counts as one that is bound."""
-    simulation = began(real=1)
-    at_rest(simulation)
-    simulation.kubernetes.change("w0", phase="Succeeded")
-    simulation.kubernetes.add(a_member(1), a_member(2))
-    kill(simulation)
-    at_rest(simulation)
-    assert simulation.kubernetes.writes["CreatePlaceholder"] == MEMBERS
-    assert bound(simulation, placeholders=False) == MEMBERS
-    assert_over(simulation)
-
-
-@every_kill
 def test_left_over_placeholders_of_a_completing_gang_are_deleted(kill: Kill) -> None:
     simulation = began(real=2)
     at_rest(simulation)
