@@ -45,14 +45,6 @@ async def test_a_user_at_the_limit_waits_while_another_user_runs(
     await scenario.all_bound(3)
 
 
-async def test_a_wildcard_gives_each_user_a_separate_limit(open_scenario: OpenScenario) -> None:
-    scenario = await open_scenario(NODES, limited(users=["*"]))
-    for name in ("ann-0", "bob-0", "ann-1"):
-        await submit(scenario, name, name.split("-")[0])
-    await wait_for_reason(scenario, "ann-1", "SchedulingSkipped", "ann", "cpu")
-    await only_bound(scenario, "ann-0", "bob-0")
-
-
 async def test_the_members_of_a_group_share_its_limit(open_scenario: OpenScenario) -> None:
     scenario = await open_scenario(NODES, limited(groups=["research"]))
     await submit(scenario, "ann-0", "ann", "research")

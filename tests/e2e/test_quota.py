@@ -4,7 +4,7 @@ from devcluster.nodes import FakeNode
 from tests.e2e.conditions import wait_for_reason
 from tests.e2e.configuration import a_queue, queue_file, queues
 from tests.e2e.conftest import OpenScenario
-from tests.e2e.manifests import Group, a_gang, a_pod
+from tests.e2e.manifests import a_pod
 from tests.e2e.scenario import Scenario
 
 NODES = [FakeNode("node-0", cpu="8", extra={"nvidia.com/gpu": "8"})]
@@ -41,24 +41,3 @@ async def test_a_quota_counts_resources_by_any_name(open_scenario: OpenScenario)
     await scenario.create([*pods, a_pod("no-gpu", labels=labels)])
     await wait_for_reason(scenario, "gpu-1", "SchedulingSkipped", "root.leaf", "nvidia.com/gpu")
     await only_bound(scenario, "gpu-0", "no-gpu")
-
-
-async def test_no_gang_member_starts_before_every_parent_queue_has_quota_for_all(
-    open_scenario: OpenScenario,
-) -> None:
-    """With several parent queues. Two members are reserved meanwhile."""
-    deep = a_queue("a", a_queue("b", a_queue("c", a_queue("leaf"))), maximum={"vcore": "4"})
-    scenario = await open_scenario(NODES, queue_file(deep))
-    queue = "root.a.b.c.leaf"
-    await scenario.create([a_pod("holder", cpu="2", labels={"applicationId": "holder", "queue": queue})])
-    await scenario.all_bound(1)
-    await scenario.create(a_gang("gang", [Group("workers", 3)], queue=queue, timeout_s=600, placement="Reserve"))
-
-    async def all_wait() -> bool:
-        there, bound = await scenario.pods(placeholders=True), await scenario.bound(placeholders=True)
-        return (len(there), len(bound)) == (3, 2)
-
-    await scenario.eventually("three placeholders exist, two of them bound", all_wait)
-    assert {pod["metadata"]["name"] for pod in await scenario.bound()} == {"holder"}
-    await scenario.api.delete("pods", "holder", scenario.namespace)
-    await scenario.all_bound(3)

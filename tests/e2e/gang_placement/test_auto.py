@@ -2,11 +2,9 @@
 
 from collections import Counter
 
-import pytest
-
 from devcluster.api import Json
 from devcluster.nodes import FakeNode
-from tests.e2e.conditions import wait_for_event, wait_for_reason
+from tests.e2e.conditions import wait_for_reason
 from tests.e2e.conftest import OpenScenario
 from tests.e2e.gang_placement.test_placement_modes import every_victim, restart
 from tests.e2e.manifests import Group, a_member
@@ -106,30 +104,6 @@ async def test_an_autoscaler_sees_present_and_absent_members_that_need_nodes(ope
     await wait_for_pods(scenario, bound=MEMBERS - 2)
 
 
-async def test_a_member_takes_the_slot_of_a_placeholder_pod_without_a_node(open_scenario: OpenScenario) -> None:
-    scenario = await open_scenario(TIGHT, SLOWLY_CREATED)
-    await scenario.create(members(0, 2))
-    await wait_for_pods(scenario, bound=0, unassigned=MEMBERS - 2)
-    await scenario.create(members(2, 4))
-    await wait_for_pods(scenario, bound=0, unassigned=1)
-    await scenario.cluster.add_nodes([MORE])
-    await wait_for_members(scenario, 4)
-    await wait_for_pods(scenario, bound=1)
-    assert scenario.created_placeholders() == MEMBERS - 2
-
-
-async def test_a_deleted_member_gets_a_placeholder_pod(open_scenario: OpenScenario) -> None:
-    scenario = await open_scenario(TIGHT, SLOWLY_CREATED)
-    await scenario.create(members(0))
-    await wait_for_reason(scenario, "gang-0", "Unschedulable", "Insufficient cpu")
-    assert scenario.created_placeholders() == 0
-    await scenario.api.delete("pods", "gang-4", scenario.namespace, grace_s=0)
-    await wait_for_pods(scenario, bound=0, unassigned=1)
-    await scenario.cluster.add_nodes([MORE])
-    await wait_for_members(scenario, MEMBERS - 1)
-    await wait_for_pods(scenario, bound=1)
-
-
 @every_victim
 async def test_a_kill_between_members_and_placeholder_pods_loses_no_slot(
     victims: list[str], open_scenario: OpenScenario
@@ -144,25 +118,4 @@ async def test_a_kill_between_members_and_placeholder_pods_loses_no_slot(
     await restart(scenario, victims)
     await scenario.create(members(2))
     await scenario.all_bound(MEMBERS)
-    assert scenario.created_placeholders() == MEMBERS - 2
-
-
-@pytest.mark.parametrize("style", ["Soft", "Hard"])
-async def test_a_timeout_deletes_the_placeholder_pods_of_an_incomplete_gang(
-    style: str, open_scenario: OpenScenario
-) -> None:
-    scenario = await open_scenario(TIGHT, SLOWLY_CREATED)
-    extra = f"gangWaitTimeoutInSeconds=15 gangSchedulingStyle={style}"
-    await scenario.create([member(0, extra), member(1, extra)])
-    await wait_for_pods(scenario, bound=0, unassigned=MEMBERS - 2)
-    if style == "Soft":
-        await scenario.all_bound(2)
-        await wait_for_event(scenario, "gang-0", "one by one")
-    else:
-
-        async def have_failed() -> bool:
-            return [pod["status"]["phase"] for pod in await scenario.pods()] == ["Failed", "Failed"]
-
-        await scenario.eventually("both members have failed", have_failed)
-    await wait_for_pods(scenario, bound=0)
     assert scenario.created_placeholders() == MEMBERS - 2
