@@ -7,7 +7,6 @@ import pytest
 from devcluster.api import Json
 from devcluster.nodes import FakeNode
 from tests.e2e.conditions import reported_on_config_map, scheduled, wait_for_event, wait_for_reason
-from tests.e2e.configuration import queues
 from tests.e2e.conftest import OpenScenario
 from tests.e2e.manifests import Group, a_gang, a_member, a_pod, with_annotations
 from tests.e2e.scenario import Scenario
@@ -68,33 +67,6 @@ async def test_every_member_of_a_direct_gang_is_unschedulable_with_the_counts(op
     assert found == {"patch pods/status": 4}
     await scenario.cluster.add_nodes([FakeNode("node-1", cpu="2500m")])
     await scenario.all_bound(5)
-
-
-async def test_a_direct_gang_that_waits_for_quota_does_not_trigger_a_scale_up(open_scenario: OpenScenario) -> None:
-    scenario = await open_scenario([FakeNode("node-0")], queues(resources={"max": {"vcore": "5"}}))
-    labels = {"applicationId": "busy", "queue": "root.leaf"}
-    await scenario.create(a_pod(f"busy-{index}", labels=labels) for index in range(2))
-    await scenario.all_bound(2)
-    await scenario.create(a_gang("gang", GANG, queue="root.leaf", timeout_s=600, placement="Direct"))
-    await wait_for_reason(
-        scenario,
-        "gang-workers-3",
-        "SchedulingSkipped",
-        "gang gang is waiting for its reservation",
-        "not enough queue quota",
-    )
-    await scenario.api.delete("pods", "busy-0", scenario.namespace, grace_s=0)
-    await scenario.all_bound(5)
-
-
-@all_or_nothing
-async def test_members_of_a_soft_gang_are_scheduled_one_by_one_after_the_timeout(
-    placement: str, open_scenario: OpenScenario
-) -> None:
-    scenario = await open_scenario([NODE_FOR_TWO])
-    await scenario.create(an_all_or_nothing_gang(placement, WAITS))
-    await scenario.all_bound(2)
-    await wait_for_event(scenario, "gang-0", "one by one")
 
 
 @all_or_nothing

@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-import pytest
-
 from devcluster.api import Json
 from tests.e2e.manifests import with_annotations
 from tests.e2e.scenario import Scenario
@@ -16,17 +14,6 @@ partitions:
     users: [{name: mira, maxapplications: 1}]
     queues:
       - {name: data, properties: {maxResource: {memory: 48Gi}}}
-"""
-OTHER_NAMES = """
-partitions:
-  - name: default
-    queues:
-      - name: team
-        resources: {guaranteed: {cpu: 1}, max: {vcore: 4}}
-        limits: [{users: [mira], maxresources: {cpu: 2, gpu: 1}}]
-      - name: pool
-        parent: true
-        childtemplate: {resources: {max: {CPU: 3, requests.cpu: 2}}}
 """
 RULES = """
 partitions:
@@ -65,20 +52,6 @@ async def test_a_file_from_old_pages_gets_all_its_mistakes_in_one_run(demo: Scen
     ):
         assert text in page.replace("\n", " ")
     assert len(page.splitlines()) == 3
-
-
-async def test_names_of_other_systems_are_warnings_at_every_place(demo: Scenario, tmp_path: Path) -> None:
-    (path := tmp_path / "queues.yaml").write_text(OTHER_NAMES)
-    code, page = await muster(demo, "validate", str(path))
-    assert code == 0
-    for place in (
-        "queues[0].resources.guaranteed.cpu: has no effect; use vcore",
-        "queues[0].limits[0].maxresources.cpu: has no effect; use vcore",
-        "queues[0].limits[0].maxresources.gpu: has no effect; did you mean nvidia.com/gpu?",
-        "queues[1].childtemplate.resources.max.CPU: has no effect; use vcore",
-        "queues[1].childtemplate.resources.max.requests.cpu: has no effect; use vcore",
-    ):
-        assert place in page
 
 
 async def test_the_advice_of_a_rejection_fits_its_reasons(demo: Scenario) -> None:
@@ -121,17 +94,3 @@ def in_queue(queue: str, pods: list[Json]) -> list[Json]:
     for pod in pods:
         pod["metadata"]["labels"]["queue"] = queue
     return pods
-
-
-@pytest.mark.parametrize("entry, warns", [("name*", True), ("dev", False)])
-async def test_entries_of_a_filter_without_effect_are_named(
-    demo: Scenario, tmp_path: Path, entry: str, *, warns: bool
-) -> None:
-    rule = f"[{{name: provided, filter: {{groups: [4711, ops, {entry}]}}}}]"
-    (path := tmp_path / "queues.yaml").write_text(
-        f"partitions: [{{name: default, placementrules: {rule}, queues: [{{name: a}}]}}]"
-    )
-    code, page = await muster(demo, "validate", str(path))
-    assert code == 0
-    assert ("filter.groups[2]: 'name*' is not a group name and is ignored" in page) is warns
-    assert "filter.groups[0]: '4711' is not a group name and is ignored" in page
