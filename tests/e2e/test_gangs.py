@@ -1,16 +1,14 @@
 """Gangs of every shape: placeholders, replacement and release, next to single pods."""
 
-import json
 from collections import Counter
 from pathlib import Path
 
 import pytest
 import yaml
 
-from devcluster.api import Json
 from devcluster.audit import Write
 from devcluster.nodes import FakeNode
-from tests.e2e.conditions import wait_for_event, wait_for_reason
+from tests.e2e.conditions import wait_for_reason
 from tests.e2e.conftest import OpenScenario, placement_of_run
 from tests.e2e.manifests import Group, a_gang, a_member, a_pod, with_annotations
 from tests.e2e.scenario import Scenario
@@ -83,16 +81,6 @@ async def test_a_group_without_members_is_ignored_and_the_other_groups_stay_a_ga
     assert [event["message"] for event in await scenario.events("GangScheduling") if event["type"] == "Warning"] == []
 
 
-async def test_an_unknown_scheduling_parameter_is_reported_and_the_gang_runs(open_scenario: OpenScenario) -> None:
-    scenario = await open_scenario(nodes(2))
-    pod = a_member("typo", "workers", "typo-0", [Group("workers", 1)], "placeholderTimeoutSeconds=30")
-    await scenario.create([pod])
-    await wait_for_event(
-        scenario, "typo-0", "unknown parameter placeholderTimeoutSeconds", "mean placeholderTimeoutInSeconds?"
-    )
-    await scenario.all_bound(1)
-
-
 async def test_smaller_real_pods_release_the_excess_of_their_placeholders(open_scenario: OpenScenario) -> None:
     scenario = await open_scenario(nodes(2))
     await scenario.create(a_gang("small", [Group("workers", 3, cpu="2", real_cpu="500m")], timeout_s=LONG_S))
@@ -140,29 +128,6 @@ async def test_unused_placeholders_are_released_when_the_application_finishes(op
     await scenario.eventually("the unused placeholders are deleted", only_finished_pods_exist)
 
 
-async def test_a_gang_reserves_what_fits_and_waits_for_used_quota(
-    open_scenario: OpenScenario,
-) -> None:
-    queues = {"partitions": [{"name": "default", "queues": [{"name": "root", "queues": [a_queue("small", "4")]}]}]}
-    scenario = await open_scenario(nodes(4), {"queues.yaml": json.dumps(queues)})
-    labels = {"applicationId": "first", "queue": "root.small"}
-    await scenario.create(a_pod(f"single-{index}", labels=labels) for index in range(3))
-    await scenario.all_bound(3)
-    workers = [Group("workers", 2)]
-    await scenario.create(a_gang("waits", workers, queue="root.small", timeout_s=LONG_S, placement="Reserve"))
-    await scenario.create([a_pod("bystander", labels={"applicationId": "other", "queue": "root.other"})])
-    await scenario.eventually("both placeholders exist", lambda: _are_there(scenario, 2))
-    await scenario.eventually("one placeholder is bound", lambda: _is_bound(scenario, 1))
-    for index in range(3):
-        await scenario.api.delete("pods", f"single-{index}", scenario.namespace)
-
-    async def gang_runs() -> bool:
-        names = {pod["metadata"]["name"] for pod in await scenario.bound()}
-        return names >= {"waits-workers-0", "waits-workers-1"}
-
-    await scenario.eventually("the gang runs", gang_runs)
-
-
 async def test_single_pods_are_scheduled_without_placeholders(open_scenario: OpenScenario) -> None:
     scenario = await open_scenario(nodes(2))
     names = ("muster", "yunikorn")
@@ -183,15 +148,3 @@ async def test_pods_of_another_scheduler_count_on_their_node_and_are_not_changed
     await scenario.eventually("one of ours is bound", a_member_is_bound)
     await scenario.api.delete("pods", "foreign", scenario.namespace)
     await scenario.all_bound(2)
-
-
-def a_queue(name: str, vcore: str) -> Json:
-    return {"name": name, "submitacl": "*", "resources": {"max": {"vcore": vcore}}}
-
-
-async def _are_there(scenario: Scenario, placeholders: int) -> bool:
-    return len(await scenario.pods(placeholders=True)) == placeholders
-
-
-async def _is_bound(scenario: Scenario, placeholders: int) -> bool:
-    return len(await scenario.bound(placeholders=True)) == placeholders

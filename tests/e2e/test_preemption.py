@@ -138,19 +138,3 @@ async def test_daemon_set_pods_preempt_other_pods_on_every_node(open_scenario: O
     finally:
         await api.delete("daemonsets", "agent", home)
         await api.delete_all("pods", home)
-
-
-async def test_a_lowered_quota_preempts_the_excess_pods(open_scenario: OpenScenario) -> None:
-    """Quota preemption, which needs no waiting pod."""
-
-    def bounded(vcore: str) -> dict[str, str]:
-        leaf = a_queue("leaf", maximum={"vcore": vcore}, properties={"quota.preemption.delay": "1s"})
-        return queue_file(leaf, preemption={"enabled": True, "quotapreemptionenabled": True})
-
-    scenario = await open_scenario(NODES, bounded("4") | QUICK_PREEMPTION)
-    labels = {"applicationId": "job", "queue": "root.leaf"}
-    await scenario.create(a_pod(f"pod-{index}", labels=labels) for index in range(3))
-    await scenario.all_bound(3)
-    await scenario.api.patch("configmaps", "muster-configs", {"data": bounded("1")}, scenario.muster.setup.namespace)
-    await scenario.all_bound(1)
-    assert await names_bound(scenario) == {"pod-0"}, "the first pod of an application goes last"
