@@ -9,7 +9,7 @@ import pytest
 
 from devcluster.nodes import FakeNode
 from tests.e2e import rest
-from tests.e2e.conditions import reported_on_config_map, wait_for_event, wait_for_reason
+from tests.e2e.conditions import reported_on_config_map, wait_for_event
 from tests.e2e.configuration import a_queue, queue_file, queues
 from tests.e2e.conftest import OpenScenario
 from tests.e2e.manifests import a_pod
@@ -42,24 +42,6 @@ async def test_a_pushed_configuration_applies_after_a_rejection_that_ends_kopf(o
     await rejected.reached(2)
     await push(scenario, queues(resources={"max": {"vcore": "4"}}))
     await scenario.all_bound(2)
-
-
-async def test_a_lowered_maximum_keeps_running_pods_and_holds_back_new_ones(open_scenario: OpenScenario) -> None:
-    scenario = await open_scenario(NODES, queues(resources={"max": {"vcore": "4"}}))
-    labels = {"applicationId": "job", "queue": "root.leaf"}
-    await scenario.create(a_pod(f"pod-{index}", labels=labels) for index in range(2))
-    await scenario.all_bound(2)
-    await push(scenario, queues(resources={"max": {"vcore": "1"}}))
-
-    async def is_lowered() -> bool:
-        return bool(
-            (await rest.get_json(scenario, "partition/default/queue/root.leaf"))["maxResource"]["vcore"] == 1000
-        )
-
-    await scenario.eventually("the new maximum applies", is_lowered)
-    await scenario.create([a_pod("late", labels=labels)])
-    await wait_for_reason(scenario, "late", "SchedulingSkipped", "root.leaf", "cpu")
-    assert len(await scenario.bound()) == 2
 
 
 async def test_an_added_queue_accepts_pods_and_a_removed_one_drains(open_scenario: OpenScenario) -> None:

@@ -7,9 +7,9 @@ import pytest
 from devcluster.api import Json
 from devcluster.cluster import documents
 from devcluster.nodes import FakeNode
-from tests.e2e.conditions import scheduled, wait_for_event, wait_for_reason
+from tests.e2e.conditions import scheduled, wait_for_reason
 from tests.e2e.conftest import OpenScenario
-from tests.e2e.manifests import Group, a_member, a_pod
+from tests.e2e.manifests import a_pod
 from tests.e2e.pod_groups.test_pod_groups import nothing_is_bound
 from tests.e2e.scenario import Scenario
 
@@ -87,14 +87,3 @@ async def test_a_replacement_starts_although_the_gang_can_never_have_its_size_ag
     await scenario.api.delete("pods", "w2", scenario.namespace, grace_s=0)
     await scenario.create(members(4, "3", first=3))
     assert {pod["metadata"]["name"] for pod in await scenario.all_bound(3)} == {"w0", "w1", "w3"}
-
-
-async def test_the_annotations_of_yunikorn_take_precedence_with_an_event(open_scenario: OpenScenario) -> None:
-    scenario = await open_scenario([FakeNode("node-0", cpu="8")])
-    pods = [a_member("train", "workers", f"w{number}", [Group("workers", 2)]) for number in range(2)]
-    for pod in pods:
-        pod["metadata"]["labels"]["kueue.x-k8s.io/pod-group-name"] = "train"
-        pod["metadata"]["annotations"][COUNT] = "9"
-    await scenario.create(pods)
-    await scenario.all_bound(2)
-    await wait_for_event(scenario, "w0", "gang-size is ignored", "yunikorn.apache.org/task-groups takes precedence")

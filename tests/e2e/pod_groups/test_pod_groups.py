@@ -7,9 +7,9 @@ import pytest
 from devcluster.api import Json
 from devcluster.cluster import documents
 from devcluster.nodes import FakeNode
-from tests.e2e.conditions import condition, wait_for_event, wait_for_reason
+from tests.e2e.conditions import condition, wait_for_reason
 from tests.e2e.conftest import OpenScenario
-from tests.e2e.manifests import Group, a_member, a_pod
+from tests.e2e.manifests import a_pod
 from tests.e2e.scenario import Scenario
 
 SAMPLE = documents(Path(__file__).with_name("training.yaml"))
@@ -102,17 +102,6 @@ async def test_members_wait_for_their_group_and_lose_their_requests_with_it(open
     )
 
 
-async def test_a_lower_minimum_starts_the_members_that_fit(open_scenario: OpenScenario) -> None:
-    scenario = await open_scenario([FakeNode("node-0", cpu="2")])
-    await scenario.create([a_pod_group(), *members(3)])
-    await wait_for_condition(scenario, "False", "Unschedulable", "1 of 3 members")
-    await scenario.api.patch(
-        "podgroups", "train", {"spec": {"schedulingPolicy": {"gang": {"minCount": 2}}}}, scenario.namespace
-    )
-    await scenario.all_bound(2)
-    await wait_for_condition(scenario, "True", "Scheduled")
-
-
 async def test_a_gated_member_is_missing_until_its_gate_is_removed(open_scenario: OpenScenario) -> None:
     scenario = await open_scenario([FakeNode("node-0", cpu="8")])
     await scenario.create([a_pod_group(), *members(2), *members(1, first=2, schedulingGates=[{"name": "quota"}])])
@@ -135,28 +124,6 @@ async def test_a_field_that_is_not_supported_keeps_all_members_waiting(
     await nothing_is_bound(scenario)
 
 
-async def test_a_group_of_another_namespace_is_not_used(open_scenario: OpenScenario) -> None:
-    scenario = await open_scenario([FakeNode("node-0", cpu="8")])
-    elsewhere = a_pod_group()
-    elsewhere["metadata"]["namespace"] = "default"
-    await scenario.create([elsewhere, *members(3)])
-    try:
-        await wait_for_reason(scenario, "train-0", "SchedulingSkipped", "to appear in scheduling queue")
-        await nothing_is_bound(scenario)
-    finally:
-        await scenario.api.delete("podgroups", "train", "default")
-
-
-async def test_the_group_takes_precedence_over_annotations_and_reports_it(open_scenario: OpenScenario) -> None:
-    scenario = await open_scenario([FakeNode("node-0", cpu="8")])
-    pods = [a_member("train", "workers", f"train-{number}", [Group("workers", 5)]) for number in range(3)]
-    for pod in pods:
-        pod["spec"]["schedulingGroup"] = {"podGroupName": "train"}
-    await scenario.create([a_pod_group(), *pods])
-    await scenario.all_bound(3)
-    await wait_for_event(scenario, "train-0", "task-groups is ignored", 'PodGroup "train" is used')
-
-
 @pytest.mark.parametrize("process", ["core", "operator"])
 async def test_a_restart_keeps_what_waits_and_what_runs(process: str, open_scenario: OpenScenario) -> None:
     scenario = await open_scenario([FakeNode("node-0", cpu="4")])
@@ -169,20 +136,6 @@ async def test_a_restart_keeps_what_waits_and_what_runs(process: str, open_scena
     await scenario.cluster.add_nodes([FakeNode("node-1", cpu="1")])
     await scenario.all_bound(5)
     await wait_for_condition(scenario, "True", "Scheduled")
-
-
-async def test_two_groups_of_one_application_are_two_gangs(open_scenario: OpenScenario) -> None:
-    scenario = await open_scenario([FakeNode("node-0", cpu="2")])
-    groups = [a_pod_group(name, 2) for name in ("a", "b")]
-    pods = [*members(2, "a"), *members(2, "b")]
-    for manifest in (*groups, *pods):
-        manifest["metadata"]["labels"] = {"applicationId": "job"}
-    await scenario.create([groups[0], *pods[:2]])
-    await scenario.all_bound(2)
-    await scenario.create([groups[1], *pods[2:]])
-    await wait_for_condition(scenario, "False", "Unschedulable", group="b")
-    await scenario.cluster.add_nodes([FakeNode("node-1", cpu="2")])
-    await scenario.all_bound(4)
 
 
 async def test_all_members_of_a_group_are_in_one_domain_of_its_topology(open_scenario: OpenScenario) -> None:

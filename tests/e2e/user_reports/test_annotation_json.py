@@ -1,11 +1,8 @@
 """Annotations as user reports have them: null in maps, and keys that resemble known ones (reports 01, 02)."""
 
-import json
-
 from devcluster.nodes import FakeNode
-from tests.e2e.conditions import wait_for_event
 from tests.e2e.conftest import OpenScenario
-from tests.e2e.manifests import PREFIX, Group, a_gang, with_annotations
+from tests.e2e.manifests import Group, a_gang
 
 ANALYSIS = {"disk": "fast", "node-role/analysis": ""}
 
@@ -23,12 +20,3 @@ async def test_null_in_a_node_selector_is_an_empty_label_value_and_the_gang_stay
         return nodes == ["node-1"] and len(await scenario.bound()) == 2
 
     await scenario.eventually("the third member is reserved on the node with the empty label value", are_reserved)
-
-
-async def test_a_key_of_a_task_group_that_resembles_a_known_one_is_reported(open_scenario: OpenScenario) -> None:
-    scenario = await open_scenario([FakeNode("node-0")])
-    [pod] = a_gang("job", [Group("workers", 1)])
-    group = {"name": "workers", "minMember": 1, "maxMember": 4, "minResource": {"cpu": "1"}}
-    await scenario.create([with_annotations(pod, {f"{PREFIX}task-groups": json.dumps([group])})])
-    await wait_for_event(scenario, "job-workers-0", "task-groups[0].maxMember is ignored; did you mean minMember?")
-    await scenario.all_bound(1)
