@@ -64,16 +64,6 @@ async def test_a_pod_with_scheduling_gates_reports_them_and_waits_for_their_remo
     await scenario.all_bound(2)
 
 
-async def test_a_finished_pod_frees_its_resources_before_it_is_deleted(open_scenario: OpenScenario) -> None:
-    scenario = await open_scenario([FakeNode("node-0", cpu="1500m")])
-    await scenario.create(with_annotations(a_pod(f"brief-{index}"), BRIEF) for index in range(2))
-
-    async def both_are_done() -> bool:
-        return await phases(scenario) == {"Succeeded": 2}
-
-    await scenario.eventually("one ran after the other", both_are_done)
-
-
 async def test_an_id_can_be_reused_after_its_application_has_completed(open_scenario: OpenScenario) -> None:
     """As with a CronJob: the finished pods of the first run remain, and the second run is a separate gang."""
     scenario = await open_scenario([FakeNode("node-0")])

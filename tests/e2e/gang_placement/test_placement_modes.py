@@ -5,9 +5,9 @@ from collections import Counter
 import pytest
 
 from devcluster.nodes import FakeNode
-from tests.e2e.conditions import wait_for_event, wait_for_reason
+from tests.e2e.conditions import wait_for_event
 from tests.e2e.conftest import OpenScenario
-from tests.e2e.manifests import Group, a_gang, a_member, a_pod, is_bound, with_annotations
+from tests.e2e.manifests import Group, a_gang, a_member, a_pod, with_annotations
 from tests.e2e.scenario import Scenario
 
 MEMBERS = 5
@@ -129,49 +129,3 @@ async def test_resources_are_reserved_for_executors_created_after_their_driver_r
     await scenario.create(a_member("spark", "executors", f"executor-{index}", groups, parameters) for index in range(4))
     found = await scenario.all_bound(5)
     assert "rival" not in {pod["metadata"]["name"] for pod in found}
-
-
-@every_placement
-async def test_unused_reservations_are_released_after_the_timeout(placement: str, open_scenario: OpenScenario) -> None:
-    scenario = await open_scenario([FakeNode("node-0", cpu="4")])
-    await scenario.create(a_gang("left", [Group("workers", 4, real=1)], timeout_s=3, placement=placement))
-
-    async def member_is_bound() -> bool:
-        return len(await scenario.bound()) == 1
-
-    await scenario.eventually("the member is bound", member_is_bound)
-    await scenario.create(a_pod(f"next-{index}", labels={"applicationId": "next"}) for index in range(3))
-    await scenario.all_bound(4)
-
-
-@every_victim
-async def test_after_a_kill_a_direct_gang_reserves_only_for_missing_members(
-    victims: list[str], open_scenario: OpenScenario
-) -> None:
-    """Of four members one has finished, one runs, and two do not exist yet."""
-    scenario = await open_scenario([FakeNode("node-0", cpu="4")])
-    brief, stays = a_gang("half", [Group("workers", 4, real=2)], timeout_s=600, placement="Direct")
-    await scenario.create([with_annotations(brief, {"devcluster.muster/run-for": "1s"}), stays])
-
-    async def one_has_finished() -> bool:
-        return Counter(pod["status"].get("phase") for pod in await scenario.pods()) == {"Succeeded": 1, "Running": 1}
-
-    await scenario.eventually("one has finished, one runs", one_has_finished)
-    await restart(scenario, victims)
-    await scenario.create(a_pod(f"next-{index}", labels={"applicationId": "next"}) for index in range(2))
-    await wait_for_reason(scenario, "next-1", "Unschedulable", "1 Insufficient cpu")
-
-    async def next_is_bound() -> bool:
-        return is_bound(await scenario.api.get("pods", "next-0", scenario.namespace))
-
-    await scenario.eventually("the first one of them is bound", next_is_bound)
-
-
-@every_placement
-async def test_extra_members_and_pods_without_a_group_are_scheduled_as_usual(
-    placement: str, open_scenario: OpenScenario
-) -> None:
-    scenario = await open_scenario([FakeNode("node-0"), FakeNode("node-1")])
-    gang = a_gang("more", [Group("workers", 2, real=4)], timeout_s=600, placement=placement)
-    await scenario.create([*gang, a_pod("aside", labels={"applicationId": "more"})])
-    await scenario.all_bound(5)
