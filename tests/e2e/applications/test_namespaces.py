@@ -119,6 +119,7 @@ async def test_a_deleted_namespace_removes_its_waiting_gang_and_can_be_recreated
     created = [write for write in writes if write.what == "create pods"]
     assert len(created) <= 2 * 4, "placeholders deleted with their namespace are not recreated repeatedly"
     assert not [write for write in writes if write.resource == "events" and not write.succeeded]
+    assert not [write for write in writes if write.resource == "pods" and write.code == 403]
     async with namespace(scenario, "again", "2"):
         for pod in pods(3, "gang"):
             await scenario.api.create(pod, "again")
