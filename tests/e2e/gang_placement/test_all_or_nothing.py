@@ -8,7 +8,7 @@ from devcluster.api import Json
 from devcluster.nodes import FakeNode
 from tests.e2e.conditions import reported_on_config_map, scheduled, wait_for_event, wait_for_reason
 from tests.e2e.conftest import OpenScenario
-from tests.e2e.manifests import Group, a_gang, a_member, a_pod, with_annotations
+from tests.e2e.manifests import Group, a_gang, a_member, a_pod
 from tests.e2e.scenario import Scenario
 from tests.e2e.test_reload import push
 
@@ -116,32 +116,3 @@ async def test_a_changed_default_placement_applies_to_new_gangs(
     await scenario.cluster.add_nodes([FakeNode("node-1", cpu="8")])
     await scenario.all_bound(8)
     assert scenario.created_placeholders() == 4
-
-
-async def test_a_direct_gang_keeps_the_reservation_of_a_member_rejected_by_its_kubelet(
-    open_scenario: OpenScenario,
-) -> None:
-    not_yet = {"devcluster.muster/start-after": "1h"}
-    scenario = await open_scenario([FakeNode(f"node-{number}", cpu="1") for number in range(4)])
-    gang = a_gang("firm", [Group("workers", 3)], timeout_s=600, placement="Direct")
-    await scenario.create(with_annotations(pod, not_yet) for pod in gang)
-    member = (await scenario.all_bound(3))[0]
-    await scenario.create([with_annotations(a_pod("rival", labels={"applicationId": "rival"}), not_yet)])
-    await scenario.all_bound(4)
-    await scenario.create([a_pod("rival-too", labels={"applicationId": "rival"})])
-    status = {"phase": "Failed", "reason": "OutOfcpu", "message": "the node has less than was thought"}
-    await scenario.api.patch(
-        "pods", member["metadata"]["name"], {"status": status}, scenario.namespace, subresource="status"
-    )
-    await wait_for_event(scenario, "firm-workers-0", member["metadata"]["name"], "is reserved for 120 s")
-    assert await reason(scenario, "rival-too") in {"", "Unschedulable"}
-    # One for the rival, one for the replacement: the gang avoids the node that rejected its member for 60 s.
-    await scenario.cluster.add_nodes([FakeNode(f"node-{number}", cpu="1") for number in (4, 5)])
-    again = a_gang("firm", [Group("workers", 3)], timeout_s=600, placement="Direct")[0]
-    again["metadata"]["name"] = "firm-again"
-    await scenario.create([with_annotations(again, not_yet)])
-
-    async def is_complete() -> bool:
-        return "firm-again" in {pod["metadata"]["name"] for pod in await scenario.bound()}
-
-    await scenario.eventually("the replacement is bound", is_complete)
