@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, BinaryIO
+from typing import Annotated, Any, BinaryIO
 
 import structlog
 import typer
@@ -219,52 +219,46 @@ def configure_logs(level: LogLevel, form: LogFormat) -> Threshold:
     return threshold
 
 
-RestTlsCert = Annotated[
-    Path | None, typer.Option(envvar="MUSTER_CORE_REST_TLS_CERT", help="Certificate of REST, PEM; reloaded on change.")
-]
-RestTlsKey = Annotated[
-    Path | None, typer.Option(envvar="MUSTER_CORE_REST_TLS_KEY", help="Key of the certificate, PEM.")
-]
-RestTokenFile = Annotated[
-    Path | None,
-    typer.Option(envvar="MUSTER_CORE_REST_TOKEN_FILE", help="File with the bearer token for dumps and changes."),
-]
+def option(variable: str, about: str, *names: str, **bounds: Any) -> Any:
+    """Returns an option of the core, which is also the environment variable MUSTER_CORE_ + `variable`."""
+    return typer.Option(*names, envvar=f"MUSTER_CORE_{variable}", help=about, **bounds)
+
+
+RestTlsCert = Annotated[Path | None, option("REST_TLS_CERT", "Certificate of REST, PEM; reloaded on change.")]
+RestTlsKey = Annotated[Path | None, option("REST_TLS_KEY", "Key of the certificate, PEM.")]
+RestTokenFile = Annotated[Path | None, option("REST_TOKEN_FILE", "File with the bearer token for dumps and changes.")]
 RestKubernetesAuth = Annotated[
     bool,
-    typer.Option(
+    option(
+        "REST_KUBERNETES_AUTH",
+        "Authorize bearer tokens with TokenReview and SubjectAccessReview (nonResourceURLs).",
         "--rest-kubernetes-auth",
-        envvar="MUSTER_CORE_REST_KUBERNETES_AUTH",
-        help="Authorize bearer tokens with TokenReview and SubjectAccessReview (nonResourceURLs).",
     ),
 ]
-RestClosed = Annotated[
-    bool, typer.Option("--rest-closed", envvar="MUSTER_CORE_REST_CLOSED", help="Require a token for reads too.")
-]
+RestClosed = Annotated[bool, option("REST_CLOSED", "Require a token for reads too.", "--rest-closed")]
 RestTrustLoopback = Annotated[
     bool,
-    typer.Option(
+    option(
+        "REST_TRUST_LOOPBACK",
+        "Require no token from loopback addresses; do not use it behind a proxy on this machine.",
         "--rest-trust-loopback",
-        envvar="MUSTER_CORE_REST_TRUST_LOOPBACK",
-        help="Require no token from loopback addresses; do not use it behind a proxy on this machine.",
     ),
 ]
 RestCompatibilityMode = Annotated[
     CompatibilityMode,
-    typer.Option(
+    option(
+        "REST_COMPATIBILITY_MODE",
+        "open: every client may dump the state and change the log level without a token, as in YuniKorn.",
         "--rest-compatibility-mode",
-        envvar="MUSTER_CORE_REST_COMPATIBILITY_MODE",
-        help="open: every client may dump the state and change the log level without a token, as in YuniKorn.",
     ),
 ]
-RestUi = Annotated[
-    bool, typer.Option("--rest-ui/--no-rest-ui", envvar="MUSTER_CORE_REST_UI", help="Serve the web UI at /ui/.")
-]
+RestUi = Annotated[bool, option("REST_UI", "Serve the web UI at /ui/.", "--rest-ui/--no-rest-ui")]
 RestSimulationMib = Annotated[
     int,
-    typer.Option(
-        envvar="MUSTER_CORE_REST_SIMULATION_MIB",
+    option(
+        "REST_SIMULATION_MIB",
+        f"MiB for the process that answers what would happen; 0 = off, else at least {LEAST_MIB}.",
         min=0,
-        help=f"MiB for the process that answers what would happen; 0 = off, else at least {LEAST_MIB}.",
     ),
 ]
 
@@ -273,29 +267,16 @@ RestSimulationMib = Annotated[
 def main(  # noqa: PLR0913 # long: the command line is its options
     *,
     listen: Annotated[
-        str, typer.Option(envvar="MUSTER_CORE_LISTEN", help="Listen address: unix:///path or host:port.")
+        str, option("LISTEN", "Listen address: unix:///path or host:port.")
     ] = "unix:///run/muster/core.sock",
-    tls_cert: Annotated[
-        Path | None, typer.Option(envvar="MUSTER_CORE_TLS_CERT", help="Server certificate, PEM.")
-    ] = None,
-    tls_key: Annotated[
-        Path | None, typer.Option(envvar="MUSTER_CORE_TLS_KEY", help="Key of the certificate, PEM.")
-    ] = None,
-    tls_ca: Annotated[
-        Path | None, typer.Option(envvar="MUSTER_CORE_TLS_CA", help="CA certificate that verifies clients, PEM.")
-    ] = None,
-    allow_plaintext: Annotated[
-        bool, typer.Option(envvar="MUSTER_CORE_ALLOW_PLAINTEXT", help="Allow TCP without TLS beyond loopback.")
-    ] = False,
+    tls_cert: Annotated[Path | None, option("TLS_CERT", "Server certificate, PEM.")] = None,
+    tls_key: Annotated[Path | None, option("TLS_KEY", "Key of the certificate, PEM.")] = None,
+    tls_ca: Annotated[Path | None, option("TLS_CA", "CA certificate that verifies clients, PEM.")] = None,
+    allow_plaintext: Annotated[bool, option("ALLOW_PLAINTEXT", "Allow TCP without TLS beyond loopback.")] = False,
     rest_address: Annotated[
-        str,
-        typer.Option(
-            envvar="MUSTER_CORE_REST_ADDRESS", help="Listen address of REST and metrics; empty = all, IPv4 and IPv6."
-        ),
+        str, option("REST_ADDRESS", "Listen address of REST and metrics; empty = all, IPv4 and IPv6.")
     ] = "127.0.0.1",
-    rest_port: Annotated[
-        int, typer.Option(envvar="MUSTER_CORE_REST_PORT", help="Port of REST and metrics; 0 = any free port.")
-    ] = 9080,
+    rest_port: Annotated[int, option("REST_PORT", "Port of REST and metrics; 0 = any free port.")] = 9080,
     rest_tls_cert: RestTlsCert = None,
     rest_tls_key: RestTlsKey = None,
     rest_token_file: RestTokenFile = None,
@@ -305,21 +286,13 @@ def main(  # noqa: PLR0913 # long: the command line is its options
     rest_compatibility_mode: RestCompatibilityMode = CompatibilityMode.CLOSED,
     rest_ui: RestUi = True,
     rest_simulation_mib: RestSimulationMib = MOST_MIB,
-    log_level: Annotated[LogLevel, typer.Option(envvar="MUSTER_CORE_LOG_LEVEL", help="Log level.")] = LogLevel.INFO,
-    log_format: Annotated[
-        LogFormat, typer.Option(envvar="MUSTER_CORE_LOG_FORMAT", help="Log format.")
-    ] = LogFormat.JSON,
-    journal: Annotated[
-        Path | None,
-        typer.Option(envvar="MUSTER_CORE_JOURNAL", help="File to which all inputs are recorded for a replay."),
-    ] = None,
+    log_level: Annotated[LogLevel, option("LOG_LEVEL", "Log level.")] = LogLevel.INFO,
+    log_format: Annotated[LogFormat, option("LOG_FORMAT", "Log format.")] = LogFormat.JSON,
+    journal: Annotated[Path | None, option("JOURNAL", "File to which all inputs are recorded for a replay.")] = None,
     ldap_secret: Annotated[
-        Path,
-        typer.Option(envvar="MUSTER_CORE_LDAP_SECRET", help="Directory with the settings of the LDAP group resolver."),
+        Path, option("LDAP_SECRET", "Directory with the settings of the LDAP group resolver.")
     ] = SECRET,
-    check: Annotated[
-        bool, typer.Option(envvar="MUSTER_CORE_CHECK", help="Verify all sums after each loop iteration (slow).")
-    ] = False,
+    check: Annotated[bool, option("CHECK", "Verify all sums after each loop iteration (slow).")] = False,
 ) -> None:
     """Run the scheduler core."""
     levels = configure_logs(log_level, log_format)

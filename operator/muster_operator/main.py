@@ -10,7 +10,7 @@ import asyncio
 import socket
 import uuid
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 import uvloop
@@ -31,74 +31,53 @@ from muster_si.transport.grpc_client import GrpcClient
 
 LEASE_NAME: Final = "muster"
 
-LeaderElect = Annotated[
-    bool,
-    typer.Option(envvar="MUSTER_LEADER_ELECT", help="Elect a leader with the Lease, and write only as the leader."),
-]
-LeaseName = Annotated[
-    str, typer.Option(envvar="MUSTER_LEASE_NAME", help="Name of the leader's Lease in Muster's namespace.")
-]
-LeaseDuration = Annotated[
-    int,
-    typer.Option(min=2, envvar="MUSTER_LEASE_DURATION", help="Duration of the Lease in seconds."),
-]
+
+def option(variable: str, about: str, *names: str, **bounds: Any) -> Any:
+    """Returns an option of the operator, which is also the environment variable MUSTER_ + `variable`."""
+    return typer.Option(*names, envvar=f"MUSTER_{variable}", help=about, **bounds)
+
+
+LeaderElect = Annotated[bool, option("LEADER_ELECT", "Elect a leader with the Lease, and write only as the leader.")]
+LeaseName = Annotated[str, option("LEASE_NAME", "Name of the leader's Lease in Muster's namespace.")]
+LeaseDuration = Annotated[int, option("LEASE_DURATION", "Duration of the Lease in seconds.", min=2)]
 Identity = Annotated[
     str,
-    typer.Option(
-        envvar="MUSTER_IDENTITY",
-        help="Holder identity, unique for each process and kept when the container restarts (pod name and UID); "
+    option(
+        "IDENTITY",
+        "Holder identity, unique for each process and kept when the container restarts (pod name and UID); "
         "empty: a new one at each start.",
     ),
 ]
 PodName = Annotated[
     str, typer.Option(envvar="POD_NAME", help="Name of the pod that gets the leader label; empty: none.")
 ]
-CompareEvery = Annotated[
-    float,
-    typer.Option(min=0.05, envvar="MUSTER_COMPARE_EVERY", help="Seconds between two parts of the state comparison."),
-]
+CompareEvery = Annotated[float, option("COMPARE_EVERY", "Seconds between two parts of the state comparison.", min=0.05)]
 Tracing = Annotated[
     bool,
-    typer.Option(
-        envvar="MUSTER_TRACING",
-        help="Export a trace of each application with OpenTelemetry; set the endpoint with OTEL_* variables.",
-    ),
+    option("TRACING", "Export a trace of each application with OpenTelemetry; set the endpoint with OTEL_* variables."),
 ]
 WEBHOOK_PORT: Final = 9089
 
 WebhookService = Annotated[
-    str,
-    typer.Option(
-        envvar="MUSTER_WEBHOOK_SERVICE", help="Service of the webhook in Muster's namespace; enables the webhook."
-    ),
+    str, option("WEBHOOK_SERVICE", "Service of the webhook in Muster's namespace; enables the webhook.")
 ]
 WebhookUrl = Annotated[
     str,
-    typer.Option(
-        envvar="MUSTER_WEBHOOK_URL",
-        help="URL of the webhook (https://host:port) for an operator outside the cluster; enables the webhook.",
+    option(
+        "WEBHOOK_URL",
+        "URL of the webhook (https://host:port) for an operator outside the cluster; enables the webhook.",
     ),
 ]
-WebhookPort = Annotated[int, typer.Option(envvar="MUSTER_WEBHOOK_PORT", help="Port of the webhook.")]
+WebhookPort = Annotated[int, option("WEBHOOK_PORT", "Port of the webhook.")]
 WebhookCert = Annotated[
-    Path | None,
-    typer.Option(
-        envvar="MUSTER_WEBHOOK_CERT", help="Serving certificate of the webhook, PEM (default: created by Muster)."
-    ),
+    Path | None, option("WEBHOOK_CERT", "Serving certificate of the webhook, PEM (default: created by Muster).")
 ]
-WebhookKey = Annotated[Path | None, typer.Option(envvar="MUSTER_WEBHOOK_KEY", help="Key of the certificate, PEM.")]
+WebhookKey = Annotated[Path | None, option("WEBHOOK_KEY", "Key of the certificate, PEM.")]
 WebhookCa = Annotated[
-    Path | None,
-    typer.Option(
-        envvar="MUSTER_WEBHOOK_CA", help="CA certificate of the webhook, PEM; if empty, caBundle is not written."
-    ),
+    Path | None, option("WEBHOOK_CA", "CA certificate of the webhook, PEM; if empty, caBundle is not written.")
 ]
 WebhookManifest = Annotated[
-    bool,
-    typer.Option(
-        envvar="MUSTER_WEBHOOK_MANIFEST",
-        help="Update only caBundle of a registration that you apply (deploy/webhooks.yaml).",
-    ),
+    bool, option("WEBHOOK_MANIFEST", "Update only caBundle of a registration that you apply (deploy/webhooks.yaml).")
 ]
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
@@ -129,19 +108,13 @@ def own_identity() -> str:
 def main(  # noqa: PLR0913 # long: the command line is its options
     *,
     core: Annotated[
-        str, typer.Option(envvar="MUSTER_CORE", help="Address of the core: unix:///path or host:port.")
+        str, option("CORE", "Address of the core: unix:///path or host:port.")
     ] = "unix:///run/muster/core.sock",
-    tls_cert: Annotated[Path | None, typer.Option(envvar="MUSTER_TLS_CERT", help="Client certificate, PEM.")] = None,
-    tls_key: Annotated[Path | None, typer.Option(envvar="MUSTER_TLS_KEY", help="Key of the certificate, PEM.")] = None,
-    tls_ca: Annotated[
-        Path | None, typer.Option(envvar="MUSTER_TLS_CA", help="CA certificate that verifies the core, PEM.")
-    ] = None,
-    allow_plaintext: Annotated[
-        bool, typer.Option(envvar="MUSTER_ALLOW_PLAINTEXT", help="Allow TCP without TLS beyond loopback.")
-    ] = False,
-    health_port: Annotated[
-        int, typer.Option(envvar="MUSTER_HEALTH_PORT", help="Port of probes and metrics; 0 = any free port.")
-    ] = 8081,
+    tls_cert: Annotated[Path | None, option("TLS_CERT", "Client certificate, PEM.")] = None,
+    tls_key: Annotated[Path | None, option("TLS_KEY", "Key of the certificate, PEM.")] = None,
+    tls_ca: Annotated[Path | None, option("TLS_CA", "CA certificate that verifies the core, PEM.")] = None,
+    allow_plaintext: Annotated[bool, option("ALLOW_PLAINTEXT", "Allow TCP without TLS beyond loopback.")] = False,
+    health_port: Annotated[int, option("HEALTH_PORT", "Port of probes and metrics; 0 = any free port.")] = 8081,
     namespace: Annotated[str, typer.Option(envvar="NAMESPACE", help="Namespace of the ConfigMaps.")] = "default",
     leader_elect: LeaderElect = True,
     lease_name: LeaseName = LEASE_NAME,
@@ -158,9 +131,9 @@ def main(  # noqa: PLR0913 # long: the command line is its options
     compare_every: CompareEvery = PAUSE_S,
     tracing: Tracing = False,
     log_level: Annotated[
-        LogLevel, typer.Option(envvar="MUSTER_LOG_LEVEL", help="Log level; the setting log.level takes precedence.")
+        LogLevel, option("LOG_LEVEL", "Log level; the setting log.level takes precedence.")
     ] = LogLevel.INFO,
-    log_format: Annotated[LogFormat, typer.Option(envvar="MUSTER_LOG_FORMAT", help="Log format.")] = LogFormat.JSON,
+    log_format: Annotated[LogFormat, option("LOG_FORMAT", "Log format.")] = LogFormat.JSON,
 ) -> None:
     """Run the operator: watch the cluster and apply the decisions of the core."""
     try:
