@@ -50,41 +50,6 @@ class CyclePhases:
         self._last = now
 
 
-class PhaseTimes:
-    """YuniKorn's histograms of the phases."""
-
-    def __init__(self, registry: CollectorRegistry) -> None:
-        prefix = "yunikorn_scheduler"
-        sorting = Histogram(
-            f"{prefix}_node_sorting_latency_milliseconds",
-            "Time to order queues, applications and nodes in one cycle, in seconds.",
-            ["level"],
-            buckets=DECADES,
-            registry=registry,
-        )
-        self._sorting = {CyclePhase.QUEUE: sorting.labels("queue"), CyclePhase.APPLICATION: sorting.labels("app")}
-        sorting.labels("node")  # nodes are ranked within the search
-        one = "Mean time of one application's search for nodes in a cycle, in seconds."
-        self._search = Histogram(f"{prefix}_trynode_latency_milliseconds", one, buckets=DECADES, registry=registry)
-        every = "Time of all searches for nodes in a cycle, in seconds."
-        self._searches = Histogram(
-            f"{prefix}_trynode_evaluation_milliseconds", every, buckets=DECADES, registry=registry
-        )
-        victims = "Time to select preemption victims, in seconds."
-        self.preemption = Histogram(
-            f"{prefix}_trypreemption_latency_milliseconds", victims, buckets=DECADES, registry=registry
-        )
-
-    def count(self, phases: CyclePhases) -> None:
-        """Adds one cycle."""
-        for phase, seconds in phases.seconds.items():
-            if phase in self._sorting:
-                self._sorting[phase].observe(seconds)
-            elif phase is CyclePhase.NODE:
-                self._search.observe(seconds / phases.counts[phase])
-                self._searches.observe(seconds)
-
-
 _SECONDS: Final = (0.0001, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1.0)
 _SIZES: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
@@ -102,45 +67,59 @@ class Metrics:
         registry = self.registry = CollectorRegistry()
         ProcessCollector(registry=registry)
         GCCollector(registry=registry)
-        attempts = Counter(
+        attempts = self._counter(
             "yunikorn_scheduler_container_allocation_attempt",
             "Allocations by result: allocated, rejected, failed at commit, or released.",
-            ["state"],
-            registry=registry,
-        )
-        submissions = Counter(
-            "yunikorn_scheduler_application_submission",
-            "Applications submitted, accepted and rejected.",
-            ["result"],
-            registry=registry,
+            "state",
         )
         states = map(attempts.labels, ("allocated", "rejected", "error", "released"))
         self._allocated, self._refused, self._faulty, self._released = states
+        about = "Applications submitted, accepted and rejected."
+        submissions = self._counter("yunikorn_scheduler_application_submission", about, "result")
         self._new, self._accepted, self._rejected = map(submissions.labels, ("new", "accepted", "rejected"))
-        self._events = Counter(
-            "muster_core_events", "Events that the scheduler received, by kind.", ["kind"], registry=registry
-        )
+        self._events = self._counter("muster_core_events", "Events that the scheduler received, by kind.", "kind")
         self._by_kind: dict[type[Event], Counter] = {}
-        self._undelivered = Counter(
-            "muster_core_undelivered",
-            "Messages without a receiver, and unexpected messages.",
-            ["what"],
-            registry=registry,
-        )
-        self.failures = Counter(
-            "muster_core_failures", "Events and cycles that failed; each is logged.", registry=registry
-        )
-        unschedulable = Counter(
-            "muster_core_unschedulable", "Requests reported as unschedulable, by reason.", ["reason"], registry=registry
-        )
+        about = "Messages without a receiver, and unexpected messages."
+        self._undelivered = self._counter("muster_core_undelivered", about, "what")
+        self.failures = self._counter("muster_core_failures", "Events and cycles that failed; each is logged.")
+        about = "Requests reported as unschedulable, by reason."
+        unschedulable = self._counter("muster_core_unschedulable", about, "reason")
         self._unschedulable = {kind: unschedulable.labels(kind.value) for kind in ReasonKind}
-        self._times = _Times(registry)
-        self._phases = PhaseTimes(registry)
+        prefix = "yunikorn_scheduler"
+        cycle = f"{prefix}_scheduling_cycle_milliseconds"
+        self._cycle = self._histogram(cycle, "Time of one scheduling cycle, in seconds.")
+        about = "Time of one loop iteration: events, timers and a cycle, in seconds."
+        self._latency = self._histogram(f"{prefix}_scheduling_latency_milliseconds", about)
+        self._our_cycle = self._histogram("muster_core_cycle_seconds", "Time of one scheduling cycle.", _SECONDS)
+        about = "Time for which the scheduler task occupied the event loop without a pause."
+        self._iteration = self._histogram("muster_core_loop_busy_seconds", about, _SECONDS)
+        about = "Waiting time of messages for the scheduler task."
+        self._wait = self._histogram("muster_core_event_queue_wait_seconds", about, _SECONDS)
+        self._batch = self._histogram("muster_core_batch_size", "Allocations per decision.", _SIZES)
+        about = "Longest time without a pause since the start."
+        self._longest_iteration = Gauge("muster_core_loop_busy_max_seconds", about, registry=registry)
+        self._longest = 0.0
+        about = "Time to order queues, applications and nodes in one cycle, in seconds."
+        sorting = self._histogram(f"{prefix}_node_sorting_latency_milliseconds", about, label="level")
+        self._sorting = {CyclePhase.QUEUE: sorting.labels("queue"), CyclePhase.APPLICATION: sorting.labels("app")}
+        sorting.labels("node")  # nodes are ranked within the search
+        about = "Mean time of one application's search for nodes in a cycle, in seconds."
+        self._search = self._histogram(f"{prefix}_trynode_latency_milliseconds", about)
+        about = "Time of all searches for nodes in a cycle, in seconds."
+        self._searches = self._histogram(f"{prefix}_trynode_evaluation_milliseconds", about)
+        about = "Time to select preemption victims, in seconds."
+        self._preemption = self._histogram(f"{prefix}_trypreemption_latency_milliseconds", about)
         #: Rejected nodes, and decommissioned nodes, since the start.
         self.nodes_refused = 0
         self.nodes_gone = 0
         #: Result of the last health checks; None = not run yet.
         self.healthy: bool | None = None
+
+    def _counter(self, name: str, about: str, *labels: str) -> Counter:
+        return Counter(name, about, labels, registry=self.registry)
+
+    def _histogram(self, name: str, about: str, buckets: tuple[float, ...] = DECADES, *, label: str = "") -> Histogram:
+        return Histogram(name, about, (label,) if label else (), buckets=buckets, registry=self.registry)
 
     def received(self, events: Sequence[Event]) -> None:
         """Counts received events. The events of a message usually have one type."""
@@ -182,7 +161,7 @@ class Metrics:
         self._released.inc(len(answer.released))
         self._refused.inc(len(answer.rejected_asks) + len(answer.rejected_allocations))
         if answer.new:
-            self._times.batch.observe(len(answer.new))
+            self._batch.observe(len(answer.new))
 
     def dropped(self, what: str) -> None:
         """Counts a message that could not be delivered."""
@@ -190,22 +169,31 @@ class Metrics:
 
     def cycled(self, seconds: float, faulty: int, phases: CyclePhases) -> None:
         """Counts one cycle with its phases, and the decisions that were invalid when they were committed."""
-        self._phases.count(phases)
-        self._times.cycle.observe(seconds)
-        self._times.our_cycle.observe(seconds)
+        for phase, phase_seconds in phases.seconds.items():
+            if phase in self._sorting:
+                self._sorting[phase].observe(phase_seconds)
+            elif phase is CyclePhase.NODE:
+                self._search.observe(phase_seconds / phases.counts[phase])
+                self._searches.observe(phase_seconds)
+        self._cycle.observe(seconds)
+        self._our_cycle.observe(seconds)
         self._faulty.inc(faulty)
 
     def iterated(self, seconds: float) -> None:
         """Counts one iteration of the loop."""
-        self._times.iterated(seconds)
+        self._iteration.observe(seconds)
+        self._latency.observe(seconds)
+        if seconds > self._longest:
+            self._longest = seconds
+            self._longest_iteration.set(seconds)
 
     def searched_for_victims(self, seconds: float) -> None:
         """Counts one search for preemption victims."""
-        self._phases.preemption.observe(seconds)
+        self._preemption.observe(seconds)
 
     def waited(self, seconds: float) -> None:
         """Counts the waiting time of a message for the scheduler task."""
-        self._times.wait.observe(seconds)
+        self._wait.observe(seconds)
 
     def pieces(self) -> Iterator[bytes]:
         """Yields the metrics in Prometheus text format. Other work may run between two pieces."""
@@ -214,40 +202,6 @@ class Metrics:
     def text(self) -> bytes:
         """Returns the metrics in Prometheus text format."""
         return b"".join(self.pieces())
-
-
-class _Times:
-    """Histograms of cycles and loop iterations."""
-
-    def __init__(self, registry: CollectorRegistry) -> None:
-        def histogram(name: str, meaning: str, buckets: tuple[float, ...]) -> Histogram:
-            return Histogram(name, meaning, buckets=buckets, registry=registry)
-
-        prefix = "yunikorn_scheduler_scheduling"
-        self.cycle = histogram(f"{prefix}_cycle_milliseconds", "Time of one scheduling cycle, in seconds.", DECADES)
-        self.latency = histogram(
-            f"{prefix}_latency_milliseconds",
-            "Time of one loop iteration: events, timers and a cycle, in seconds.",
-            DECADES,
-        )
-        self.our_cycle = histogram("muster_core_cycle_seconds", "Time of one scheduling cycle.", _SECONDS)
-        meaning = "Time for which the scheduler task occupied the event loop without a pause."
-        self.iteration = histogram("muster_core_loop_busy_seconds", meaning, _SECONDS)
-        self.wait = histogram(
-            "muster_core_event_queue_wait_seconds", "Waiting time of messages for the scheduler task.", _SECONDS
-        )
-        self.batch = histogram("muster_core_batch_size", "Allocations per decision.", _SIZES)
-        self._longest_iteration = Gauge(
-            "muster_core_loop_busy_max_seconds", "Longest time without a pause since the start.", registry=registry
-        )
-        self._longest = 0.0
-
-    def iterated(self, seconds: float) -> None:
-        self.iteration.observe(seconds)
-        self.latency.observe(seconds)
-        if seconds > self._longest:
-            self._longest = seconds
-            self._longest_iteration.set(seconds)
 
 
 def text_of(metrics: Iterable[Metric]) -> Iterator[bytes]:
