@@ -55,8 +55,7 @@ def _permanent(partition: Partition) -> Iterator[str]:
         counted.setdefault(node, Counter()).update(dict(amount.on_nodes.items()))
     for node in partition.nodes:
         known, found = partition.nodes.permanent(node), Resources(counted.get(node, Counter()))
-        if known != found:
-            yield f"node {node}: resources that are never freed are {known}, counted {found}"
+        yield from _compared(f"node {node}: what is never freed", known, found)
 
 
 def _reservation(partition: Partition, reservation: NodeReservation) -> Iterator[str]:
@@ -92,8 +91,7 @@ def _held(partition: Partition, reservations: list[NodeReservation]) -> Iterator
             held.setdefault(node, Counter()).update(dict(amount.on_nodes.items()))
     for node in partition.nodes:
         counted = Resources(held.get(node, Counter()))
-        if partition.nodes.node_reserved(node) != counted:
-            yield f"node {node}: reserved resources are {partition.nodes.node_reserved(node)}, counted {counted}"
+        yield from _compared(f"node {node}: what is reserved", partition.nodes.node_reserved(node), counted)
         is_marked = bool(partition.nodes.reserved.view(partition.nodes.rows.size)[partition.nodes.rows.row(node)])
         if is_marked != (node in partition.reservations.by_node):
             yield f"node {node} is marked as {'' if is_marked else 'not '}reserved"
@@ -124,14 +122,10 @@ def _queues(partition: Partition, reservations: list[NodeReservation]) -> Iterat
         if not reservation.preempted
     )
     for path, queue in partition.queues.by_path.items():
-        if queue.node_reservations != ordinary[path]:
-            yield f"queue {path}: {queue.node_reservations} node reservations are recorded, {ordinary[path]} counted"
-        for name, kept, counted in (
-            ("node_reserved", queue.node_reserved, Resources(node_reserved.get(path, Counter()))),
-            ("preempting", queue.preempting, Resources(releasing.get(path, Counter()))),
-        ):
-            if kept != counted:
-                yield f"queue {path}: {name} is recorded as {kept}, counted as {counted}"
+        node_reserved_here, preempting = (Resources(sums.get(path, Counter())) for sums in (node_reserved, releasing))
+        yield from _compared(f"queue {path}: node_reservations", queue.node_reservations, ordinary[path])
+        yield from _compared(f"queue {path}: node_reserved", queue.node_reserved, node_reserved_here)
+        yield from _compared(f"queue {path}: preempting", queue.preempting, preempting)
 
 
 def _count(partition: Partition, sums: dict[QueuePath, Counter[str]], name: ApplicationId, amount: Resources) -> None:
@@ -158,10 +152,8 @@ def check_storage(partition: Partition, there: Iterable[tuple[int, Volumes]]) ->
     attachments = partition.nodes.pods_on_nodes.attachments
     claims = Counter((claim, row) for row, volumes in used for claim in set(volumes.claims))
     disks = Counter((disk, row) for row, volumes in used for disk in set(volumes.disks))
-    if claims != _flat(attachments.claims):
-        yield f"claims in use are recorded as {attachments.claims}, counted as {dict(claims)}"
-    if disks != _flat(attachments.disks):
-        yield f"disks in use are recorded as {attachments.disks}, counted as {dict(disks)}"
+    yield from _compared("use of claims", _flat(attachments.claims), claims)
+    yield from _compared("use of disks", _flat(attachments.disks), disks)
     yield from _attached(partition, used)
     yield from _assumed(attachments.storage, attachments.claims)
     yield from _pools(attachments.storage)
@@ -182,12 +174,10 @@ def _attached(partition: Partition, used: list[tuple[int, Volumes]]) -> Iterator
     for node in nodes:
         row, reported = nodes.rows.row(node), nodes.record(node).spec.storage
         mine = by_pods.get(row, set())
-        if mine != attachments.on(row):
-            yield f"node {node}: volumes of pods are recorded as {attachments.on(row)}, counted as {mine}"
+        yield from _compared(f"node {node}: volumes of pods", attachments.on(row), mine)
         for driver, count in Counter(one.driver for one in mine.union(reported.attached if reported else ())).items():
             kept = int(attachments.used(driver, nodes.rows.size)[row])
-            if kept != count:
-                yield f"node {node}: volumes of {driver} are kept as {kept}, counted as {count}"
+            yield from _compared(f"node {node}: number of volumes of {driver}", kept, count)
 
 
 def _assumed(storage: Storage, in_use: Iterable[str]) -> Iterator[str]:
@@ -213,8 +203,7 @@ def _pools(storage: Storage) -> Iterator[str]:
             if meets(volume, demand) and volume.phase == AVAILABLE and not volume.deleting
             if volume.reference is None and name not in storage.taken
         }
-        if free != set(pool.members()):
-            yield f"free volumes for {demand} are recorded as {sorted(pool.members())}, counted as {sorted(free)}"
+        yield from _compared(f"free volumes for {demand}", set(pool.members()), free)
 
 
 def check_labels(partition: Partition) -> Iterator[str]:
@@ -228,10 +217,9 @@ def check_labels(partition: Partition) -> Iterator[str]:
         readers.update(selectors.reads_of_members(app.spec.members))
     if sum(labels.charged().values()) < len(readers):
         yield f"{len(readers)} labels are read, {labels.charged()} are charged to namespaces"
-    if dict(readers) != labels.readers():
-        yield f"readers of labels are recorded as {labels.readers()}, counted as {dict(readers)}"
-    if labels.is_on and dict(pods) != labels.pods():
-        yield f"pods of namespaces are recorded as {labels.pods()}, counted as {dict(pods)}"
+    yield from _compared("number of readers of labels", labels.readers(), dict(readers))
+    if labels.is_on:
+        yield from _compared("number of pods of namespaces", labels.pods(), dict(pods))
 
 
 def _there(partition: Partition) -> Iterator[tuple[ApplicationId, AskSpec | AllocationSpec]]:
@@ -288,8 +276,7 @@ def _demand(partition: Partition) -> Iterator[str]:
         if app is None:
             yield f"demand for nodes of the removed application {name}"
     kept = {holder: total.value for holder, total in known.counted.items()}
-    if {holder: total for holder, total in totals.items() if total} != kept:
-        yield f"demand for nodes is recorded as {kept}, counted as {totals}"
+    yield from _compared("demand for nodes", kept, {holder: total for holder, total in totals.items() if total})
     queues = [known.undecided, *(queue for at in known.refusing.values() for queue in at.queues.values())]
     found = [demand for queue in queues for of_app in queue.demands.values() for demand in of_app]
     if {*found} != {one for mine in known.by_app.values() for one in mine.values() if one.refused}:
@@ -310,8 +297,7 @@ def _one_demand(partition: Partition, demand: Demand) -> Iterator[str]:
             total = total.plus(ask.spec.resources, demand.admitted.get(key, 0))
     if demand.kind is None and demand.admitted and demand.queue not in (None, partition.node_demand.undecided):
         yield f"application {app.id}: its gang is admitted in part"
-    if total != demand.total:
-        yield f"application {app.id}: its demand for nodes is recorded as {demand.total}, counted as {total}"
+    yield from _compared(f"application {app.id}: its demand for nodes", demand.total, total)
     if demand.queue is not None and demand not in demand.queue.demands.get(app.id, {}):
         yield f"application {app.id}: its demand for nodes is missing in its demand queue"
     if demand.holders != tuple(bound.holder for bound in quota.bounds(partition, app)):
@@ -341,25 +327,18 @@ def _application(partition: Partition, app: Application) -> Iterator[str]:
         pending.update(dict(ask.spec.resources.times(ask.left).items()))
         if ask.left < 1:
             yield f"ask {ask.spec.key} has no pending count"
-    for name, found, kept in (
-        ("allocated", real, app.allocated),
-        ("placeholders", held, app.gang.allocated),
-        ("reserved", live, app.gang.reserved),
-        ("pending", dict((Resources(pending) - _counted_twice(app)).items()), app.pending),
-    ):
-        if Resources(found) != kept:
-            yield f"application {app.id}: {name} is recorded as {kept}, counted as {Resources(found)}"
+    yield from _compared(f"application {app.id}: allocated", app.allocated, Resources(real))
+    yield from _compared(f"application {app.id}: what placeholders have", app.gang.allocated, Resources(held))
+    yield from _compared(f"application {app.id}: reserved", app.gang.reserved, Resources(live))
+    yield from _compared(f"application {app.id}: pending", app.pending, Resources(pending) - _counted_twice(app))
     if app.state not in _LIVE:
         yield f"application {app.id} is {app.state} and still there"
     if app.id not in app.queue.applications or partition.queues.get(app.queue.path) is not app.queue:
         yield f"application {app.id} is not in its queue {app.queue.path}"
-    counts = (
-        sum(not a.spec.placeholder for a in app.allocations.values()) == app.real_allocations
-        and sum(not a.spec.placeholder for a in app.asks.values()) == app.real_asks
-        and sum(a.spec.placeholder for a in app.asks.values()) == app.placeholder_asks
-    )
-    if not counts:
-        yield f"application {app.id}: its counts of asks and allocations are off"
+    kinds = Counter(ask.spec.placeholder for ask in app.asks.values())
+    real_allocations = sum(not one.spec.placeholder for one in app.allocations.values())
+    kept = app.real_allocations, app.real_asks, app.placeholder_asks
+    yield from _compared(f"application {app.id}: numbers", kept, (real_allocations, kinds[False], kinds[True]))
 
 
 def _counted_twice(app: Application) -> Resources:
@@ -437,8 +416,7 @@ def _queue_sums(partition: Partition) -> Iterator[str]:
             ("reserved_quota", queue.reserved_quota.value, reserved_quota.get(path, NOTHING)),
             ("requested_quota", queue.requested_quota.value, requested_quota.get(path, NOTHING)),
         ):
-            if kept != counted:
-                yield f"queue {path}: {name} is recorded as {kept}, counted as {counted}"
+            yield from _compared(f"queue {path}: {name}", kept, counted)
             yield from _negative(f"queue {path}: {name}", kept)
         over = queue.max.excess(queue.allocated)
         if over != queue.tolerated:
@@ -481,8 +459,7 @@ def _users(partition: Partition) -> Iterator[str]:
         one, other = kept.get(holder, Account()), counted.get(holder, Account())
         for name in ("allocated", "reserved_quota", "requested_quota", "preempting", "running"):
             stored, found = (getattr(part, "value", part) for part in (getattr(one, name), getattr(other, name)))
-            if stored != found:
-                yield f"{holder}: {name} is kept as {stored}, counted as {found}"
+            yield from _compared(f"{holder}: {name}", stored, found)
         if holder in kept and one.is_idle:
             yield f"{holder} has an empty account"
 
@@ -550,8 +527,7 @@ def _shown(partition: Partition) -> Iterator[str]:
         below += [child.shown for child in queue.children.values() if child.shown is not None]
         if queue.priorities.top != max(below, default=None) or queue.shown != ordering.shown_by(queue):
             yield f"queue {queue.path} shows priority {queue.shown}"
-        if counted[queue.path] != queue.running:
-            yield f"queue {queue.path} counts {queue.running} running applications, there are {counted[queue.path]}"
+        yield from _compared(f"queue {queue.path}: running", queue.running, counted[queue.path])
     for path in partition.waiting:
         if path not in partition.queues.by_path:
             yield f"queue {path} has applications that wait and does not exist"
@@ -597,9 +573,7 @@ def _nodes(partition: Partition) -> Iterator[str]:
         if node not in partition.nodes:
             yield f"node {node} does not exist and still has allocations"
     for node in partition.nodes:
-        kept = partition.nodes.allocated(node)
-        if kept != used.get(node, NOTHING):
-            yield f"node {node}: allocated is recorded as {kept}, counted as {used.get(node, NOTHING)}"
+        yield from _compared(f"node {node}: allocated", partition.nodes.allocated(node), used.get(node, NOTHING))
 
 
 def _indices(partition: Partition) -> Iterator[str]:
@@ -648,8 +622,7 @@ def _indices_by_node(partition: Partition) -> Iterator[str]:
         if not released.requests.keys() <= partition.placed.get(node, {}).keys():
             yield f"node {node}: a placeholder that was released at once is gone"
         counted = sum((*released.requests.values(), *(amount for _, amount in released.ending)), NOTHING)
-        if released.total != counted:
-            yield f"node {node}: released at once is recorded as {released.total}, counted as {counted}"
+        yield from _compared(f"node {node}: what is released at once", released.total, counted)
     placed = sum(len(on_node) for on_node in partition.placed.values())
     if placed != sum(len(app.allocations) for app in partition.applications.values()):
         yield "the index by node has allocations that no application has"
@@ -665,10 +638,9 @@ def _pods_on_nodes(partition: Partition) -> Iterator[str]:
         tags.setdefault(pods_on_nodes.tags.project(spec.tags), Counter())[row] += 1
         if spec.facts.concerns_others:
             facts.setdefault(spec.facts, Counter())[row] += 1
-    if pods_on_nodes.tags.is_on and tags != pods_on_nodes.tags.counts():
-        yield f"allocations' tags are recorded as {pods_on_nodes.tags.counts()}, counted as {tags}"
-    if facts != pods_on_nodes.facts():
-        yield f"allocations' facts are recorded as {pods_on_nodes.facts()}, counted as {facts}"
+    if pods_on_nodes.tags.is_on:
+        yield from _compared("allocations by their tags", pods_on_nodes.tags.counts(), tags)
+    yield from _compared("allocations by their properties", pods_on_nodes.facts(), facts)
     volumes = ((row, one.volumes) for one, rows in facts.items() for row in rows.elements())
     yield from check_storage(partition, volumes)
     claims = (one.devices for one, rows in facts.items() for _ in rows.elements())
@@ -685,6 +657,11 @@ def _specs_by_node(partition: Partition) -> Iterator[tuple[NodeId, AskSpec | All
                 yield ask.replacement.node, ask.spec
     for spec in partition.foreign.values():
         yield spec.node, spec
+
+
+def _compared(what: str, kept: object, counted: object) -> Iterator[str]:
+    if kept != counted:
+        yield f"{what} is recorded as {kept}, counted as {counted}"
 
 
 def _negative(what: str, amounts: Resources) -> Iterator[str]:
