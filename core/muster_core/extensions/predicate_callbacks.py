@@ -14,7 +14,7 @@ from typing import Final, assert_never
 import numpy as np
 
 from muster_core.model.decisions import PlaceholderReplacement, Placement, Preemption
-from muster_core.model.effects import PlacementsProposed, TimerSet, VictimsProposed
+from muster_core.model.effects import PlacementsProposed, VictimsProposed
 from muster_core.model.errors import BrokenDecision
 from muster_core.model.events import CallbacksDeclared, PlacementsEvaluated, Timer, TimerKind, VictimsEvaluated
 from muster_core.model.ids import AllocationKey, ApplicationId, NodeId, RmId
@@ -136,7 +136,7 @@ def propose_placements(
     """Parks the decisions, and sends all their placements in one callback."""
     inquiry = PendingCallback(partition.id, app, tuple(decisions))
     number = partition.pending_callbacks.add(inquiry)
-    _set_timer(partition, app, number, now_ns)
+    partition.set_timer(TimerKind.INQUIRY, number, now_ns + LOST_NS, app)
     partition.outbox.put(PlacementsProposed(partition.rm, number, tuple(_places(inquiry))))
 
 
@@ -148,7 +148,7 @@ def propose_victims(partition: Partition, decision: Preemption, now_ns: int) -> 
     inquiry = PendingCallback(partition.id, decision.application, (decision,))
     for place, (key, node) in enumerate(decision.places):
         number = partition.pending_callbacks.add(inquiry, place)
-        _set_timer(partition, decision.application, number, now_ns)
+        partition.set_timer(TimerKind.INQUIRY, number, now_ns + LOST_NS, decision.application)
         victims = tuple(
             allocation.spec.key
             for app, identity in decision.victims
@@ -260,8 +260,7 @@ def _refuse(partition: Partition, app: ApplicationId, key: AllocationKey, node: 
     is_first = not partition.nodes.refused
     partition.nodes.refused.setdefault(shape_of(ask.kind), {})[node] = why[:_REASON_LIMIT]
     if is_first:
-        timer = Timer(TimerKind.REFUSED, partition.rm, partition.id, app, AllocationKey(""), 0)
-        partition.outbox.put(TimerSet(timer, now_ns + REFUSED_NS))
+        partition.set_timer(TimerKind.REFUSED, 0, now_ns + REFUSED_NS, app)
 
 
 def _close(scheduler_state: SchedulerState, rm: RmId, number: int) -> tuple[Partition, PendingCallback] | None:
@@ -279,11 +278,6 @@ def _wake(partition: Partition, name: ApplicationId) -> None:
 
 def _note(partition: Partition, inquiry: PendingCallback, message: str) -> None:
     partition.note(Notice.APPLICATION, inquiry.application, message=message)
-
-
-def _set_timer(partition: Partition, app: ApplicationId, number: int, now_ns: int) -> None:
-    timer = Timer(TimerKind.INQUIRY, partition.rm, partition.id, app, AllocationKey(""), number)
-    partition.outbox.put(TimerSet(timer, now_ns + LOST_NS))
 
 
 def refused_nodes_filter(snapshot: Snapshot, refused: Mapping[NodeId, str]) -> RefusedNodes:

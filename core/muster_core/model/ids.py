@@ -36,6 +36,7 @@ TaskGroup = NewType("TaskGroup", str)
 NO_GROUP: Final = TaskGroup("")
 NO_NODE: Final = NodeId("")
 NO_APPLICATION: Final = ApplicationId("")
+NO_KEY: Final = AllocationKey("")
 ROOT: Final = QueuePath("root")
 
 #: Queue for recovered applications that no rule places. No rule may name it.

@@ -25,13 +25,13 @@ from muster_core.model.decisions import (
 from muster_core.model.effects import NewAllocation, Release, SchedulingState, SchedulingStateChanged
 from muster_core.model.errors import BrokenDecision, CommitFailed
 from muster_core.model.events import TimerKind
-from muster_core.model.ids import AllocationKey, NodeId, Termination
+from muster_core.model.ids import AllocationKey, NodeId, QueuePath, Termination
 from muster_core.model.records import Change, Detail, Notice
 from muster_core.model.resources import NOTHING, Resources
 from muster_core.model.specs import NO_PROPERTIES, AskSpec
 from muster_core.model.states import ApplicationState
 from muster_core.placement.plugins import node_properties
-from muster_core.scheduling import gangs, ledger, lifecycle, requeue, reservations, victims
+from muster_core.scheduling import gangs, ledger, lifecycle, records, requeue, reservations, victims
 from muster_core.state.applications import Allocation, Application, Ask, lacking
 from muster_core.state.scheduler_state import Partition, ResponseBuilder
 from muster_si import keys
@@ -49,6 +49,15 @@ def commit(partition: Partition, decision: Decision, now_ns: int) -> None:
         raise
     except Exception as error:
         raise CommitFailed(type(decision).__name__) from error
+
+
+def attempt(partition: Partition, decision: Decision, queue: QueuePath, now_ns: int) -> str:
+    """Like `commit`. Returns why the decision is no longer valid, which is counted and recorded; empty = it is."""
+    try:
+        commit(partition, decision, now_ns)
+    except BrokenDecision as broken:
+        return records.broken(partition, queue, broken)
+    return ""
 
 
 def _commit(partition: Partition, decision: Decision, now_ns: int) -> None:
@@ -284,7 +293,7 @@ def set_run_timer(partition: Partition, app: Application, allocation: Allocation
     """Starts the run time limit of an allocation (docs/internals/semantics.md, rule 2)."""
     at_ns = now_ns + allocation.spec.timeout_ns
     key = AllocationKey(allocation.id)
-    lifecycle.set_timer(partition, app, TimerKind.ALLOCATION_RUN, app.sequence, at_ns, key)
+    partition.set_timer(TimerKind.ALLOCATION_RUN, app.sequence, at_ns, app.id, key)
 
 
 def _start_replacement(partition: Partition, app: Application, decision: PlaceholderReplacement, now_ns: int) -> None:
@@ -316,7 +325,7 @@ def _start_replacement(partition: Partition, app: Application, decision: Placeho
     answer.released.append(Release(partition.id, app.id, key, placeholder.id, why, ask.spec.key, at_once))
     ask.timer = partition.next_number()
     at_ns = now_ns + partition.timing.release_timeout_ns
-    lifecycle.set_timer(partition, app, TimerKind.RELEASE, ask.timer, at_ns, ask.spec.key)
+    partition.set_timer(TimerKind.RELEASE, ask.timer, at_ns, app.id, ask.spec.key)
     report_scheduled(partition, app, ask, decision.node)
 
 

@@ -13,10 +13,9 @@ from muster_core.model import messages
 from muster_core.model.effects import TimerSet
 from muster_core.model.errors import CommitFailed, InconsistentState
 from muster_core.model.events import Timer, TimerKind
-from muster_core.model.ids import AllocationKey, ApplicationId
 from muster_core.model.limits import FAILURE_BACKOFF_FIRST_NS, FAILURE_BACKOFF_MOST_NS, MESSAGE_CHARACTERS
 from muster_core.model.records import Notice
-from muster_core.scheduling import invariants, lifecycle, requeue
+from muster_core.scheduling import invariants, requeue
 from muster_core.state.applications import Application
 from muster_core.state.scheduler_state import Failure, Partition, SchedulerState
 from muster_core.state.scheduling_queue import NoNodeFits
@@ -35,7 +34,7 @@ def application_failed(partition: Partition, app: Application, error: Exception,
     app.failures += 1
     delay_ns = _delay_ns(app.failures)
     app.backoff_until_ns = now_ns + delay_ns
-    lifecycle.set_timer(partition, app, TimerKind.BACKOFF, app.sequence, app.backoff_until_ns)
+    partition.set_timer(TimerKind.BACKOFF, app.sequence, app.backoff_until_ns, app.id)
     message = messages.not_scheduled(f"application {app.id}", _text(error), delay_ns // _SECOND_NS)
     partition.note(Notice.APPLICATION, app.id, message=message)
     app.unplanned = app.restarts = 0
@@ -52,9 +51,7 @@ def partition_failed(partition: Partition, error: Exception, now_ns: int) -> Non
     partition.failures += 1
     delay_ns = _delay_ns(partition.failures)
     partition.backoff_until_ns = now_ns + delay_ns
-    no_app, no_key = ApplicationId(""), AllocationKey("")
-    timer = Timer(TimerKind.PARTITION_BACKOFF, partition.rm, partition.id, no_app, no_key, partition.failures)
-    partition.outbox.put(TimerSet(timer, partition.backoff_until_ns))
+    partition.set_timer(TimerKind.PARTITION_BACKOFF, partition.failures, partition.backoff_until_ns)
     partition.outbox.failures.append(Failure(f"partition {partition.id}", error))
     message = messages.not_scheduled(f"partition {partition.id}", _text(error), delay_ns // _SECOND_NS)
     partition.note(Notice.QUEUE, partition.queues.root.path, message=message)
@@ -111,4 +108,4 @@ def back_off_unschedulable(partition: Partition, app: Application, plan: Allocat
     if sum(wanted(app, kind, most) for kind in refused if kind in app.waiting) < most:
         return
     app.backoff_until_ns = now_ns + policies.backoff_delay_ns
-    lifecycle.set_timer(partition, app, TimerKind.BACKOFF, app.sequence, app.backoff_until_ns)
+    partition.set_timer(TimerKind.BACKOFF, app.sequence, app.backoff_until_ns, app.id)

@@ -59,7 +59,7 @@ def ask_virtual_placeholders(partition: Partition, app: Application, now_ns: int
         add_virtual_ask(partition, app, virtual_ask(app.spec, member), min(app.submitted_ns, now_ns))
     lifecycle.accept(partition, app, now_ns)
     app.gang.planned_from_ns = now_ns + _FIRST_MEMBER_NS
-    lifecycle.set_timer(partition, app, TimerKind.STARVATION, app.sequence, app.gang.planned_from_ns)
+    partition.set_timer(TimerKind.STARVATION, app.sequence, app.gang.planned_from_ns, app.id)
 
 
 def awaits_first_member(app: Application, now_ns: int) -> bool:
@@ -261,9 +261,8 @@ def start_timer(partition: Partition, app: Application, since_ns: int, *, is_ear
     `is_early`: nothing is reserved yet.
     """
     gang = app.gang
-    number = partition.next_number()
     at_ns = since_ns + max(lifecycle.placeholder_timeout_ns(partition, app) - gang.elapsed_ns, 0)
-    lifecycle.set_timer(partition, app, TimerKind.PLACEHOLDER, number, at_ns)
+    number = partition.start_timer(TimerKind.PLACEHOLDER, at_ns, app.id)
     gang.timer, gang.since_ns, gang.is_early, gang.is_paused = number, since_ns, is_early, False
 
 

@@ -17,9 +17,9 @@ from dataclasses import replace
 from typing import Final
 
 from muster_core.model import limits, messages
-from muster_core.model.effects import ApplicationSummarized, ApplicationUpdated, TimerSet
+from muster_core.model.effects import ApplicationSummarized, ApplicationUpdated
 from muster_core.model.events import Timer, TimerKind
-from muster_core.model.ids import RECOVERY, ROOT, AllocationKey, ApplicationId, QueuePath, parent_path
+from muster_core.model.ids import RECOVERY, ROOT, ApplicationId, QueuePath, parent_path
 from muster_core.model.specs import ApplicationSpec
 from muster_core.model.states import APPLICATION, ApplicationEvent, ApplicationState, follow
 from muster_core.queues.placement_rules import Chosen, GroupsNeeded, choose_queue, group_limit_on, is_requested
@@ -136,11 +136,8 @@ def expire_history(partition: Partition, timer: Timer, now_ns: int) -> None:
 
 
 def _set_expiry_timer(partition: Partition) -> None:
-    number = partition.next_number()
-    no_app, no_key = ApplicationId(""), AllocationKey("")
-    timer = Timer(TimerKind.EXPIRY, partition.rm, partition.id, no_app, no_key, number)
-    partition.outbox.put(TimerSet(timer, partition.history[0].ended_ns + partition.timing.expiry_ns))
-    partition.expiring = number
+    at_ns = partition.history[0].ended_ns + partition.timing.expiry_ns
+    partition.expiring = partition.start_timer(TimerKind.EXPIRY, at_ns)
 
 
 def reader(partition: Partition, spec: ApplicationSpec, queue: Queue) -> str:
@@ -203,8 +200,6 @@ def _waits(partition: Partition, name: ApplicationId) -> bool:
     return name in partition.undecided or (app is not None and bool(app.withheld))
 
 
-_NO_KEY = AllocationKey("")
-
 #: Event per state for a removed application, until it is Completing or Failed.
 _CONCLUDING: Final = {
     ApplicationState.NEW: ApplicationEvent.ACCEPT,
@@ -232,18 +227,11 @@ def change_state(
     records.application_state_changed(partition, app, message)
 
 
-def set_timer(
-    partition: Partition, app: Application, kind: TimerKind, number: int, at_ns: int, key: AllocationKey = _NO_KEY
-) -> None:
-    """Sets a timer of an application. The timer has an effect only while its subject still has this `number`."""
-    partition.outbox.put(TimerSet(Timer(kind, partition.rm, partition.id, app.id, key, number), at_ns))
-
-
 def set_wait_timer(partition: Partition, app: Application, since_ns: int) -> None:
     """Starts the optional timer of a gang that holds nothing, counted from `since_ns`."""
     wait_ns = wait_timeout_ns(partition, app)
     if wait_ns:
-        set_timer(partition, app, TimerKind.WAIT, app.sequence, since_ns + wait_ns)
+        partition.set_timer(TimerKind.WAIT, app.sequence, since_ns + wait_ns, app.id)
 
 
 def wait_timeout_ns(partition: Partition, app: Application) -> int:
@@ -274,7 +262,7 @@ def set_run_timer(partition: Partition, app: Application, now_ns: int) -> None:
     if not app.spec.timeout_ns or app.spec.is_gang:
         return
     at_ns = max(app.started_ns + app.spec.timeout_ns, now_ns)
-    set_timer(partition, app, TimerKind.RUN, app.sequence, at_ns)
+    partition.set_timer(TimerKind.RUN, app.sequence, at_ns, app.id)
 
 
 def complete_if_done(partition: Partition, app: Application, now_ns: int) -> None:
@@ -295,13 +283,12 @@ def complete_if_done(partition: Partition, app: Application, now_ns: int) -> Non
     _start_completing(partition, app, now_ns)
     change_state(partition, app, ApplicationEvent.COMPLETE, now_ns)
     if app.spec.members and app.gang.timer:
-        set_timer(partition, app, TimerKind.PLACEHOLDER, app.gang.timer, now_ns)
+        partition.set_timer(TimerKind.PLACEHOLDER, app.gang.timer, now_ns, app.id)
 
 
 def _start_completing(partition: Partition, app: Application, now_ns: int) -> None:
-    app.completing = partition.next_number()
     at_ns = now_ns + partition.timing.completing_timeout_ns
-    set_timer(partition, app, TimerKind.COMPLETING, app.completing, at_ns)
+    app.completing = partition.start_timer(TimerKind.COMPLETING, at_ns, app.id)
 
 
 def settle(partition: Partition, app: Application, now_ns: int) -> None:
@@ -326,9 +313,8 @@ def _go_on(partition: Partition, app: Application, now_ns: int) -> None:
     elif app.had_real:
         complete_if_done(partition, app, now_ns)
     else:  # its pods may arrive later, but not at any time
-        app.completing = partition.next_number()
         at_ns = now_ns + placeholder_timeout_ns(partition, app)
-        set_timer(partition, app, TimerKind.COMPLETING, app.completing, at_ns)
+        app.completing = partition.start_timer(TimerKind.COMPLETING, at_ns, app.id)
 
 
 def accept(partition: Partition, app: Application, now_ns: int) -> None:
@@ -342,7 +328,7 @@ def accept(partition: Partition, app: Application, now_ns: int) -> None:
     change_state(partition, app, ApplicationEvent.ACCEPT, now_ns, message)
     if app.is_reserving:
         at_ns = max(app.submitted_ns + partition.timing.starvation_age_ns, now_ns)
-        set_timer(partition, app, TimerKind.STARVATION, app.sequence, at_ns)
+        partition.set_timer(TimerKind.STARVATION, app.sequence, at_ns, app.id)
 
 
 def end_application(

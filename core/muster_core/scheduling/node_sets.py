@@ -20,7 +20,7 @@ from muster_core.model.ids import QueuePath
 from muster_core.model.limits import NODE_SET_PAUSES
 from muster_core.model.records import Notice
 from muster_core.placement import node_search
-from muster_core.scheduling import lifecycle, requeue
+from muster_core.scheduling import requeue
 from muster_core.state.applications import Application
 from muster_core.state.request_classes import AskClass
 from muster_core.state.reservations import NodeSet
@@ -120,4 +120,4 @@ def _pause(partition: Partition, app: Application, now_ns: int) -> None:
 
 
 def _look_again(partition: Partition, app: Application, at_ns: int) -> None:
-    lifecycle.set_timer(partition, app, TimerKind.STARVATION, app.sequence, at_ns)
+    partition.set_timer(TimerKind.STARVATION, app.sequence, at_ns, app.id)

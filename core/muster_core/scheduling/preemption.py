@@ -19,7 +19,7 @@ from typing import Final
 
 from muster_core.model import messages
 from muster_core.model.decisions import Preemption, ReasonKind
-from muster_core.model.errors import BrokenDecision, caught
+from muster_core.model.errors import caught
 from muster_core.model.events import Timer, TimerKind
 from muster_core.model.ids import ApplicationId, QueuePath
 from muster_core.model.limits import MEMBERS_PER_PREEMPTION, PREEMPTION_SEARCHES_IN_VAIN
@@ -29,8 +29,7 @@ from muster_core.placement.plugins.hooks import HOOKS
 from muster_core.preemption import guarantees, planning
 from muster_core.preemption.guarantees import is_under_guarantee, usage
 from muster_core.queues import quota
-from muster_core.scheduling import failures, gangs, records, requeue, reservations, victims
-from muster_core.scheduling.commit import commit
+from muster_core.scheduling import commit, failures, gangs, requeue, victims
 from muster_core.state import ordering
 from muster_core.state.applications import Application, Ask
 from muster_core.state.queues import Queue
@@ -94,14 +93,8 @@ def _enforce(partition: Partition, queue: Queue, now_ns: int) -> None:
         return
     _start(partition, queue, now_ns + delay_ns)
     decision = planning.plan_for_quota(partition, queue)
-    if decision is not None:
-        try:
-            commit(partition, decision, now_ns)
-        except BrokenDecision as broken:
-            records.broken(partition, queue.path, broken)
-        else:
-            if planning.excess(queue):
-                _start(partition, queue, now_ns + _PAUSE_NS)
+    if decision is not None and not commit.attempt(partition, decision, queue.path, now_ns) and planning.excess(queue):
+        _start(partition, queue, now_ns + _PAUSE_NS)
 
 
 def _reconsider(partition: Partition, queue: Queue, most: Limit, delay_ns: int, now_ns: int) -> None:
@@ -124,9 +117,7 @@ def _is_on(partition: Partition, delay_ns: int) -> bool:
 
 
 def _start(partition: Partition, queue: Queue, at_ns: int) -> None:
-    number = partition.next_number()
-    reservations.set_queue_timer(partition, queue, TimerKind.QUOTA, number, at_ns)
-    queue.quota_at_ns, queue.quota_timer = at_ns, number
+    queue.quota_at_ns, queue.quota_timer = at_ns, partition.start_timer(TimerKind.QUOTA, at_ns, queue=queue.path)
 
 
 def _clear(queue: Queue) -> None:
@@ -358,9 +349,8 @@ def _wanted(app: Application, asks: list[Ask]) -> Wanted:
 
 
 def _set_timer(partition: Partition, leaf: Queue, at_ns: int) -> None:
-    number = partition.next_number()
-    reservations.set_queue_timer(partition, leaf, TimerKind.PREEMPTION, number, at_ns)
-    leaf.preemption_timer, leaf.preemption_at_ns = number, at_ns
+    leaf.preemption_at_ns = at_ns
+    leaf.preemption_timer = partition.start_timer(TimerKind.PREEMPTION, at_ns, queue=leaf.path)
 
 
 def _subject(partition: Partition, app: Application, kind: AskClass) -> list[Ask]:
@@ -447,7 +437,7 @@ def attempt(partition: Partition, app: Application, asks: list[Ask], now_ns: int
         callbacks.propose_victims(partition, answer, now_ns)  # a virtual placeholder has no pod to evaluate
         return ""
     if isinstance(answer, Preemption):
-        answer = _commit(partition, app, answer, now_ns)
+        answer = commit.attempt(partition, answer, app.queue.path, now_ns)
     if answer and answer != planning.CUT_SHORT:
         for ask in asks:
             _record_attempt(partition, ask, answer, now_ns)
@@ -472,15 +462,6 @@ def _answer(
     return _plan(partition, app, asks, now_ns, examined)
 
 
-def _commit(partition: Partition, app: Application, decision: Preemption, now_ns: int) -> str:
-    """Commits a plan. Returns why it is no longer valid; empty = it was committed."""
-    try:
-        commit(partition, decision, now_ns)
-    except BrokenDecision as broken:
-        return records.broken(partition, app.queue.path, broken)
-    return ""
-
-
 def confirm(partition: Partition, decision: Preemption, now_ns: int) -> bool:
     """Commits a plan that the resource manager agreed to. Returns whether it was committed.
 
@@ -494,7 +475,8 @@ def confirm(partition: Partition, decision: Preemption, now_ns: int) -> bool:
     answer = _answer(partition, app, asks, now_ns, {})
     if not isinstance(answer, Preemption) or answer.places != decision.places:
         return False
-    return set(answer.victims) == set(decision.victims) and not _commit(partition, app, answer, now_ns)
+    is_same = set(answer.victims) == set(decision.victims)
+    return is_same and not commit.attempt(partition, answer, app.queue.path, now_ns)
 
 
 def _plan(

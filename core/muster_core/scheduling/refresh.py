@@ -13,9 +13,7 @@ from itertools import islice
 from typing import Final
 
 from muster_core.model.decisions import ReasonKind, UnschedulableReason
-from muster_core.model.effects import TimerSet
 from muster_core.model.events import Timer, TimerKind
-from muster_core.model.ids import AllocationKey, ApplicationId
 from muster_core.model.limits import LOOKS_PER_ATTEMPT, REFRESH_NS, REFRESH_STEP_NS, REFRESHES_PER_S
 from muster_core.placement import node_search
 from muster_core.scheduling import reporting
@@ -49,12 +47,9 @@ def step(partition: Partition, now_ns: int) -> bool:
         has_woken = _search(partition, now_ns)
         _send(partition, now_ns)
     if texts.is_any(partition.nodes.facts_epoch) and not texts.timer:
-        texts.timer = partition.next_number()
-        no_app, no_key = ApplicationId(""), AllocationKey("")
-        timer = Timer(TimerKind.REFRESH, partition.rm, partition.id, no_app, no_key, texts.timer)
         is_open = texts.stale or texts.is_searching
         at_ns = texts.step_at_ns if is_open else max(texts.step_at_ns, texts.search_at_ns)
-        partition.outbox.put(TimerSet(timer, at_ns))
+        texts.timer = partition.start_timer(TimerKind.REFRESH, at_ns)
     return has_woken
 
 

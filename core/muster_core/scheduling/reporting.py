@@ -24,10 +24,10 @@ from typing import Final
 
 from muster_core.model import messages
 from muster_core.model.decisions import ReasonKind, UnschedulableReason
-from muster_core.model.effects import SchedulingState, SchedulingStateChanged, TimerSet
+from muster_core.model.effects import SchedulingState, SchedulingStateChanged
 from muster_core.model.errors import caught
 from muster_core.model.events import Timer, TimerKind
-from muster_core.model.ids import AllocationKey, ApplicationId
+from muster_core.model.ids import AllocationKey
 from muster_core.model.limits import DEMANDS_PER_CYCLE, NODE_DEMAND_NS
 from muster_core.model.records import Notice
 from muster_core.model.resources import NOTHING, Resources
@@ -444,11 +444,8 @@ def admit_demand(partition: Partition, now_ns: int) -> bool:
     _guarded(partition, partial(_admit_some, partition))
     known = partition.node_demand
     if known.needs_timer:
-        known.timer = partition.next_number()
-        no_app, no_key = ApplicationId(""), AllocationKey("")
-        timer = Timer(TimerKind.NODE_DEMAND, partition.rm, partition.id, no_app, no_key, known.timer)
         at_ns = max(next(iter(known.by_age)).since_ns + NODE_DEMAND_NS, now_ns + _LEAST_NS)
-        partition.outbox.put(TimerSet(timer, at_ns))
+        known.timer = partition.start_timer(TimerKind.NODE_DEMAND, at_ns)
     return known.is_due
 
 

@@ -12,7 +12,7 @@ from muster_core.model.decisions import NodeReservationDecision, Placement, Reas
 from muster_core.model.effects import TimerSet
 from muster_core.model.errors import BrokenDecision
 from muster_core.model.events import Timer, TimerKind
-from muster_core.model.ids import AllocationKey, ApplicationId, NodeId
+from muster_core.model.ids import NodeId
 from muster_core.model.resources import NOTHING, Resources
 from muster_core.model.states import NodeState
 from muster_core.placement import node_reservations, node_search
@@ -26,13 +26,6 @@ from muster_core.state.scheduling_queue import NoNodeFits
 from muster_core.state.snapshot import AllocationPlan, Snapshot, shape_of
 
 
-def set_queue_timer(partition: Partition, queue: Queue, kind: TimerKind, number: int, at_ns: int) -> None:
-    """Sets a timer of a queue."""
-    nobody = ApplicationId("")
-    timer = Timer(kind, partition.rm, partition.id, nobody, AllocationKey(""), number, queue.path)
-    partition.outbox.put(TimerSet(timer, at_ns))
-
-
 def watch(partition: Partition, app: Application, now_ns: int) -> None:
     """Sets the reservation timer of the leaf, because no node fits a request of the application."""
     leaf = app.queue
@@ -44,9 +37,7 @@ def watch(partition: Partition, app: Application, now_ns: int) -> None:
 
 def look_again(partition: Partition, leaf: Queue, at_ns: int) -> None:
     """Sets the reservation timer of the leaf."""
-    number = partition.next_number()
-    set_queue_timer(partition, leaf, TimerKind.RESERVATION, number, at_ns)
-    leaf.reservation_timer = number
+    leaf.reservation_timer = partition.start_timer(TimerKind.RESERVATION, at_ns, queue=leaf.path)
 
 
 def reserve(partition: Partition, app: Application, decision: NodeReservationDecision, now_ns: int) -> None:
@@ -99,8 +90,7 @@ def put(partition: Partition, app: Application, ask: Ask, node: NodeId, now_ns: 
     reservation = NodeReservation(app.id, ask.spec.key, node, ask.spec.resources, number, is_required, preemption)
     ledger.reserve(partition, app, ask, reservation)
     at_ns = now_ns + partition.timing.reservation_timeout_ns
-    timer = Timer(TimerKind.RESERVED, partition.rm, partition.id, app.id, ask.spec.key, number)
-    partition.outbox.put(TimerSet(timer, at_ns))
+    partition.set_timer(TimerKind.RESERVED, number, at_ns, app.id, ask.spec.key)
     partition.scheduling.requeue(app)  # it waits for that node now
     _report_reservation(partition, app, ask, node)
 

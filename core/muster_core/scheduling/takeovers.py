@@ -19,7 +19,7 @@ from muster_core.model.ids import AllocationKey, NodeId
 from muster_core.model.limits import MOST_RESTARTS
 from muster_core.model.resources import NOTHING, Resources
 from muster_core.preemption.guarantees import GuaranteeBalance
-from muster_core.scheduling import commit, failures, gangs, ledger, lifecycle, records, requeue, victims
+from muster_core.scheduling import commit, failures, gangs, ledger, records, requeue, victims
 from muster_core.state.applications import Allocation, Application, lacking
 from muster_core.state.reservations import Basis, OpenTakeOver, Planning, RunningPreemption
 from muster_core.state.scheduler_state import Partition
@@ -93,7 +93,7 @@ def _attempt(partition: Partition, app: Application, now_ns: int, may_go_on: Cal
     gang.takeover_at_ns = now_ns + (_SECOND << min(gang.takeover_failures, _DOUBLED))
     gang.takeover_failures += 1
     gang.takeover_epoch = planning.epoch
-    lifecycle.set_timer(partition, app, TimerKind.TAKE_OVER, gang.takeover_failures, gang.takeover_at_ns)
+    partition.set_timer(TimerKind.TAKE_OVER, gang.takeover_failures, gang.takeover_at_ns, app.id)
     return False
 
 

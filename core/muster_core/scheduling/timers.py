@@ -10,7 +10,6 @@ from typing import Final
 
 from muster_core.model import messages
 from muster_core.model.effects import Release
-from muster_core.model.errors import BrokenDecision
 from muster_core.model.events import Timer, TimerKind
 from muster_core.model.ids import AllocationId, Termination
 from muster_core.model.records import Notice
@@ -18,11 +17,11 @@ from muster_core.model.states import ApplicationState
 from muster_core.placement import node_reservations
 from muster_core.placement.plugins.hooks import HOOKS
 from muster_core.scheduling import (
+    commit,
     gangs,
     ledger,
     lifecycle,
     preemption,
-    records,
     refresh,
     reporting,
     reservations,
@@ -30,7 +29,6 @@ from muster_core.scheduling import (
     takeovers,
     victims,
 )
-from muster_core.scheduling.commit import commit
 from muster_core.state.applications import Application
 from muster_core.state.queues import Queue
 from muster_core.state.request_classes import AskClass
@@ -70,10 +68,7 @@ def _reserve(partition: Partition, leaf: Queue, now_ns: int) -> None:
             if len(hopeless) == _HOPELESS:
                 return
             continue
-        try:
-            commit(partition, decision, now_ns)
-        except BrokenDecision as broken:
-            records.broken(partition, leaf.path, broken)
+        commit.attempt(partition, decision, leaf.path, now_ns)
         if leaf.node_reservations >= node_reservations.allowed(partition):
             return
 
@@ -118,8 +113,7 @@ def _watch_woken(partition: Partition, now_ns: int) -> None:
     if not at_ns or now_ns < partition.retry_ns <= at_ns:
         return
     partition.retry_ns = at_ns
-    root = partition.queues.root
-    reservations.set_queue_timer(partition, root, TimerKind.RETRY, partition.next_number(), at_ns)
+    partition.start_timer(TimerKind.RETRY, at_ns)
 
 
 _EARLY = (ApplicationState.NEW, ApplicationState.ACCEPTED)

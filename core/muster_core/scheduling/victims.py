@@ -14,7 +14,7 @@ from muster_core.model.decisions import Preemption, QuotaPreemption
 from muster_core.model.effects import Release, TimerSet
 from muster_core.model.errors import BrokenDecision
 from muster_core.model.events import Timer, TimerKind
-from muster_core.model.ids import AllocationKey, ApplicationId, NodeId, QueuePath, Termination
+from muster_core.model.ids import NO_APPLICATION, AllocationKey, NodeId, QueuePath, Termination
 from muster_core.model.records import Change, Detail, Notice
 from muster_core.model.resources import NOTHING, Resources
 from muster_core.preemption import candidates, guarantees, planning
@@ -112,9 +112,7 @@ def notify_victims(
     partition.preemptions.reports.append(
         PreemptionReport(running.since_ns, running.queue, running.asks, tuple(running.victims))
     )
-    no_app, no_key = ApplicationId(""), AllocationKey("")
-    app_id = running.asks[0][0] if running.asks else no_app
-    timer = Timer(TimerKind.VICTIMS, partition.rm, partition.id, app_id, no_key, running.number, running.queue)
+    app_id = running.asks[0][0] if running.asks else NO_APPLICATION
     answer = partition.outbox.answer(partition.rm)
     freed = NOTHING
     for app, victim in victims:
@@ -124,7 +122,8 @@ def notify_victims(
             answer.released.append(Release(partition.id, app.id, victim.spec.key, victim.id, _PREEMPTED, why))
         if app.is_reserving:
             partition.scheduling.requeue(app)  # one more of its members is missing
-    partition.outbox.put(TimerSet(timer, max(candidates.due_ns(partition, victim) for _, victim in victims)))
+    due_ns = max(candidates.due_ns(partition, victim) for _, victim in victims)
+    partition.set_timer(TimerKind.VICTIMS, running.number, due_ns, app_id, queue=running.queue)
     detail, text = Detail.QUEUE_PREEMPTION, messages.preempting(len(victims))
     partition.note(
         Notice.QUEUE,

@@ -18,9 +18,21 @@ from muster_core.model.effects import (
     NewAllocation,
     Release,
     SchedulingStateChanged,
+    TimerSet,
 )
-from muster_core.model.events import Timer
-from muster_core.model.ids import AllocationId, AllocationKey, ApplicationId, NodeId, PartitionId, QueuePath, RmId
+from muster_core.model.events import Timer, TimerKind
+from muster_core.model.ids import (
+    NO_APPLICATION,
+    NO_KEY,
+    ROOT,
+    AllocationId,
+    AllocationKey,
+    ApplicationId,
+    NodeId,
+    PartitionId,
+    QueuePath,
+    RmId,
+)
 from muster_core.model.limits import RESOURCE_NAMES
 from muster_core.model.records import AllocationsRecorded, AskRecorded, Change, Detail, EventRecorded, Notice, Recorded
 from muster_core.model.resources import NOTHING, Limit, Resources
@@ -323,6 +335,26 @@ class Partition:
         """Returns a number that is unique in this partition: orders submissions and identifies timers."""
         self.sequence += 1
         return self.sequence
+
+    def set_timer(
+        self,
+        kind: TimerKind,
+        number: int,
+        at_ns: int,
+        app: ApplicationId = NO_APPLICATION,
+        key: AllocationKey = NO_KEY,
+        queue: QueuePath = ROOT,
+    ) -> None:
+        """Sets a timer. It has an effect only while its subject, such as the application, still has this `number`."""
+        self.outbox.put(TimerSet(Timer(kind, self.rm, self.id, app, key, number, queue), at_ns))
+
+    def start_timer(
+        self, kind: TimerKind, at_ns: int, app: ApplicationId = NO_APPLICATION, queue: QueuePath = ROOT
+    ) -> int:
+        """Sets a timer with a new number, which is returned."""
+        number = self.next_number()
+        self.set_timer(kind, number, at_ns, app, queue=queue)
+        return number
 
     def requeue_queue(self, path: QueuePath) -> None:
         """Makes all waiting applications of this leaf active."""
