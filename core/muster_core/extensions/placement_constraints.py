@@ -13,6 +13,7 @@ import numpy as np
 from muster_core.model.constraints import AllocationAffinity, Target, TargetOperator, matches
 from muster_core.model.specs import PodOnNode
 from muster_core.placement.plugins.hooks import TOO_MANY
+from muster_core.state import indexes
 from muster_core.state.columns import BoolColumn, CodeColumn, FloatColumn, IntColumn
 from muster_core.state.nodes import NodeTable
 from muster_core.state.snapshot import Snapshot
@@ -28,16 +29,15 @@ _MEMORY: Final = 4096
 
 def matches_targets(targets: tuple[Target, ...], nodes: NodeTable) -> BoolColumn:
     """Rows of the nodes that match all targets."""
-    known = nodes.targeted.get(targets)
-    if known is None:
-        known = np.ones(nodes.rows.size, dtype=np.bool_)
-        for target in targets:
-            known &= _meets(target, nodes)
-        known.flags.writeable = False
-        if len(nodes.targeted) >= _MEMORY:
-            nodes.targeted.clear()
-        nodes.targeted[targets] = known
-    return known
+    return indexes.cached(nodes.targeted, targets, _MEMORY, lambda: _meet_all(targets, nodes))
+
+
+def _meet_all(targets: tuple[Target, ...], nodes: NodeTable) -> BoolColumn:
+    found = np.ones(nodes.rows.size, dtype=np.bool_)
+    for target in targets:
+        found &= _meets(target, nodes)
+    found.flags.writeable = False
+    return found
 
 
 def _meets(target: Target, nodes: NodeTable) -> BoolColumn:
@@ -68,8 +68,6 @@ class AllocationAffinityFilter:
     `_groups`: number of the scope value per row, -1 = none. `_counts`: matching allocations per group; the last element
     is for rows without a group. `_total`: sum over all groups. `_itself`: a request of the shape matches the targets.
     """
-
-    __slots__ = ("_affinity", "_counts", "_groups", "_itself", "_points", "_total")
 
     def __init__(self, snapshot: Snapshot, affinity: AllocationAffinity, pod_on_node: PodOnNode) -> None:
         self._affinity = affinity

@@ -21,10 +21,10 @@ from muster_core.model.ids import AllocationKey, ApplicationId, NodeId, RmId
 from muster_core.model.records import Notice
 from muster_core.placement import node_search
 from muster_core.placement.node_search import pod_refusal
-from muster_core.placement.plugins.hooks import PREDICATES, CallbackEvent, Confirm
+from muster_core.placement.plugins.hooks import PREDICATES, CallbackEvent, Confirm, RefusedRows
 from muster_core.scheduling.commit import commit
 from muster_core.state.applications import Application
-from muster_core.state.columns import BoolColumn, IntColumn
+from muster_core.state.columns import BoolColumn
 from muster_core.state.nodes import NodeTable
 from muster_core.state.reservations import PendingCallback
 from muster_core.state.scheduler_state import Partition, SchedulerState
@@ -280,37 +280,10 @@ def _note(partition: Partition, inquiry: PendingCallback, message: str) -> None:
     partition.note(Notice.APPLICATION, inquiry.application, message=message)
 
 
-def refused_nodes_filter(snapshot: Snapshot, refused: Mapping[NodeId, str]) -> RefusedNodes:
+def refused_nodes_filter(snapshot: Snapshot, refused: Mapping[NodeId, str]) -> RefusedRows:
     """Creates the filter of nodes that the callback refused, by reason."""
-    return RefusedNodes(snapshot, refused)
-
-
-class RefusedNodes:
-    """Filter by the answers of the predicate callback. Planned placements do not change them."""
-
-    __slots__ = ("_allowed", "_reasons")
-
-    def __init__(self, snapshot: Snapshot, refused: Mapping[NodeId, str]) -> None:
-        rows = snapshot.nodes.rows
-        self._reasons: dict[str, BoolColumn] = {}
-        self._allowed = np.ones(snapshot.size, dtype=np.bool_)
-        for node, why in refused.items():
-            if node in rows:
-                self._reasons.setdefault(why, np.zeros(snapshot.size, dtype=np.bool_))[rows.row(node)] = True
-                self._allowed[rows.row(node)] = False
-
-    def allows(self) -> BoolColumn:
-        """Rows that the callback did not refuse."""
-        return self._allowed
-
-    def allows_at(self, rows: IntColumn) -> BoolColumn:
-        """Like `allows`, for some rows."""
-        return self._allowed[rows]
-
-    def refusals(self) -> Sequence[tuple[str, BoolColumn]]:
-        """Rows by the reason that the resource manager returned."""
-        return list(self._reasons.items())
-
-    def add(self, row: int) -> IntColumn | None:
-        """Changes nothing."""
-        return None
+    rows, reasons = snapshot.nodes.rows, dict[str, BoolColumn]()
+    for node, why in refused.items():
+        if node in rows:
+            reasons.setdefault(why, np.zeros(snapshot.size, dtype=np.bool_))[rows.row(node)] = True
+    return RefusedRows(snapshot, list(reasons.items()))

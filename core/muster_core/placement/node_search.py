@@ -85,8 +85,6 @@ def _that_count(preferences: Preferences, sort: NodeSort) -> Preferences:
 class NodeRanking:
     """Preference of one shape among the nodes: one key per row, the lowest is preferred, ties by node ID."""
 
-    __slots__ = ("_about", "_balance", "_liked", "_parts", "_ranks", "_score_cache", "_size")
-
     def __init__(self, snapshot: Snapshot, shape: RequestShape, sort: NodeSort) -> None:
         asked = shape.resources
         weights, total = (_BY_PODS, 1.0) if sort.weighed.isdisjoint(asked) else (sort.weights, sort.total)
@@ -280,21 +278,6 @@ FILLERS: Final[dict[NodeOrder, Filler]] = {
 
 class IncrementalPlacer:
     """Places pods of one shape one by one while filters and scores follow each placement. The snapshot is only read."""
-
-    __slots__ = (
-        "_base",
-        "_followers",
-        "_guards",
-        "_is_sorted",
-        "_keys",
-        "_one_row",
-        "_placed",
-        "_positions",
-        "_preference",
-        "_room",
-        "_rows",
-        "_scores",
-    )
 
     def __init__(
         self,

@@ -114,8 +114,6 @@ class CandidatePool:
     A leaf is evaluated when the first of its allocations is met, so the cost does not grow with the number of leaves.
     """
 
-    __slots__ = ("_amount", "_excluded", "_known", "_leaf", "_partition", "_priority", "_ranking", "_root")
-
     def __init__(
         self,
         partition: Partition,
@@ -181,8 +179,6 @@ class NodePool(CandidatePool):
     `preemption.daemonsets` on its queue, every pod without a higher priority is one.
     """
 
-    __slots__ = ("_app", "_is_unlimited", "balance")
-
     def __init__(self, partition: Partition, app: Application, ask: Ask) -> None:
         root = next(queue for queue in app.queue.path_up if queue.parent is None or _is_fence(queue))
         amount, path = ask.spec.resources, frozenset(queue.path for queue in app.queue.path_up)
@@ -229,8 +225,6 @@ def sides(leaf: Queue, other: Queue) -> tuple[list[Queue], list[Queue]]:
 class Ranking:
     """Creates candidates with their ordering keys. Of equal allocations, the newest is preempted first."""
 
-    __slots__ = ("_census", "_cluster", "_costs", "_earlier", "_known")
-
     def __init__(self, partition: Partition) -> None:
         self._cluster = partition.nodes.capacity_total
         self._earlier = partition.preemptions.earlier_victims
@@ -274,8 +268,6 @@ class Ranking:
 
 class _Census:
     """Number of members that a gang has, and how many of each task group it can spare."""
-
-    __slots__ = ("_is_broken", "_spare", "size")
 
     def __init__(self, app: Application) -> None:
         left = Counter(one.spec.group for one in app.allocations.values() if one.releasing is None)

@@ -1,5 +1,5 @@
 """The REST interface of the core.
 
-Read ``routes`` and ``endpoints`` first, then ``views`` and ``schemas``. ``http`` reads requests and writes responses;
-``auth`` and ``server`` authorize and serve them.
+Read ``declarations``, ``endpoints`` and ``routes`` first, then ``views`` and ``schemas``. ``http`` reads requests and
+writes responses; ``auth`` and ``server`` authorize and serve them.
 """

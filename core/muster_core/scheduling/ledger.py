@@ -18,7 +18,7 @@ from muster_core.model.resources import NOTHING, Resources
 from muster_core.model.specs import AllocationSpec, AskSpec, PodOnNode
 from muster_core.model.states import ApplicationState
 from muster_core.scheduling import records, repair, requeue, selectors
-from muster_core.state import ordering
+from muster_core.state import indexes, ordering
 from muster_core.state.applications import Allocation, Application, Ask, GroupCount, count_slots, resize_sums
 from muster_core.state.queues import Queue
 from muster_core.state.request_classes import pod_on_node_of
@@ -390,10 +390,7 @@ def _leave_place(
         end_preemption(partition, app, allocation)
     records.allocation_removed(partition, app, allocation, node_removed=node_removed)
     _keep(partition, allocation, allocation.spec.resources, -1)
-    on_node = partition.placed[allocation.node]
-    del on_node[app.id, allocation.id]
-    if not on_node:
-        del partition.placed[allocation.node]
+    indexes.remove(partition.placed, allocation.node, (app.id, allocation.id))
     released = partition.nodes.record(allocation.node).released_at_once
     released.deleted((app.id, allocation.id), allocation.spec.resources, now_ns + CONTAINER_ENDS_NS)
     if allocation.replaced_by is None:
@@ -508,8 +505,6 @@ def leave(partition: Partition, node: NodeId, spec: AskSpec | AllocationSpec) ->
 class ChosenByClaim:
     """What a decision chose, by claim."""
 
-    __slots__ = ("devices", "volumes")
-
     def __init__(self, chosen: ClaimChoice) -> None:
         self.volumes = dict(chosen.volumes)
         self.devices = {one.claim: one for one in chosen.devices}
@@ -569,7 +564,7 @@ def unlink(partition: Partition, app: Application, key: AllocationKey) -> Ask | 
         partition.preemptions.epoch += 1
         enter(partition, placeholder.node, placeholder.spec)
     if not replacement.same_node:
-        no_target(partition, app, ask, replacement.node)
+        indexes.remove(partition.targets, replacement.node, (app.id, ask.spec.key))
         partition.nodes.give_back(replacement.node, ask.spec.resources)
     ask.replacement = None
     return ask
@@ -581,7 +576,7 @@ def arrive(partition: Partition, app: Application, ask: Ask, replacement: Placeh
     if replacement.same_node:
         partition.nodes.take(replacement.node, ask.spec.resources)
     else:
-        no_target(partition, app, ask, replacement.node)
+        indexes.remove(partition.targets, replacement.node, (app.id, ask.spec.key))
 
 
 def wait_again(partition: Partition, app: Application, ask: Ask, *, as_usual: bool) -> None:
@@ -675,14 +670,6 @@ def reserve_target(partition: Partition, app: Application, ask: Ask, node: NodeI
     """
     partition.nodes.take(node, ask.spec.resources)
     partition.targets.setdefault(node, {})[app.id, ask.spec.key] = None
-
-
-def no_target(partition: Partition, app: Application, ask: Ask, node: NodeId) -> None:
-    """Removes the request from the replacement targets of the node. The caller releases the resources."""
-    on_node = partition.targets[node]
-    del on_node[app.id, ask.spec.key]
-    if not on_node:
-        del partition.targets[node]
 
 
 def clear_quota_reservation(partition: Partition, app: Application) -> None:

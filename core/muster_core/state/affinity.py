@@ -25,6 +25,7 @@ from muster_core.model.constraints import (
 )
 from muster_core.model.errors import UnknownSubject
 from muster_core.model.ids import ApplicationId
+from muster_core.state import indexes
 
 #: Tags that every selector reads in addition to labels.
 _ALWAYS: Final = frozenset({NAMESPACE, TERMINATING})
@@ -33,20 +34,6 @@ _NO_KEYS: Final[Mapping[str, int]] = {}
 
 class SelectorLabels:
     """The labels that selectors read, and the namespaces and pods that have them."""
-
-    __slots__ = (
-        "_charged",
-        "_idle",
-        "_looked",
-        "_payers",
-        "_pods",
-        "_present",
-        "_readers",
-        "_shapes",
-        "_tags",
-        "_whole",
-        "is_on",
-    )
 
     def __init__(self) -> None:
         self.is_on = False
@@ -106,7 +93,7 @@ class SelectorLabels:
             self._readers.setdefault(scope, {})[key] = 0
             self._idle[scope, key] = None
             self._payers[scope, key] = payer
-            self._charged[payer] = self._charged.get(payer, 0) + 1
+            indexes.count(self._charged, payer, 1)
             for namespace in self._to_look_at(scope, key):
                 self._looked[namespace] = self._looked.get(namespace, 0) + 1
                 if self._looked[namespace] > limits.SELECTOR_LABELS_PER_NAMESPACE:
@@ -130,13 +117,8 @@ class SelectorLabels:
         """Drops the unused labels. The caller removes the pods in `idle_places` before and adds them again after."""
         concerned = self.idle_places()
         for scope, key in self._idle:
-            del self._readers[scope][key]
-            if not self._readers[scope]:
-                del self._readers[scope]
-            payer = self._payers.pop((scope, key))
-            self._charged[payer] -= 1
-            if not self._charged[payer]:
-                del self._charged[payer]
+            indexes.remove(self._readers, scope, key)
+            indexes.count(self._charged, self._payers.pop((scope, key)), -1)
         self._idle.clear()
         anywhere = self._readers.get(ANY_NAMESPACE, _NO_KEYS)
         for namespace in concerned:
@@ -161,44 +143,21 @@ class SelectorLabels:
     def come(self, app: ApplicationId, tags: Mapping[str, str]) -> None:
         """Adds a pod, whether pending or allocated."""
         namespace = tags.get(NAMESPACE, "")
-        pods = self._pods.setdefault(namespace, {})
-        pods[app] = pods.get(app, 0) + 1
-        shape = (namespace, tuple(tags))
-        number = self._shapes.get(shape, 0)
-        self._shapes[shape] = number + 1
-        if not number and tags:  # without any tag there is nothing to count in `_tags`
-            there = self._tags.setdefault(namespace, {})
-            for key in tags:
-                if key not in there:
-                    self._present.setdefault(key, {})[namespace] = None
-                there[key] = there.get(key, 0) + 1
+        indexes.count_in(self._pods, namespace, app, 1)
+        is_new = indexes.count(self._shapes, (namespace, tuple(tags)), 1) == 1
+        for key in tags if is_new else ():
+            indexes.count_in(self._tags, namespace, key, 1)
+            self._present.setdefault(key, {})[namespace] = None
 
     def go(self, app: ApplicationId, tags: Mapping[str, str]) -> None:
         """Removes a pod."""
         namespace = tags.get(NAMESPACE, "")
-        pods = self._pods[namespace]
-        pods[app] -= 1
-        if not pods[app]:
-            del pods[app]
-        if not pods:
-            del self._pods[namespace]
-        shape = (namespace, tuple(tags))
-        self._shapes[shape] -= 1
-        if self._shapes[shape]:
-            return
-        del self._shapes[shape]
-        if not tags:
-            return
-        there = self._tags[namespace]
-        for key in tags:
-            there[key] -= 1
-            if there[key]:
-                continue
-            del there[key], self._present[key][namespace]
-            if not self._present[key]:
-                del self._present[key]
-        if not there:
-            del self._tags[namespace]
+        indexes.count_in(self._pods, namespace, app, -1)
+        is_last = indexes.count(self._shapes, (namespace, tuple(tags)), -1) == 0
+        for key in tags if is_last else ():
+            indexes.count_in(self._tags, namespace, key, -1)
+            if key not in self._tags.get(namespace, _NO_KEYS):
+                indexes.remove(self._present, key, namespace)
 
     def applications(self, namespace: str) -> Iterator[ApplicationId]:
         """Yields the applications with pods in the namespace; an empty ID for foreign pods."""
@@ -242,8 +201,6 @@ _MOST_WANTED: Final = 65_536
 class TagCounts:
     """Number of allocations per set of stored tags (projection) and node row."""
 
-    __slots__ = ("_counts", "_having", "_most_wanted", "_wanted_keys", "_wanted_pairs", "labels", "wants_any")
-
     def __init__(self) -> None:
         self.labels = SelectorLabels()
         #: Any new allocation may be one that a request waits for.
@@ -276,16 +233,14 @@ class TagCounts:
 
     def remove(self, row: int, projection: Tags) -> None:
         """Removes one allocation. Raises UnknownSubject if there is none."""
-        rows = self._counts.get(projection, {})
-        if row not in rows:
+        if row not in self._counts.get(projection, ()):
             raise UnknownSubject("tagged allocation on row", str(row))
-        rows[row] -= 1
-        if rows[row] == 0:
-            del rows[row]
-        if not rows:
-            del self._counts[projection]
-            for key, value in projection:
-                self._forget(key, value, projection)
+        indexes.count_in(self._counts, projection, row, -1)
+        for key, value in projection if projection not in self._counts else ():
+            values = self._having[key]
+            indexes.remove(values, value, projection)
+            if not values:
+                del self._having[key]
 
     def counts(self) -> dict[Tags, dict[int, int]]:
         """Returns a copy of all counts, for the invariant checks."""
@@ -335,14 +290,6 @@ class TagCounts:
                 return [found for projections in having.values() for found in projections]
         return self._counts
 
-    def _forget(self, key: str, value: str, projection: Tags) -> None:
-        values = self._having[key]
-        del values[value][projection]
-        if not values[value]:
-            del values[value]
-        if not values:
-            del self._having[key]
-
 
 Key = TypeVar("Key")
 
@@ -357,8 +304,6 @@ _ANY: Final[_Pair] = ("", "")
 class AffinityTerms(Generic[Key]):
     """Allocations by an inter-pod term, or by an object that contains one (`term_of`)."""
 
-    __slots__ = ("_by_pair", "_rows", "_term_of")
-
     def __init__(self, term_of: Callable[[Key], PodTerm]) -> None:
         self._term_of = term_of
         self._rows: dict[Key, Counted] = {}
@@ -369,20 +314,11 @@ class AffinityTerms(Generic[Key]):
 
     def change(self, key: Key, row: int, count: int) -> None:
         """Adds `count` allocations to the row; a negative count removes."""
-        rows = self._rows.get(key)
-        if rows is None:
-            rows = self._rows[key] = {}
-            for pair in _pairs(self._term_of(key)):
-                self._by_pair.setdefault(pair, {})[key] = None
-        rows[row] = rows.get(row, 0) + count
-        if not rows[row]:
-            del rows[row]
-        if not rows:
-            del self._rows[key]
-            for pair in _pairs(self._term_of(key)):
-                del self._by_pair[pair][key]
-                if not self._by_pair[pair]:
-                    del self._by_pair[pair]
+        for pair in _pairs(self._term_of(key)) if key not in self._rows else ():
+            self._by_pair.setdefault(pair, {})[key] = None
+        indexes.count_in(self._rows, key, row, count)
+        for pair in _pairs(self._term_of(key)) if key not in self._rows else ():
+            indexes.remove(self._by_pair, pair, key)
 
     def that_may_select(self, tags: Mapping[str, str]) -> Iterator[tuple[Key, Counted]]:
         """Yields all terms that select a pod with these tags, and possibly some that do not."""

@@ -10,7 +10,7 @@ import sys
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from typing import Final
 
 from muster_core.model.constraints import Constraints, Tags
 from muster_core.model.decisions import PlaceholderReplacement, ReasonKind, UnschedulableReason
@@ -19,6 +19,7 @@ from muster_core.model.records import Detail
 from muster_core.model.resources import NOTHING, Resources
 from muster_core.model.specs import ApplicationSpec, AskSpec
 from muster_core.model.states import ApplicationState
+from muster_core.state import indexes
 from muster_core.state.queues import LazySum, PriorityCounts, Queue
 from muster_core.state.reported_texts import ReportedText, TextKey
 from muster_core.state.request_classes import AskClass, class_of
@@ -27,8 +28,6 @@ from muster_core.state.reservations import GangKey
 #: Instance type of nodes without one.
 UNKNOWN_TYPE: Final = "UNKNOWN"
 _SECOND: Final = 1_000_000_000
-_Name = TypeVar("_Name", AllocationId, AllocationKey)
-_Group = TypeVar("_Group", TaskGroup, NodeId)
 
 
 @dataclass(slots=True, eq=False)
@@ -108,14 +107,6 @@ def _average(counts: Mapping[Resources, int]) -> Resources:
     number = sum(counts.values())
     total = sum((size.times(count) for size, count in counts.items()), NOTHING)
     return Resources({name: amount // number for name, amount in total.items()}) if number else NOTHING
-
-
-def _change(counts: dict[Resources, int], size: Resources, times: int) -> None:
-    count = counts.get(size, 0) + times
-    if count:
-        counts[size] = count
-    else:
-        counts.pop(size, None)
 
 
 @dataclass(slots=True, eq=False)
@@ -443,7 +434,7 @@ class Application:  # long: every write to an application goes through here
         del self.asks[spec.key]
         is_last = self._stop_waiting(ask)
         if spec.is_virtual:
-            _discard(self.gang.asked_virtual, spec.group, spec.key)
+            indexes.remove(self.gang.asked_virtual, spec.group, spec.key)
         if spec.placeholder:
             self.placeholder_asks -= 1
             count_slots(self, spec, -ask.left)
@@ -565,11 +556,11 @@ class Application:  # long: every write to an application goes through here
 
     def _no_longer_live(self, allocation: Allocation) -> None:
         count_slots(self, allocation.spec, -1)
-        _discard(self.gang.live, allocation.spec.group, allocation.id)
+        indexes.remove(self.gang.live, allocation.spec.group, allocation.id)
         if allocation.spec.is_virtual:
-            _discard(self.gang.live_virtual, allocation.spec.group, allocation.id)
+            indexes.remove(self.gang.live_virtual, allocation.spec.group, allocation.id)
             by_node = self.gang.live_virtual_on[allocation.spec.group]
-            _discard(by_node, allocation.node, allocation.id)
+            indexes.remove(by_node, allocation.node, allocation.id)
             if not by_node:
                 del self.gang.live_virtual_on[allocation.spec.group]
         self.gang.reserved = self.gang.reserved.plus(allocation.spec.resources, -1)
@@ -587,7 +578,7 @@ class Application:  # long: every write to an application goes through here
             else:
                 del self.waiting[ask.kind]
                 self.unsorted.pop(ask.kind, None)
-                _leave_class(self, ask.kind)
+                indexes.remove(self.queue.classes, ask.kind, self.id)
                 self.priorities.replace(ask.kind.priority, None)
                 self.refusals.pop(ask.kind, None)
                 self.earlier_refusals.pop(ask.kind, None)
@@ -596,13 +587,6 @@ class Application:  # long: every write to an application goes through here
                 if not self.waiting:
                     self.texts.clear()
         return not keys
-
-
-def _discard(by_group: dict[_Group, dict[_Name, None]], group: _Group, name: _Name) -> None:
-    names = by_group[group]
-    del names[name]
-    if not names:
-        del by_group[group]
 
 
 def _let_wait(app: Application, ask: Ask) -> bool:
@@ -627,7 +611,7 @@ def _let_wait(app: Application, ask: Ask) -> bool:
 def count_slots(app: Application, spec: AskSpec, times: int) -> None:
     """Counts pending or live placeholders of a task group. A negative `times` subtracts."""
     found = app.gang.slot_counts.get(spec.group) or app.gang.slot_counts.setdefault(spec.group, SlotCount())
-    _change(found.slots, spec.resources, times)
+    indexes.count(found.slots, spec.resources, times)
     if found.members:
         _unsettle(app, spec.group)
 
@@ -637,7 +621,7 @@ def _count_member(app: Application, ask: Ask, times: int) -> None:
     kind, counts = ask.kind, app.gang.slot_counts
     if not (kind.placeholder or kind.as_usual) and app.spec.is_gang:
         found = counts.get(kind.group) or counts.setdefault(kind.group, SlotCount())
-        _change(found.members, ask.spec.resources, times)
+        indexes.count(found.members, ask.spec.resources, times)
         _unsettle(app, kind.group)
 
 
@@ -652,17 +636,10 @@ def _is_older_than_last_class(app: Application, ask: Ask) -> bool:
     return last is not None and app.asks[next(iter(app.waiting[last]))].asked_ns > ask.asked_ns
 
 
-def _leave_class(app: Application, kind: AskClass) -> None:
-    names = app.queue.classes[kind]
-    del names[app.id]
-    if not names:
-        del app.queue.classes[kind]
-
-
 def enter_queue(app: Application, leaf: Queue) -> None:
     """Moves the application to another leaf. The caller updates sums and priorities."""
     for kind in app.waiting:
-        _leave_class(app, kind)
+        indexes.remove(app.queue.classes, kind, app.id)
         leaf.classes.setdefault(kind, {})[app.id] = None
     del app.queue.applications[app.id]
     app.queue, app.group = leaf, None
@@ -680,8 +657,8 @@ def resize_sums(app: Application, allocation: Allocation, old: Resources) -> Non
     if allocation.releasing is None:
         app.gang.reserved += more
         found = app.gang.slot_counts[allocation.spec.group]
-        _change(found.slots, old, -1)
-        _change(found.slots, allocation.spec.resources, 1)
+        indexes.count(found.slots, old, -1)
+        indexes.count(found.slots, allocation.spec.resources, 1)
         _unsettle(app, allocation.spec.group)
 
 

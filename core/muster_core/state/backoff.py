@@ -85,20 +85,6 @@ class BlockedApplications(LeafQueue):
 class Backoff:
     """Blocking reasons that may no longer apply, and which of them have active applications."""
 
-    __slots__ = (
-        "_attempts",
-        "_delayed",
-        "_early",
-        "_has_news",
-        "_heap",
-        "_looks",
-        "_postponed",
-        "_sequence",
-        "now_ns",
-        "tried",
-        "woken",
-    )
-
     def __init__(self) -> None:
         #: Time of the last cycle.
         self.now_ns = 0

@@ -17,12 +17,14 @@ from muster_core.model.errors import DuplicateSubject, UnknownSubject
 from muster_core.model.ids import NodeId
 from muster_core.model.resources import Resources
 from muster_core.model.specs import NodeSpec
+from muster_core.state import indexes
 
 IntColumn = npt.NDArray[np.int64]
 FloatColumn = npt.NDArray[np.float64]
 BoolColumn = npt.NDArray[np.bool_]
 CodeColumn = npt.NDArray[np.int32]
 _FIRST_SIZE = 16
+Number = TypeVar("Number", np.int64, np.int32, np.bool_)
 
 #: Maximum number of columns in a cache, and maximum of their total size in bytes.
 _MOST_KEPT = 4096
@@ -42,10 +44,17 @@ def room_for(length: int, rows: int) -> int:
     return length
 
 
+def extended(column: npt.NDArray[Number], row: int, filler: int) -> npt.NDArray[Number]:
+    """Returns the column, or a longer one that has the row. New rows have the value `filler`."""
+    if row < len(column):
+        return column
+    longer = np.full(room_for(len(column), row + 1), filler, dtype=column.dtype)
+    longer[: len(column)] = column
+    return longer
+
+
 class Rows:
     """Assigns a row to each node. Free rows are reused, the one freed last first."""
-
-    __slots__ = ("_free", "_ids", "_order", "_ranks", "_rows")
 
     def __init__(self) -> None:
         self._rows: dict[NodeId, int] = {}
@@ -134,17 +143,12 @@ class Rows:
 class Flags:
     """One bool per row."""
 
-    __slots__ = ("_values",)
-
     def __init__(self) -> None:
         self._values: BoolColumn = np.zeros(_FIRST_SIZE, dtype=np.bool_)
 
     def set(self, row: int, *, value: bool) -> None:
         """Sets the value of one row."""
-        if row >= len(self._values):
-            values = np.zeros(room_for(len(self._values), row + 1), dtype=np.bool_)
-            values[: len(self._values)] = self._values
-            self._values = values
+        self._values = extended(self._values, row, filler=False)
         self._values[row] = value
 
     def view(self, size: int) -> BoolColumn:
@@ -158,8 +162,6 @@ class ResourceColumns:
     A column is created for the first row with an amount of the resource, and removed when all its values are 0.
     Resources that are not in `offered` have no column, because users invent their names.
     """
-
-    __slots__ = ("_columns", "_length", "_offered", "_unoffered")
 
     def __init__(self, offered: ResourceColumns | None = None) -> None:
         self._columns: dict[str, IntColumn] = {}
@@ -183,10 +185,7 @@ class ResourceColumns:
         if rows <= self._length:
             return
         self._length = room_for(self._length, rows)
-        for name, old in self._columns.items():
-            column = np.zeros(self._length, dtype=np.int64)
-            column[: len(old)] = old
-            self._columns[name] = column
+        self._columns = {name: extended(column, rows - 1, 0) for name, column in self._columns.items()}
 
     def column(self, name: str, size: int) -> IntColumn | None:
         """The first `size` rows of one resource; None = no row has it."""
@@ -311,10 +310,7 @@ class LabelColumn:
             self._values[value] = code
             self._counts[value] = 0
         self._counts[value] += 1
-        if row >= len(self._codes):
-            codes = np.full(room_for(len(self._codes), row + 1), _ABSENT, dtype=np.int32)
-            codes[: len(self._codes)] = self._codes
-            self._codes = codes
+        self._codes = extended(self._codes, row, _ABSENT)
         self._codes[row] = code
 
     def drop(self, row: int, value: str) -> None:
@@ -355,19 +351,28 @@ class LabelColumn:
         return found
 
 
-class Labels:
-    """The columns of all labels."""
-
-    __slots__ = ("_columns",)
+class Labels(Generic[Mark]):
+    """The columns of all labels, or of all marks without a value, such as taints."""
 
     def __init__(self) -> None:
-        self._columns: dict[str, LabelColumn] = {}
+        self._columns: dict[Mark, LabelColumn] = {}
 
-    def column(self, key: str) -> LabelColumn | None:
+    def __iter__(self) -> Iterator[Mark]:
+        return iter(self._columns)
+
+    def __bool__(self) -> bool:
+        return bool(self._columns)
+
+    def column(self, key: Mark) -> LabelColumn | None:
         """Returns the column of a label key; None = no node has it."""
         return self._columns.get(key)
 
-    def add(self, row: int, labels: Mapping[str, str]) -> None:
+    def rows(self, key: Mark, size: int) -> BoolColumn:
+        """Rows with this label or mark."""
+        column = self._columns.get(key)
+        return np.zeros(size, dtype=np.bool_) if column is None else column.exists(size)
+
+    def add(self, row: int, labels: Mapping[Mark, str]) -> None:
         """Sets the labels of a row that has none."""
         for key, value in labels.items():
             column = self._columns.get(key)
@@ -375,55 +380,13 @@ class Labels:
                 column = self._columns[key] = LabelColumn()
             column.put(row, value)
 
-    def remove(self, row: int, labels: Mapping[str, str]) -> None:
+    def remove(self, row: int, labels: Mapping[Mark, str]) -> None:
         """Removes the labels of a row."""
         for key, value in labels.items():
             column = self._columns[key]
             column.drop(row, value)
             if not column:
                 del self._columns[key]
-
-
-class Marks(Generic[Mark]):
-    """Rows that have each of a set of properties without value: taints, declared features."""
-
-    __slots__ = ("_counts", "_flags")
-
-    def __init__(self) -> None:
-        self._flags: dict[Mark, Flags] = {}
-        self._counts: dict[Mark, int] = {}
-
-    def __iter__(self) -> Iterator[Mark]:
-        return iter(self._flags)
-
-    def __bool__(self) -> bool:
-        return bool(self._flags)
-
-    def rows(self, mark: Mark, size: int) -> BoolColumn:
-        """Rows with this property."""
-        found = np.zeros(size, dtype=np.bool_)
-        if mark in self._flags:
-            flags = self._flags[mark].view(size)
-            found[: len(flags)] = flags
-        return found
-
-    def add(self, row: int, marks: Iterable[Mark]) -> None:
-        """Sets the properties of a row that has none."""
-        for mark in set(marks):
-            flags = self._flags.get(mark)
-            if flags is None:
-                flags = self._flags[mark] = Flags()
-                self._counts[mark] = 0
-            flags.set(row, value=True)
-            self._counts[mark] += 1
-
-    def remove(self, row: int, marks: Iterable[Mark]) -> None:
-        """Removes the properties of a row."""
-        for mark in set(marks):
-            self._flags[mark].set(row, value=False)
-            self._counts[mark] -= 1
-            if self._counts[mark] == 0:
-                del self._flags[mark], self._counts[mark]
 
 
 #: Maximum number of attribute columns. When it is exceeded, all columns are dropped, which removes unused ones.
@@ -442,22 +405,12 @@ def value_of(spec: NodeSpec, key: str) -> str | None:
 class Attributes:
     """Columns of node attributes, created when a constraint reads them."""
 
-    __slots__ = ("_columns",)
-
     def __init__(self) -> None:
         self._columns: dict[str, LabelColumn] = {}
 
     def column(self, key: str, nodes: Iterable[tuple[int, NodeSpec]]) -> LabelColumn:
         """Returns the column of a key. Creates it from all nodes (row, node) if needed."""
-        known = self._columns.get(key)
-        if known is not None:
-            return known
-        if len(self._columns) >= _MOST_COLUMNS:
-            self._columns.clear()
-        column = self._columns[key] = LabelColumn()
-        for row, spec in nodes:
-            _put(column, key, row, spec)
-        return column
+        return indexes.cached(self._columns, key, _MOST_COLUMNS, lambda: _column_of(key, nodes))
 
     def add(self, row: int, spec: NodeSpec) -> None:
         """Adds the node of a row."""
@@ -476,6 +429,13 @@ class Attributes:
         return any(value_of(one, key) != value_of(other, key) for key in self._columns)
 
 
+def _column_of(key: str, nodes: Iterable[tuple[int, NodeSpec]]) -> LabelColumn:
+    column = LabelColumn()
+    for row, spec in nodes:
+        _put(column, key, row, spec)
+    return column
+
+
 def _put(column: LabelColumn, key: str, row: int, spec: NodeSpec) -> None:
     value = value_of(spec, key)
     if value is not None:
@@ -487,8 +447,6 @@ _IndexKey = TypeVar("_IndexKey", bound=Hashable)
 
 class AmountIndex(Generic[_IndexKey]):
     """Keys with an amount and a mark each, some of which are woken. Nothing walks all keys."""
-
-    __slots__ = ("_amounts", "_cursor", "_free", "_keys", "_marks", "_rows", "_used", "_woken")
 
     def __init__(self) -> None:
         self.clear()
@@ -520,8 +478,7 @@ class AmountIndex(Generic[_IndexKey]):
             self._keys[row] = key
             self._amounts.reach(row + 1)
             self._amounts.change(row, amounts, 1)
-            if row >= len(self._marks):
-                self._marks = np.concatenate((self._marks, np.zeros(len(self._marks), dtype=np.int64)))
+            self._marks = extended(self._marks, row, 0)
             self._marks[row] = mark
             self._used.set(row, value=True)
         self._woken.set(row, value=False)

@@ -16,6 +16,7 @@ from muster_core.model.decisions import UnschedulableReason
 from muster_core.model.ids import AllocationKey, ApplicationId
 from muster_core.model.limits import DEMAND_QUEUES
 from muster_core.model.resources import NOTHING, Limit, Resources
+from muster_core.state import indexes
 from muster_core.state.applications import Application, Ask
 from muster_core.state.ordered_sets import LeafQueue, SchedulingContext
 from muster_core.state.queues import LazySum, Queue
@@ -91,10 +92,8 @@ class DemandQueue:
     def remove(self, demand: Demand) -> None:
         """Removes the demand."""
         demand.queue = None
-        of_app = self.demands[demand.app.id]
-        del of_app[demand]
-        if not of_app:
-            del self.demands[demand.app.id]
+        indexes.remove(self.demands, demand.app.id, demand)
+        if demand.app.id not in self.demands:
             self.order.remove(demand.app)
 
 
@@ -352,10 +351,7 @@ class NodeDemand:  # long: every way in which the demand changes
 
     def _forget(self, demand: Demand) -> None:
         self.take_out(demand)
-        mine = self.by_app[demand.app.id]
-        del mine[demand.kind]
-        if not mine:
-            del self.by_app[demand.app.id]
+        indexes.remove(self.by_app, demand.app.id, demand.kind)
 
 
 def demand_key(app: Application, kind: AskClass) -> AskClass | None:

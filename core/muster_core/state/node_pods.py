@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final, TypeVar
+from typing import Final
 
 import numpy as np
 
@@ -11,8 +11,9 @@ from muster_core.model.constraints import NAMESPACE, PodTerm, Selector, Target, 
 from muster_core.model.errors import UnknownSubject
 from muster_core.model.specs import NO_VOLUMES, Disk, HostPort, PodOnNode, PodProperties, Volumes
 from muster_core.model.storage import NodeStorage, VolumeHandle
+from muster_core.state import indexes
 from muster_core.state.affinity import AffinityTerms, Counted, TagCounts
-from muster_core.state.columns import IntColumn, room_for
+from muster_core.state.columns import IntColumn, extended
 from muster_core.state.devices import Devices
 from muster_core.state.storage import Storage
 
@@ -20,28 +21,11 @@ from muster_core.state.storage import Storage
 NO_LIMIT: Final = 2**62
 NOT_INSTALLED: Final = NO_LIMIT + 1
 _NOTHING: Final[frozenset[VolumeHandle]] = frozenset()
-Outer = TypeVar("Outer")
-Key = TypeVar("Key")
+_NO_ROWS: Final[IntColumn] = np.zeros(0, dtype=np.int64)
 
 
 class Attachments:
     """Claims, disks and attached volumes by node row. A claim counts once per pod, even if it is named twice."""
-
-    __slots__ = (
-        "_changed",
-        "_limits",
-        "_on",
-        "_own",
-        "_per_row",
-        "_spots",
-        "_used",
-        "_where",
-        "claims",
-        "csi_nodes",
-        "disks",
-        "migrated",
-        "storage",
-    )
 
     def __init__(self) -> None:
         self.storage = Storage()
@@ -69,14 +53,14 @@ class Attachments:
         When no pod uses a claim any more, the volume that was assumed for it is forgotten.
         """
         for claim in dict.fromkeys(volumes.claims):
-            _change_count(self.claims, claim, row, count)
-            _change_count(self._per_row, row, claim, count)
+            indexes.count_in(self.claims, claim, row, count)
+            indexes.count_in(self._per_row, row, claim, count)
             if claim not in self.claims:
                 self.storage.forget(claim)
         for disk in dict.fromkeys(volumes.disks):
-            _change_count(self.disks, disk, row, count)
+            indexes.count_in(self.disks, disk, row, count)
         for handle in dict.fromkeys(volumes.attached):
-            _change_count(self._own, row, handle, count)
+            indexes.count_in(self._own, row, handle, count)
         if volumes.claims or volumes.attached:
             self._changed[row] = None
 
@@ -88,7 +72,7 @@ class Attachments:
         was, now = ((one.limits if one else None) for one in (before, reported))
         for driver in {*(was or ()), *(now or ())}:
             limit = now.get(driver, NOT_INSTALLED) if now else NOT_INSTALLED
-            column = self._limits[driver] = _extended(self._limits.get(driver), row, NOT_INSTALLED)
+            column = self._limits[driver] = extended(self._limits.get(driver, _NO_ROWS), row, NOT_INSTALLED)
             column[row] = NO_LIMIT if limit is None else limit
         self.csi_nodes.pop(row, None)
         if now is not None:
@@ -151,14 +135,12 @@ class Attachments:
             if by_pods:
                 self._on[row] = by_pods
             for handle in before - by_pods:
-                del self._where[handle][row]
-                if not self._where[handle]:
-                    del self._where[handle]
+                indexes.remove(self._where, handle, row)
             for handle in by_pods - before:
                 self._where.setdefault(handle, {})[row] = None
             now = self._by_driver(row, by_pods)
             for driver in {*now, *(handle.driver for handle in before), *self._used}:
-                column = self._used[driver] = _extended(self._used.get(driver), row, 0)
+                column = self._used[driver] = extended(self._used.get(driver, _NO_ROWS), row, 0)
                 column[row] = now.get(driver, 0)
         self._changed.clear()
 
@@ -173,21 +155,6 @@ class Attachments:
         for handle in by_pods.union(reported.attached) if reported else by_pods:
             found[handle.driver] = found.get(handle.driver, 0) + 1
         return found
-
-
-def _change_count(index: dict[Outer, dict[Key, int]], outer: Outer, key: Key, count: int) -> None:
-    counts = index.setdefault(outer, {})
-    counts[key] = counts.get(key, 0) + count
-    if not counts[key]:
-        del counts[key]
-    if not counts:
-        del index[outer]
-
-
-def _extended(column: IntColumn | None, row: int, filler: int) -> IntColumn:
-    """Returns the column extended to the row."""
-    length = 0 if column is None else len(column)
-    return _padded(column, length if row < length else room_for(length, row + 1), filler)
 
 
 def _padded(column: IntColumn | None, size: int, filler: int) -> IntColumn:
@@ -210,19 +177,6 @@ _MEMORY: Final = 65_536
 
 class NodePods:
     """Pods on the nodes of one partition."""
-
-    __slots__ = (
-        "_facts",
-        "_labels",
-        "_resolved",
-        "affinity",
-        "anti_affinity",
-        "attachments",
-        "devices",
-        "ports",
-        "preferred",
-        "tags",
-    )
 
     def __init__(self) -> None:
         self.tags = TagCounts()
@@ -285,11 +239,7 @@ class NodePods:
         """Returns the tags of the pods that a term of a new pod selects, with the present namespaces. None = it selects
         none.
         """
-        if term not in self._resolved:
-            if len(self._resolved) >= _MEMORY:
-                self._resolved.clear()
-            self._resolved[term] = self._resolve(term)
-        return self._resolved[term]
+        return indexes.cached(self._resolved, term, _MEMORY, lambda: self._resolve(term))
 
     def selects(self, term: PodTerm, tags: Mapping[str, str]) -> bool:
         """Whether a term of an existing pod selects a pod with these tags."""
@@ -314,7 +264,7 @@ class NodePods:
         return (*term.selector, Target(NAMESPACE, TargetOperator.IN, tuple(names)))
 
     def _count(self, row: int, facts: PodProperties, count: int) -> None:
-        _change_count(self._facts, facts, row, count)
+        indexes.count_in(self._facts, facts, row, count)
         for term in facts.inter_pod.anti_affinity:
             self.anti_affinity.change(term, row, count)
         for term in facts.inter_pod.affinity:
@@ -322,7 +272,7 @@ class NodePods:
         for weighed in facts.inter_pod.preferred:
             self.preferred.change(weighed, row, count)
         for port in facts.ports:
-            _change_count(self.ports, port, row, count)
+            indexes.count_in(self.ports, port, row, count)
         if facts.volumes != NO_VOLUMES:
             self.attachments.use(row, facts.volumes, count)
         if facts.devices:

@@ -21,6 +21,7 @@ from muster_core.model.ids import AllocationId, AllocationKey, ApplicationId, No
 from muster_core.model.resources import NOTHING, Resources
 from muster_core.model.specs import NodeSpec, Preferences
 from muster_core.model.states import NodeState
+from muster_core.state import indexes
 from muster_core.state.columns import (
     Attributes,
     BoolColumn,
@@ -30,7 +31,6 @@ from muster_core.state.columns import (
     IntColumn,
     LabelColumn,
     Labels,
-    Marks,
     ResourceColumns,
     Rows,
 )
@@ -43,8 +43,6 @@ ANY_CLAIM: Final = ""
 
 class WakeUpNodes:
     """Where something may fit that did not fit before, since the reader has emptied it. `epoch`: number of changes."""
-
-    __slots__ = ("claims", "devices", "epoch", "inter_pod", "is_anywhere", "nodes")
 
     def __init__(self, devices: DeviceChanges) -> None:
         self.epoch = 0
@@ -116,8 +114,6 @@ class CachedNodeScores:
 class NodeScoreCache:
     """Cached node keys by request shape and node order."""
 
-    __slots__ = ("_changes", "_forgotten", "kept")
-
     def __init__(self) -> None:
         self.kept: dict[Hashable, CachedNodeScores] = {}
         self._changes: list[int] = []
@@ -160,8 +156,6 @@ class Domains:
     numbers.
     """
 
-    __slots__ = ("_order", "_starts", "codes", "count")
-
     def __init__(self, codes: CodeColumn) -> None:
         self.codes: IntColumn = codes.astype(np.int64)
         self.codes.flags.writeable = False
@@ -183,8 +177,6 @@ class Cells:
 
     `of`: cell per row. `codes`: by key, the number of the domain per cell. `first`: one row per cell.
     """
-
-    __slots__ = ("_domains", "_members", "codes", "first", "of")
 
     def __init__(self, domains: dict[str, Domains], size: int, *, by_row: bool = False) -> None:
         self._domains = domains
@@ -247,8 +239,6 @@ _NO_ROWS: Final[Mapping[int, int]] = MappingProxyType({})
 class Images:
     """Size in bytes by image name and row."""
 
-    __slots__ = ("_sizes",)
-
     def __init__(self) -> None:
         self._sizes: dict[str, dict[int, int]] = {}
 
@@ -264,10 +254,7 @@ class Images:
     def remove(self, row: int, images: Mapping[str, int]) -> None:
         """Removes the images of a row."""
         for name in images:
-            there = self._sizes[name]
-            del there[row]
-            if not there:
-                del self._sizes[name]
+            indexes.remove(self._sizes, name, row)
 
 
 #: Number of failed binds that are stored per node.
@@ -354,45 +341,13 @@ class NodeTable:  # long: every write to a node goes through here
     taints or schedulable flags change.
     """
 
-    __slots__ = (
-        "_available",
-        "_capacity",
-        "_cordoned",
-        "_measured",
-        "_node_reserved",
-        "_occupied",
-        "_open",
-        "_permanent",
-        "_records",
-        "answers",
-        "attributes",
-        "capacity_total",
-        "cells",
-        "domains",
-        "facts_epoch",
-        "features",
-        "homes",
-        "images",
-        "labels",
-        "pods_on_nodes",
-        "points",
-        "reciprocals",
-        "refused",
-        "reserved",
-        "rows",
-        "score_cache",
-        "taints",
-        "targeted",
-        "wake_up_nodes",
-    )
-
     def __init__(self) -> None:
         self.facts_epoch = 0
         self.capacity_total = NOTHING
         self.rows = Rows()
-        self.labels = Labels()
-        self.taints: Marks[Taint] = Marks()
-        self.features: Marks[str] = Marks()
+        self.labels: Labels[str] = Labels()
+        self.taints: Labels[Taint] = Labels()
+        self.features: Labels[str] = Labels()
         self.images = Images()
         #: Cache of the filters of placement/plugins/node_properties, a column each. Cleared when `facts_epoch` grows.
         self.answers: dict[Constraints, tuple[BoolColumn, ...]] = {}
@@ -655,14 +610,14 @@ class NodeTable:  # long: every write to a node goes through here
 
     def _enter(self, row: int, spec: NodeSpec) -> None:
         self.labels.add(row, spec.labels)
-        self.taints.add(row, spec.taints)
-        self.features.add(row, spec.features)
+        self.taints.add(row, dict.fromkeys(spec.taints, ""))
+        self.features.add(row, dict.fromkeys(spec.features, ""))
         self._cordoned.set(row, value=spec.cordoned)
 
     def _leave(self, row: int, spec: NodeSpec) -> None:
         self.labels.remove(row, spec.labels)
-        self.taints.remove(row, spec.taints)
-        self.features.remove(row, spec.features)
+        self.taints.remove(row, dict.fromkeys(spec.taints, ""))
+        self.features.remove(row, dict.fromkeys(spec.features, ""))
         self._cordoned.set(row, value=False)
 
     def _facts_changed(self) -> None:

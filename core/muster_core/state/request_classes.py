@@ -145,8 +145,6 @@ class UnschedulableClasses:
     A class may be woken, because a change may have made room for it. It must be evaluated before its entry is read.
     """
 
-    __slots__ = ("_known", "_left", "_offered", "_unoffered", "dependent", "grown", "independent")
-
     def __init__(self) -> None:
         self._offered = NOTHING
         self.clear()

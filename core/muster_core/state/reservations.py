@@ -15,6 +15,7 @@ from muster_core.model.claims import ClaimChoice
 from muster_core.model.decisions import PlaceholderReplacement, Placement, Preemption, ReservationTakeover
 from muster_core.model.ids import AllocationId, AllocationKey, ApplicationId, NodeId, PartitionId, QueuePath
 from muster_core.model.resources import Resources
+from muster_core.state import indexes
 from muster_core.state.request_classes import AskClass
 
 #: ID of a request among those of all applications.
@@ -77,13 +78,8 @@ class Reservations:
     def remove(self, reservation: NodeReservation) -> None:
         """Removes a reservation."""
         del self.by_ask[reservation.ask]
-        on_node, of_app = self.by_node[reservation.node], self.by_application[reservation.application]
-        del on_node[reservation.ask]
-        del of_app[reservation.key]
-        if not on_node:
-            del self.by_node[reservation.node]
-        if not of_app:
-            del self.by_application[reservation.application]
+        indexes.remove(self.by_node, reservation.node, reservation.ask)
+        indexes.remove(self.by_application, reservation.application, reservation.key)
 
 
 #: Number of finished preemptions that are stored for the REST API.
@@ -349,17 +345,12 @@ class PendingCallbacks:
         self.sequence += 1
         self.open[self.sequence] = inquiry
         inquiry.questions[self.sequence] = place
-        name = (inquiry.partition, inquiry.application)
-        self.waiting[name] = self.waiting.get(name, 0) + 1
+        indexes.count(self.waiting, (inquiry.partition, inquiry.application), 1)
         return self.sequence
 
     def close(self, number: int) -> PendingCallback | None:
         """Removes a callback that was answered or is obsolete. None = it is unknown."""
         inquiry = self.open.pop(number, None)
-        if inquiry is None:
-            return None
-        name = (inquiry.partition, inquiry.application)
-        self.waiting[name] -= 1
-        if not self.waiting[name]:
-            del self.waiting[name]
+        if inquiry is not None:
+            indexes.count(self.waiting, (inquiry.partition, inquiry.application), -1)
         return inquiry

@@ -16,6 +16,7 @@ from muster_core.model.config import ApplicationOrder
 from muster_core.model.ids import ApplicationId, NodeId, QueuePath
 from muster_core.model.limits import LOOKS_PER_ATTEMPT
 from muster_core.model.resources import Limit, Resources
+from muster_core.state import indexes
 from muster_core.state.applications import Application
 from muster_core.state.backoff import Backoff, BlockedApplications, delay_ns
 from muster_core.state.columns import AmountIndex
@@ -170,10 +171,7 @@ class UnschedulableApplications:
 
     def forget(self, blocking_reason: BlockingReason) -> None:
         """Removes the set of a blocking reason after its last application has left."""
-        topic = topic_of(blocking_reason)
-        del self.entries[topic][blocking_reason]
-        if not self.entries[topic]:
-            del self.entries[topic]
+        indexes.remove(self.entries, topic_of(blocking_reason), blocking_reason)
         self.woken_gangs.pop(blocking_reason, None)
         if isinstance(blocking_reason, QuotaExceeded):
             self.amounts.drop(blocking_reason)

@@ -62,8 +62,6 @@ class RequestShape:
 class Assumptions:
     """What-if view of volume binding in one partition: the volume that each unbound claim would get."""
 
-    __slots__ = ("_counts", "_ours", "_storage", "_taken")
-
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
         self._ours: dict[str, Assumed] = {}
@@ -124,19 +122,6 @@ def emptied(nodes: NodeTable) -> Snapshot:
 
 class Snapshot:  # long: every what-if change goes through this class
     """What-if view of a node table: planned allocations, planned pods, volumes and devices on top of the real state."""
-
-    __slots__ = (
-        "_came",
-        "_columns",
-        "_devices",
-        "_is_reserved",
-        "_written",
-        "assumptions",
-        "is_emptied",
-        "nodes",
-        "size",
-        "within",
-    )
 
     def __init__(self, nodes: NodeTable) -> None:
         self.nodes = nodes

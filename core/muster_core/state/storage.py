@@ -27,7 +27,9 @@ from muster_core.model.storage import (
     Volume,
     VolumeHandle,
 )
+from muster_core.state import indexes
 from muster_core.state.columns import BoolColumn, IntColumn
+from muster_core.state.indexes import EpochCache
 
 #: Node affinity of a volume.
 Affinity = tuple[Term, ...] | None
@@ -55,18 +57,6 @@ def meets(volume: Volume, demand: ClaimDemand) -> bool:
 
 class VolumePool:
     """The free volumes that meet one demand. `groups`: (capacity, name) by node affinity, smallest first."""
-
-    __slots__ = (
-        "_changes",
-        "_covers",
-        "_epoch",
-        "_members",
-        "_reachable",
-        "_reachable_epoch",
-        "_unsorted",
-        "_wide",
-        "groups",
-    )
 
     def __init__(self) -> None:
         self.groups: dict[Affinity, list[tuple[Bytes, str]]] = {}
@@ -154,6 +144,10 @@ class VolumePool:
         return dict(self._members)
 
 
+#: Number of cached results of placement/volumes: rows of node affinities and selectors, and of volume sizes.
+_MOST_REACHED: Final = 8192
+_MOST_ROOMS: Final = 1024
+
 #: Number of cached pools.
 _MOST_POOLS: Final = 256
 
@@ -172,24 +166,6 @@ class Assumed:
 class Storage:  # long: every fact and every assumption goes through here
     """Storage objects of a partition."""
 
-    __slots__ = (
-        "_by_class",
-        "_capacities",
-        "_pools",
-        "_referring",
-        "_users",
-        "assumed",
-        "claims",
-        "classes",
-        "drivers",
-        "epoch",
-        "memory",
-        "rooms",
-        "selected",
-        "taken",
-        "volumes",
-    )
-
     def __init__(self) -> None:
         self.volumes: dict[str, Volume] = {}
         self.claims: dict[str, Claim] = {}
@@ -202,10 +178,10 @@ class Storage:  # long: every fact and every assumption goes through here
         #: Incremented when a class, driver or capacity changes.
         self.epoch = 0
         #: Caches of placement/volumes with the epoch of the node properties; `rooms` also depends on `epoch`.
-        self.memory: tuple[int, dict[object, BoolColumn]] = (-1, {})
-        self.rooms: tuple[tuple[int, int], dict[object, BoolColumn]] = ((-1, -1), {})
+        self.memory: EpochCache[object, BoolColumn] = EpochCache(_MOST_REACHED)
+        self.rooms: EpochCache[object, BoolColumn] = EpochCache(_MOST_ROOMS)
         #: Cached rows that the selector of a capacity matches.
-        self.selected: tuple[int, dict[Selector, IntColumn]] = (-1, {})
+        self.selected: EpochCache[Selector, IntColumn] = EpochCache(_MOST_REACHED)
         self._by_class: dict[str, dict[str, None]] = {}
         #: Volumes whose `claimRef` names a claim, by claim; and claims that name a volume, by volume.
         self._referring: dict[str, dict[str, None]] = {}
@@ -289,14 +265,13 @@ class Storage:  # long: every fact and every assumption goes through here
 
     def pool(self, demand: ClaimDemand) -> VolumePool:
         """Returns the free volumes that meet a demand."""
-        known = self._pools.get(demand)
-        if known is None:
-            if len(self._pools) >= _MOST_POOLS:
-                self._pools.clear()
-            known = self._pools[demand] = VolumePool()
-            for name in self._by_class.get(demand.storage_class, ()):
-                known.put(name, self._free(name, demand))
-        return known
+        return indexes.cached(self._pools, demand, _MOST_POOLS, lambda: self._new_pool(demand))
+
+    def _new_pool(self, demand: ClaimDemand) -> VolumePool:
+        pool = VolumePool()
+        for name in self._by_class.get(demand.storage_class, ()):
+            pool.put(name, self._free(name, demand))
+        return pool
 
     def pools(self) -> Mapping[ClaimDemand, VolumePool]:
         """The cached pools."""
@@ -313,9 +288,9 @@ class Storage:  # long: every fact and every assumption goes through here
     def _volume(self, name: str, volume: Volume | None) -> list[str]:
         before = self.volumes.pop(name, None)
         if before is not None:
-            _drop(self._by_class, before.storage_class, name)
+            indexes.remove(self._by_class, before.storage_class, name)
             if before.reference is not None:
-                _drop(self._referring, before.reference.claim, name)
+                indexes.remove(self._referring, before.reference.claim, name)
         if volume is not None:
             self.volumes[name] = volume
             self._by_class.setdefault(volume.storage_class, {})[name] = None
@@ -329,7 +304,7 @@ class Storage:  # long: every fact and every assumption goes through here
     def _claim(self, name: str, claim: Claim | None) -> list[str]:
         before = self.claims.pop(name, None)
         if before is not None and before.volume:
-            _drop(self._users, before.volume, name)
+            indexes.remove(self._users, before.volume, name)
         if claim is not None:
             self.claims[name] = claim
             if claim.volume:
@@ -380,9 +355,3 @@ class Storage:  # long: every fact and every assumption goes through here
             return None
         is_offered = volume.phase == AVAILABLE and not volume.deleting
         return volume if is_offered and meets(volume, demand) else None
-
-
-def _drop(index: dict[str, dict[str, None]], key: str, name: str) -> None:
-    del index[key][name]
-    if not index[key]:
-        del index[key]

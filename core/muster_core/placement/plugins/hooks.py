@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar
 
+import numpy as np
+
 from muster_core.model.constraints import AllocationAffinity, Target
 from muster_core.model.decisions import PlaceholderReplacement, Placement, Preemption
 from muster_core.model.errors import FeatureNotInstalled
@@ -56,6 +58,32 @@ class StatefulFilter(Protocol):
 
     def add(self, row: int) -> IntColumn | None:
         """Adds one pod of the shape to the row. Returns the rows whose result may have changed; None = no row."""
+
+
+class RefusedRows:
+    """A filter that refuses these rows for these reasons, whatever is planned."""
+
+    def __init__(self, snapshot: Snapshot, refused: Sequence[Refused]) -> None:
+        self._refused = refused
+        self._allowed = np.ones(snapshot.size, dtype=np.bool_)
+        for _, rows in refused:
+            self._allowed &= ~rows
+
+    def allows(self) -> BoolColumn:
+        """Rows that are not refused."""
+        return self._allowed
+
+    def allows_at(self, rows: IntColumn) -> BoolColumn:
+        """Like `allows`, for some rows."""
+        return self._allowed[rows]
+
+    def refusals(self) -> Sequence[Refused]:
+        """Rows by reason."""
+        return self._refused
+
+    def add(self, row: int) -> IntColumn | None:
+        """Changes nothing."""
+        return None
 
 
 class Score(Protocol):

@@ -15,6 +15,7 @@ from typing import Final
 import numpy as np
 
 from muster_core.model.constraints import NO_INTER_POD_CONSTRAINTS, InterPodConstraints, PodTerm, Target, matches
+from muster_core.state import indexes
 from muster_core.state.columns import BoolColumn, FloatColumn, IntColumn, LabelColumn
 from muster_core.state.node_pods import NodePods
 from muster_core.state.nodes import Cells, Domains, NodeTable
@@ -30,13 +31,12 @@ MOST_KEYS: Final = 64
 
 def domains(nodes: NodeTable, key: str) -> Domains:
     """Returns the topology domains of a node label. Cached until a node property changes."""
-    known = nodes.domains.get(key)
-    if known is None:
-        if len(nodes.domains) >= MOST_KEYS:
-            nodes.domains.clear()
-        column = nodes.labels.column(key) or LabelColumn()
-        known = nodes.domains[key] = Domains(column.codes(nodes.rows.size))
-    return known
+    return indexes.cached(nodes.domains, key, MOST_KEYS, lambda: _domains(nodes, key))
+
+
+def _domains(nodes: NodeTable, key: str) -> Domains:
+    column = nodes.labels.column(key) or LabelColumn()
+    return Domains(column.codes(nodes.rows.size))
 
 
 def cells(nodes: NodeTable, keys: Iterable[str], *, by_row: bool = False) -> Cells:
@@ -45,19 +45,15 @@ def cells(nodes: NodeTable, keys: Iterable[str], *, by_row: bool = False) -> Cel
     Cached until a node property changes. `by_row`: each node is a cell of its own.
     """
     wanted = tuple(sorted(set(keys)))
-    known = nodes.cells.get((by_row, wanted))
-    if known is None:
-        if len(nodes.cells) >= MOST_KEYS:
-            nodes.cells.clear()
-        parts = {key: domains(nodes, key) for key in wanted}
-        known = nodes.cells[by_row, wanted] = Cells(parts, nodes.rows.size, by_row=by_row)
-    return known
+    return indexes.cached(nodes.cells, (by_row, wanted), MOST_KEYS, lambda: _cells(nodes, wanted, by_row=by_row))
+
+
+def _cells(nodes: NodeTable, keys: tuple[str, ...], *, by_row: bool) -> Cells:
+    return Cells({key: domains(nodes, key) for key in keys}, nodes.rows.size, by_row=by_row)
 
 
 class DomainCounts:
     """Sum per topology domain. Pods on nodes without the label count 0."""
-
-    __slots__ = ("_amounts", "_domains")
 
     def __init__(self, where: Domains) -> None:
         self._domains = where
@@ -118,8 +114,6 @@ class InterPodAffinityFilter:
     `_anti_affinity`: pods that match an anti-affinity term, per topology key. `_unwanted`: pods with an
     anti-affinity term that selects the shape, per topology key.
     """
-
-    __slots__ = ("_affinity", "_anti_affinity", "_found", "_is_found", "_repelled", "_size", "_unwanted")
 
     def __init__(self, snapshot: Snapshot, shape: RequestShape, unwanted: dict[str, DomainCounts]) -> None:
         inter_pod, tags = shape.pod_on_node.facts.inter_pod, dict(shape.pod_on_node.tags)
@@ -274,8 +268,6 @@ class InterPodAffinityScore:
     `_steps`: what one more pod of the shape adds to its domains, per topology key. `_left`: cells with a feasible node.
     `_least` and `_most`: the bounds of their sums.
     """
-
-    __slots__ = ("_cells", "_least", "_left", "_most", "_points", "_steps", "_sums")
 
     def __init__(
         self, cells: Cells, tallies: Mapping[str, DomainCounts], steps: Mapping[str, int], among: BoolColumn

@@ -21,6 +21,7 @@ import numpy as np
 from muster_core.model.constraints import Constraints, Requirement, Taint, Term, Toleration
 from muster_core.model.ids import NodeId
 from muster_core.model.specs import NO_PREFERENCES, Preferences
+from muster_core.state import indexes
 from muster_core.state.columns import BoolColumn, FloatColumn, IntColumn, LabelColumn, most_kept
 from muster_core.state.nodes import NodeTable
 
@@ -296,11 +297,8 @@ def points(constraints: Constraints, preferences: Preferences, nodes: NodeTable)
     if preferences == NO_PREFERENCES and not nodes.taints:
         return None
     asked = constraints, preferences
-    if asked not in nodes.points:
-        if len(nodes.points) >= most_kept(nodes.rows.size, _EACH):
-            nodes.points.clear()
-        nodes.points[asked] = _points(constraints, preferences, nodes)
-    return nodes.points[asked]
+    most = most_kept(nodes.rows.size, _EACH)
+    return indexes.cached(nodes.points, asked, most, lambda: _points(constraints, preferences, nodes))
 
 
 def _points(constraints: Constraints, preferences: Preferences, nodes: NodeTable) -> FloatColumn | None:
@@ -370,8 +368,6 @@ class BalancedAllocation:
 
     A key of 1.0 corresponds to 100 points.
     """
-
-    __slots__ = ("_asked", "_both", "_first", "_second")
 
     def __init__(self, first: Amount, second: Amount, asked: tuple[int, int]) -> None:
         self._first, self._second, self._asked = first, second, asked

@@ -78,8 +78,6 @@ _EVERY: Final = "0.0.0.0"  # noqa: S104 - the value is only compared, no socket 
 class NodePortsFilter:
     """Filter by the host ports of a shape. `_users`: number of conflicting ports in use per row."""
 
-    __slots__ = ("_users",)
-
     def __init__(self, snapshot: Snapshot, ports: Sequence[HostPort]) -> None:
         self._users = np.zeros(snapshot.size, dtype=np.int64)
         for port, rows in snapshot.nodes.pods_on_nodes.ports.items():

@@ -41,8 +41,6 @@ _AFFINITY, _TAINTS = (
 class TopologySpreadFilter:
     """All required constraints of a shape."""
 
-    __slots__ = ("_levels",)
-
     def __init__(
         self, snapshot: Snapshot, shape: RequestShape, constraints: Sequence[TopologySpreadConstraint]
     ) -> None:
@@ -91,19 +89,6 @@ class SpreadCounts:
     per domain. `_heights`: number of domains per count. It keeps the minimum `_least` up to date without a pass over
     all domains.
     """
-
-    __slots__ = (
-        "_counted",
-        "_counts",
-        "_domains",
-        "_heights",
-        "_is_own",
-        "_least",
-        "_limit",
-        "_nodes",
-        "_open",
-        "keyless",
-    )
 
     def __init__(
         self, snapshot: Snapshot, shape: RequestShape, constraint: TopologySpreadConstraint, keyed: BoolColumn
@@ -230,8 +215,6 @@ class TopologySpreadScore:
     topology keys. `_left`: cells with a feasible node, over which points are normalised.
     """
 
-    __slots__ = ("_cells", "_high", "_keyed", "_left", "_low", "_parts", "_points", "_sums")
-
     def __init__(
         self,
         snapshot: Snapshot,
@@ -308,8 +291,6 @@ class _ConstraintCounts:
     `_amounts`: weighted counts per domain; for the topology key `kubernetes.io/hostname` each row is a domain.
     `_codes`: domain per cell. `_counted`: domain per row, -1 where pods do not count.
     """
-
-    __slots__ = ("_amounts", "_cells", "_codes", "_counted", "_counts", "_is_own", "_key", "_rest", "_weight")
 
     def __init__(
         self,

@@ -104,8 +104,6 @@ class Work:
     wait for a long time do not slow down other applications.
     """
 
-    __slots__ = ("_enough", "_is_part", "_left", "_spent")
-
     def __init__(self, in_vain: int = 0) -> None:
         self._enough = self._left = _ENOUGH if in_vain % _THOROUGH == 0 else _ENOUGH // _THOROUGH
         self._spent = 0

@@ -13,28 +13,18 @@ from muster_core.model.constraints import Target, TargetOperator, Term
 from muster_core.model.ids import NodeId
 from muster_core.model.specs import Volumes
 from muster_core.model.storage import LOST, Bytes, Claim, ClaimDemand, StorageClass, Volume
+from muster_core.placement.plugins.hooks import RefusedRows
 from muster_core.placement.plugins.node_properties import term_holds
 from muster_core.state.columns import BoolColumn, IntColumn, LabelColumn
 from muster_core.state.nodes import NodeTable
 from muster_core.state.snapshot import Assumptions, RequestShape, Snapshot
 from muster_core.state.storage import Affinity, Assumed, Storage
 
-#: Number of cached results.
-_MEMORY: Final = 8192
-
 
 def memoized_reach(nodes: NodeTable, about: object, find: Callable[[], BoolColumn]) -> BoolColumn:
     """Returns `find()`, cached by `about` until a node property changes. The column is read-only."""
-    storage = nodes.pods_on_nodes.attachments.storage
-    if storage.memory[0] != nodes.facts_epoch:
-        storage.memory = (nodes.facts_epoch, {})
-    known = storage.memory[1].get(about)
-    if known is None:
-        known = find()
-        known.flags.writeable = False
-        if len(storage.memory[1]) >= _MEMORY:
-            storage.memory[1].clear()
-        storage.memory[1][about] = known
+    known = nodes.pods_on_nodes.attachments.storage.memory.get(nodes.facts_epoch, about, find)
+    known.flags.writeable = False
     return known
 
 
@@ -151,35 +141,15 @@ def _storage(snapshot: Snapshot) -> Storage:
     return snapshot.nodes.pods_on_nodes.attachments.storage
 
 
-class AlwaysUnschedulable:
+class AlwaysUnschedulable(RefusedRows):
     """Filter of a pod that no node can run."""
 
-    __slots__ = ("_all", "_why")
-
     def __init__(self, snapshot: Snapshot, why: str) -> None:
-        self._why, self._all = why, np.ones(snapshot.size, dtype=np.bool_)
-
-    def allows(self) -> BoolColumn:
-        """No row."""
-        return ~self._all
-
-    def allows_at(self, rows: IntColumn) -> BoolColumn:
-        """No row."""
-        return ~self._all[rows]
-
-    def refusals(self) -> Sequence[tuple[str, BoolColumn]]:
-        """Every row, for the one reason."""
-        return ((self._why, self._all),)
-
-    def add(self, row: int) -> IntColumn | None:
-        """Changes nothing."""
-        return None
+        super().__init__(snapshot, [(why, np.ones(snapshot.size, dtype=np.bool_))])
 
 
 class Matching:
     """Matches the unbound claims of one pod with available volumes, as kube-scheduler's volume binder does."""
-
-    __slots__ = ("_assumptions", "_nodes", "_storage", "claims")
 
     def __init__(self, nodes: NodeTable, assumptions: Assumptions, claims: Sequence[Claim]) -> None:
         self._nodes, self._assumptions = nodes, assumptions
@@ -291,9 +261,6 @@ def _take_smallest(sizes: dict[Bytes, IntColumn], request: Bytes, rows: BoolColu
 #: Provisioner of a class that creates no volumes.
 _NONE: Final = "kubernetes.io/no-provisioner"
 
-#: Number of volume sizes that are cached over all classes.
-_MOST_SIZES: Final = 1024
-
 
 def reached(nodes: NodeTable, claim: Claim) -> BoolColumn:
     """Rows for which the claim's class can create volumes, whatever their size."""
@@ -311,15 +278,8 @@ def has_room(nodes: NodeTable, claim: Claim) -> BoolColumn:
     size = claim.request
     if of_class is None or driver is None or not driver.tells_capacity or size is None:
         return np.ones(nodes.rows.size, dtype=np.bool_)
-    epochs = (nodes.facts_epoch, storage.epoch)
-    if storage.rooms[0] != epochs:
-        storage.rooms = (epochs, {})
-    known = storage.rooms[1].get((of_class.name, size))
-    if known is None:
-        if len(storage.rooms[1]) >= _MOST_SIZES:
-            storage.rooms[1].clear()
-        known = storage.rooms[1][of_class.name, size] = _roomy(nodes, of_class.name, size)
-    return known
+    name, epochs = of_class.name, (nodes.facts_epoch, storage.epoch)
+    return storage.rooms.get(epochs, (name, size), lambda: _roomy(nodes, name, size))
 
 
 def _allowed(nodes: NodeTable, of_class: StorageClass) -> BoolColumn:
@@ -345,13 +305,8 @@ def _roomy(nodes: NodeTable, of_class: str, size: Bytes) -> BoolColumn:
 
 def _selected(nodes: NodeTable, selector: tuple[Target, ...]) -> IntColumn:
     """Rows that match the selector, cached. Usually a CSIStorageCapacity selects few nodes."""
-    storage = nodes.pods_on_nodes.attachments.storage
-    if storage.selected[0] != nodes.facts_epoch:
-        storage.selected = (nodes.facts_epoch, {})
-    known = storage.selected[1].get(selector)
-    if known is None:
-        known = storage.selected[1][selector] = np.flatnonzero(_matches(nodes, selector))
-    return known
+    cache = nodes.pods_on_nodes.attachments.storage.selected
+    return cache.get(nodes.facts_epoch, selector, lambda: np.flatnonzero(_matches(nodes, selector)))
 
 
 def _matches(nodes: NodeTable, selector: tuple[Target, ...]) -> BoolColumn:
@@ -371,27 +326,13 @@ NO_SPACE: Final = "node(s) did not have enough free storage"
 GONE: Final = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
 
 
-class VolumeBindingFilter:
-    """Filter by the claims of a shape. A row may be refused for several reasons."""
-
-    __slots__ = ("_allowed", "_assumptions", "_claims", "_is_forked", "_nodes", "_refused")
+class VolumeBindingFilter(RefusedRows):
+    """Filter by the claims of a shape, bound and unbound. A row may be refused for several reasons."""
 
     def __init__(self, snapshot: Snapshot, claims: SortedClaims) -> None:
-        self._nodes, self._claims, self._assumptions = snapshot.nodes, claims, snapshot.assumptions
-        self._is_forked = False
+        self._snapshot, self._claims = snapshot, claims
+        self._given = self._assumptions = snapshot.assumptions
         self._look()
-
-    def allows(self) -> BoolColumn:
-        """Rows where each claim is bound to a reachable volume or can get one."""
-        return self._allowed
-
-    def allows_at(self, rows: IntColumn) -> BoolColumn:
-        """Like `allows`, for some rows."""
-        return self._allowed[rows]
-
-    def refusals(self) -> Sequence[tuple[str, BoolColumn]]:
-        """Rows by reason, for bound claims and for unbound claims."""
-        return self._refused
 
     def add(self, row: int) -> IntColumn | None:
         """Assumes volumes for the claims on this row. Pods with the same claims then need nodes that reach these
@@ -399,26 +340,22 @@ class VolumeBindingFilter:
         """
         if not self._claims.delayed:
             return None
-        if not self._is_forked:
-            self._assumptions, self._is_forked = self._assumptions.fork(), True
-        for claim, assumed in chosen(self._nodes, self._assumptions, self._claims.delayed, row):
+        if self._assumptions is self._given:
+            self._assumptions = self._assumptions.fork()
+        for claim, assumed in chosen(self._snapshot.nodes, self._assumptions, self._claims.delayed, row):
             self._assumptions.assume(claim, assumed)
         self._look()
-        return np.arange(len(self._allowed))
+        return np.arange(self._snapshot.size)
 
     def _look(self) -> None:
-        out_of_reach, vanished = _bound(self._nodes, self._claims.bound)
-        none_free, no_space = _delayed(self._nodes, self._assumptions, self._claims.delayed)
-        self._refused = (
-            (NOT_REACHED, out_of_reach),
-            (NONE_FREE, none_free),
-            (NO_SPACE, no_space),
-            (GONE, vanished),
-        )
-        self._allowed = ~(out_of_reach | none_free | no_space | vanished)
+        nodes = self._snapshot.nodes
+        out_of_reach, vanished = _bound(nodes, self._claims.bound)
+        none_free, no_space = _delayed(nodes, self._assumptions, self._claims.delayed)
+        refused = ((NOT_REACHED, out_of_reach), (NONE_FREE, none_free), (NO_SPACE, no_space), (GONE, vanished))
+        super().__init__(self._snapshot, refused)
 
 
-def binding_filter(snapshot: Snapshot, shape: RequestShape) -> VolumeBindingFilter | AlwaysUnschedulable | None:
+def binding_filter(snapshot: Snapshot, shape: RequestShape) -> RefusedRows | None:
     """Creates the filter if the shape has claims."""
     volumes = shape.pod_on_node.facts.volumes
     if not volumes.claims:

@@ -9,6 +9,7 @@ import numpy as np
 
 from muster_core.model.specs import Disk, Volumes
 from muster_core.model.storage import ONE_POD, Volume, VolumeHandle
+from muster_core.placement.plugins.hooks import RefusedRows
 from muster_core.placement.volumes.binding import AlwaysUnschedulable, memoized_reach, missing_claim, vanished
 from muster_core.state import node_pods
 from muster_core.state.columns import BoolColumn, IntColumn, LabelColumn
@@ -28,8 +29,6 @@ class VolumeRestrictionsFilter:
     `_users`: number of conflicting disks per row. `_elsewhere`: uses of the shape's ReadWriteOncePod claims by other
     pods.
     """
-
-    __slots__ = ("_clashes", "_elsewhere", "_single", "_users")
 
     def __init__(self, snapshot: Snapshot, volumes: Volumes) -> None:
         attachments = snapshot.nodes.pods_on_nodes.attachments
@@ -73,9 +72,7 @@ class VolumeRestrictionsFilter:
         return np.arange(len(self._users)) if self._single else np.array([row], dtype=np.int64)
 
 
-def restrictions_filter(
-    snapshot: Snapshot, shape: RequestShape
-) -> VolumeRestrictionsFilter | AlwaysUnschedulable | None:
+def restrictions_filter(snapshot: Snapshot, shape: RequestShape) -> VolumeRestrictionsFilter | RefusedRows | None:
     """Creates the filter if the shape has disks or claims."""
     volumes = shape.pod_on_node.facts.volumes
     if not volumes.claims and not volumes.disks:
@@ -107,8 +104,6 @@ class NodeVolumeLimitsFilter:
 
     `wanted`: the volumes of the shape; `in_tree`: those that only nodes with a CSINode attach.
     """
-
-    __slots__ = ("_full", "_without")
 
     def __init__(
         self, snapshot: Snapshot, wanted: frozenset[VolumeHandle], in_tree: frozenset[VolumeHandle] = frozenset()
@@ -229,33 +224,11 @@ _BETWEEN: Final = "__"
 _Topology = tuple[str, tuple[str, ...]]
 
 
-class VolumeZoneFilter:
-    """Filter by the zones and regions of bound volumes. Planned placements do not change it."""
+def zone_filter(snapshot: Snapshot, shape: RequestShape) -> RefusedRows | None:
+    """Creates the filter if the shape has bound volumes with zone or region labels.
 
-    __slots__ = ("_allowed",)
-
-    def __init__(self, allowed: BoolColumn) -> None:
-        self._allowed = allowed
-
-    def allows(self) -> BoolColumn:
-        """Rows in the zones and regions of all volumes, and rows of nodes without any zone or region label."""
-        return self._allowed
-
-    def allows_at(self, rows: IntColumn) -> BoolColumn:
-        """Like `allows`, for some rows."""
-        return self._allowed[rows]
-
-    def refusals(self) -> Sequence[tuple[str, BoolColumn]]:
-        """Rows in other zones or regions."""
-        return ((ZONE_CONFLICT, ~self._allowed),)
-
-    def add(self, row: int) -> IntColumn | None:
-        """Changes nothing."""
-        return None
-
-
-def zone_filter(snapshot: Snapshot, shape: RequestShape) -> VolumeZoneFilter | AlwaysUnschedulable | None:
-    """Creates the filter if the shape has bound volumes with zone or region labels."""
+    It allows the nodes in the zones and regions of all volumes, and those without any zone or region label.
+    """
     volumes = shape.pod_on_node.facts.volumes
     if not volumes.claims:
         return None
@@ -268,7 +241,8 @@ def zone_filter(snapshot: Snapshot, shape: RequestShape) -> VolumeZoneFilter | A
     topologies = tuple(dict.fromkeys(one for volume in named for one in _topologies(volume)))
     if not topologies:
         return None
-    return VolumeZoneFilter(memoized_reach(snapshot.nodes, topologies, lambda: _rows(snapshot.nodes, topologies)))
+    allowed = memoized_reach(snapshot.nodes, topologies, lambda: _rows(snapshot.nodes, topologies))
+    return RefusedRows(snapshot, [(ZONE_CONFLICT, ~allowed)])
 
 
 def _topologies(volume: Volume) -> Iterator[_Topology]:
