@@ -23,7 +23,6 @@ from muster.options import Context, Kubeconfig, exit_on_error
 from muster.output import Format, Output, console, emit, print_page, table
 from muster.text import print_line
 from muster_core.config import document
-from muster_core.config.load import checksum
 from muster_core.config.load import examine as examine_queues
 from muster_core.model.config import Configuration
 from muster_core.model.errors import ConfigurationError
@@ -129,13 +128,12 @@ def examined_entries(config_maps: Sequence[Raw], where: str = "", present: Mappi
 
 def _examined(queues: str, extra: Mapping[str, str], file: str, where: str = "") -> Examined:
     found = examine_queues(queues, extra, file)
-    actual = checksum(queues)
     return Examined(
         found.built.configuration,
         tuple(str(error) if error.file else f"{where}{error}" for error in found.errors),
         found.built.warnings,
-        actual,
-        found.checksum.strip().upper() == actual if found.checksum else None,
+        found.checksum,
+        found.checksum_match,
     )
 
 

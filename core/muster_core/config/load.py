@@ -141,15 +141,20 @@ class Loaded:
     is_default: bool = False
 
 
+_NONE: Final[Mapping[str, str]] = MappingProxyType({})
+
+
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """Result of the validation. `built`: without the parts that have errors. `checksum`: the one in the text, or
-    empty.
+    """Result of the validation. `built`: without the parts that have errors. `checksum`: that of the text.
+
+    `checksum_match`: whether the checksum in the text is correct; None = the text has none.
     """
 
     built: Loaded
     errors: tuple[ConfigurationError, ...]
-    checksum: str = ""
+    checksum: str
+    checksum_match: bool | None
 
 
 def load(text: str, extra: Mapping[str, str], file: str = FILE) -> Loaded:
@@ -181,9 +186,10 @@ def replaced(
     return new, examined.errors
 
 
-def examine(text: str, extra: Mapping[str, str], file: str = FILE) -> Examination:
+def examine(text: str, extra: Mapping[str, str] = _NONE, file: str = FILE) -> Examination:
     """Like `load`, but returns all errors and raises nothing."""
     of_file, of_settings = Findings(), Findings()
+    actual = checksum(text)
     form: FileForm | None = None
     found: tuple[PartitionConfig, ...] = ()
     lines: dict[str, int] = {}
@@ -191,7 +197,7 @@ def examine(text: str, extra: Mapping[str, str], file: str = FILE) -> Examinatio
         data = document.read(text, lines)
         if data is None:
             examined = examine(DEFAULT_TEXT, extra, file)
-            return replace(examined, built=replace(examined.built, is_default=True))
+            return replace(examined, built=replace(examined.built, is_default=True), checksum=actual)
         form = check(data, of_file)
     if form is not None:
         found = partitions(form, of_file, extra)
@@ -208,49 +214,13 @@ def examine(text: str, extra: Mapping[str, str], file: str = FILE) -> Examinatio
         clocks,
         tracking=own.tracks_events,
         repairs_across_queues=own.repairs_across_queues,
-        checksum=checksum(text),
+        checksum=actual,
     )
-    return Examination(Loaded(whole, warnings, own, text, extra), errors, form.checksum if form else "")
+    given = form.checksum if form is not None else ""
+    is_right = given.strip().upper() == actual if given else None
+    return Examination(Loaded(whole, warnings, own, text, extra), errors, actual, is_right)
 
 
 def checksum(text: str) -> str:
     """Returns the SHA-256 of the text without its checksum line, in upper-case hexadecimal, as YuniKorn computes it."""
     return sha256(_CHECKSUM_LINE.sub("", text).encode(errors="replace")).hexdigest().upper()
-
-
-_NONE: Final[Mapping[str, str]] = MappingProxyType({})
-
-
-@dataclass(frozen=True, slots=True)
-class ValidationResult:
-    """Errors (`findings`) and warnings, one line each.
-
-    `checksum_match`: whether the checksum in the text is correct; None = the text has none.
-    """
-
-    findings: tuple[str, ...]
-    warnings: tuple[str, ...]
-    checksum: str
-    checksum_match: bool | None
-
-    @property
-    def allowed(self) -> bool:
-        """Whether the configuration is valid."""
-        return not self.findings
-
-    @property
-    def reason(self) -> str:
-        """The first error; empty = none."""
-        return "; ".join(self.findings[:1])
-
-
-def validate(text: str, extra: Mapping[str, str] = _NONE, file: str = FILE) -> ValidationResult:
-    """Validates the text of a queues.yaml, and settings if given. Raises nothing."""
-    examined = examine(text, extra, file)
-    actual = checksum(text)
-    return ValidationResult(
-        findings=tuple(str(error) for error in examined.errors),
-        warnings=examined.built.warnings,
-        checksum=actual,
-        checksum_match=examined.checksum.strip().upper() == actual if examined.checksum else None,
-    )

@@ -6,7 +6,7 @@ See docs/internals/semantics.md, rule 12. The scheduling cycle runs `plan_takeov
 from __future__ import annotations
 
 import sys
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -123,7 +123,8 @@ def _rivals(partition: Partition, app: Application, total: Resources) -> Generat
             reservation for reservation in partition.reservations.of(other.id) if not reservation.preempted
         )
         is_all = len(placeholders) == len(live)
-        holders = frozenset(_holders(partition, other))
+        queues = [LimitSubject(LimitSubjectKind.QUEUE, "", queue.path) for queue in other.queue.path_up]
+        holders = frozenset([*queues, *partition.users.holders(other)])
         rival = _Rival(other, tuple(placeholders), on_nodes, holders, reserved, is_all)
         _count(partition, rival)
         found.append(rival)
@@ -140,15 +141,6 @@ def _count(partition: Partition, rival: _Rival) -> None:
         if nodes.pods_on_nodes.is_noted(spec.facts):
             seen = row, pod_on_node_of(spec.facts, nodes.pods_on_nodes.tags.project(spec.tags))
             rival.noted[seen] = rival.noted.get(seen, 0) + 1
-
-
-def _holders(partition: Partition, app: Application) -> Iterator[LimitSubject]:
-    group = partition.users.group_of(app)
-    for queue in app.queue.path_up:
-        yield LimitSubject(LimitSubjectKind.QUEUE, "", queue.path)
-        yield LimitSubject(LimitSubjectKind.USER, app.spec.user, queue.path)
-        if group:
-            yield LimitSubject(LimitSubjectKind.GROUP, group, queue.path)
 
 
 def _fewest(search: _TakeoverSearch, rivals: list[_Rival]) -> Generator[None, None, list[_Rival]]:

@@ -18,7 +18,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from muster_core.config import document
-from muster_core.config.load import DEFAULT_TEXT, checksum, validate
+from muster_core.config.load import DEFAULT_TEXT, checksum, examine
 from muster_core.model.limits import LONGEST_STALL_S
 from muster_core.model.states import ManagerState
 from muster_core.rest import schemas, summaries, views
@@ -345,10 +345,10 @@ async def validate_conf(rest_context: RestContext, request: web.Request) -> web.
             reason = f"the text is not UTF-8: {error.reason}"
             return await rest_context.writer.write(request, one(ValidationInfo(allowed=False, reason=reason)))
         async with rest_context.checking.taken(source_of(request)):
-            found = await asyncio.to_thread(validate, text)
+            found = await asyncio.to_thread(examine, text)
     shape = ValidationInfo(
-        allowed=found.allowed,
-        reason=found.reason or None,
+        allowed=not found.errors,
+        reason=str(found.errors[0]) if found.errors else None,
         checksum=found.checksum,
         checksumMatch=found.checksum_match,
     )

@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 
 import structlog
 
-from muster_core.config.load import Loaded, load, replaced, validate
+from muster_core.config.load import Loaded, examine, load, replaced
 from muster_core.metrics.collector import CollectorSources, StateCollector
 from muster_core.metrics.counters import Metrics
 from muster_core.model.config import GroupResolver
@@ -573,8 +573,9 @@ class Administration:
         extra = dict(request.extraConfig)
         file = _file_of(extra.get(_POLICY_GROUP_SETTING, ""))
         async with self._judging:
-            found = await asyncio.to_thread(validate, request.config, extra, file)
-        return muster_pb2.ValidateConfigurationResponse(findings=found.findings, warnings=found.warnings)
+            found = await asyncio.to_thread(examine, request.config, extra, file)
+        findings = map(str, found.errors)
+        return muster_pb2.ValidateConfigurationResponse(findings=findings, warnings=found.built.warnings)
 
     async def scheduler_state(self, request: muster_pb2.SchedulerStateRequest) -> muster_pb2.SchedulerState:
         """Returns all resource managers, including those that left, and the partitions of the others."""

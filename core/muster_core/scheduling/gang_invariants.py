@@ -31,8 +31,6 @@ def broken(partition: Partition, app: Application) -> Iterator[str]:
         yield f"gang {app.id} has reservations and is missing in the contention state"
     if is_holding and not (app.gang.allocated or app.gang.quota_reservation):
         yield f"gang {app.id} has no reservations and is in the contention state"
-    if app.gang.granted is not (app.id in partition.contention.granted):
-        yield f"gang {app.id}: granted is {app.gang.granted}, the contention state differs"
     if app.id in partition.contention.open and not app.placeholder_asks:
         yield f"gang {app.id} takes over reservations and has no waiting request"
 

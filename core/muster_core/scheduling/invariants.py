@@ -442,7 +442,7 @@ def _tree(partition: Partition) -> Iterator[str]:
 def _users(partition: Partition) -> Iterator[str]:
     counted: dict[LimitSubject, Account] = {}
     for app in partition.applications.values():
-        for holder in _holders(app):
+        for holder in partition.users.holders(app):
             account = counted.setdefault(holder, Account())
             account.allocated += sum((a.spec.resources for a in app.allocations.values()), NOTHING)
             (account.reserved_quota if app.gang.granted else account.requested_quota).add(app.gang.quota_reservation, 1)
@@ -462,13 +462,6 @@ def _users(partition: Partition) -> Iterator[str]:
             yield from _compared(f"{holder}: {name}", stored, found)
         if holder in kept and one.is_idle:
             yield f"{holder} has an empty account"
-
-
-def _holders(app: Application) -> Iterator[LimitSubject]:
-    for queue in app.queue.path_up:
-        yield LimitSubject(LimitSubjectKind.USER, app.spec.user, queue.path)
-        if app.group:
-            yield LimitSubject(LimitSubjectKind.GROUP, app.group, queue.path)
 
 
 def _scheduling_queue(partition: Partition) -> Iterator[str]:

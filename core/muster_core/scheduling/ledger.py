@@ -626,7 +626,7 @@ def set_quota_reservation(partition: Partition, app: Application, amount: Resour
         _promise(holder, before, -1, granted=was_granted)
         _promise(holder, amount, 1, granted=granted)
     gang.quota_reservation = amount
-    _set_granted(partition, app, granted=granted)
+    gang.granted = granted
     if granted:
         partition.node_demand.reserved(app)
     partition.users.close(app)
@@ -643,15 +643,7 @@ def shrink_quota_reservation(partition: Partition, app: Application, amount: Res
     for holder in _holders(partition, app):
         _promise(holder, amount - app.gang.quota_reservation, 1, granted=app.gang.granted)
     app.gang.quota_reservation = amount
-    _set_granted(partition, app, granted=app.gang.granted and bool(amount))
-
-
-def _set_granted(partition: Partition, app: Application, *, granted: bool) -> None:
-    app.gang.granted = granted
-    if granted:
-        partition.contention.granted[app.id] = None
-    else:
-        partition.contention.granted.pop(app.id, None)
+    app.gang.granted &= bool(amount)
 
 
 def _holders(partition: Partition, app: Application) -> list[Queue | Account]:

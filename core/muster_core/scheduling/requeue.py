@@ -370,8 +370,9 @@ def path_shrank(partition: Partition, app: Application) -> None:
     Such a growth is not checked against quotas, so the reservations may no longer be covered.
     """
     if any(queue.reserved_quota for queue in app.queue.path_up):
-        for name in partition.contention.granted:
-            partition.scheduling.requeue(partition.applications[name])
+        for gang in [partition.applications[name] for name in partition.contention.holding]:
+            if gang.gang.granted:
+                partition.scheduling.requeue(gang)
 
 
 def start_freed(partition: Partition, holder: LimitSubject) -> None:

@@ -20,6 +20,7 @@ from muster_core.model.config import (
 from muster_core.model.ids import RECOVERY, ROOT, ApplicationId, QueuePath, child_path, queue_name
 from muster_core.model.resources import NOTHING, UNLIMITED, Limit, Resources, is_of_devices
 from muster_core.model.states import QueueState
+from muster_core.state import indexes
 from muster_core.state.request_classes import AskClass
 from muster_core.state.reservations import PreemptionSearch
 
@@ -113,13 +114,9 @@ class PriorityCounts:
     def replace(self, old: int | None, new: int | None) -> None:
         """Replaces one priority by another. None = none."""
         if old is not None:
-            left = self._counts[old] - 1
-            if left:
-                self._counts[old] = left
-            else:
-                del self._counts[old]
+            indexes.count(self._counts, old, -1)
         if new is not None:
-            self._counts[new] = self._counts.get(new, 0) + 1
+            indexes.count(self._counts, new, 1)
 
     @property
     def top(self) -> int | None:

@@ -265,8 +265,6 @@ class Contention:
 
     #: Incomplete gangs with placeholders, or with a quota reservation.
     holding: dict[ApplicationId, GangKey] = field(default_factory=dict)
-    #: Gangs with a granted quota reservation.
-    granted: dict[ApplicationId, None] = field(default_factory=dict)
     #: Gangs without enough free resources in this cycle. A takeover is tried for them in the order of keys.
     due: dict[ApplicationId, None] = field(default_factory=dict)
     #: Running plans of these gangs.

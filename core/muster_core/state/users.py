@@ -71,19 +71,6 @@ class UserLedger:
     epoch: int = 0
     _indices: dict[QueuePath, _Index] = field(default_factory=dict)
 
-    @property
-    def usage(self) -> dict[str, dict[QueuePath, Resources]]:
-        """Usage by user and queue, without empty entries."""
-        found = {
-            user: {path: account.allocated for path, account in accounts.items() if account.allocated}
-            for user, accounts in self.users.items()
-        }
-        return {user: used for user, used in found.items() if used}
-
-    def of(self, user: str, path: QueuePath) -> Resources:
-        """Returns the usage of the user in the queue and its subtree."""
-        return self.users.get(user, {}).get(path, _IDLE).allocated
-
     def open(self, app: Application) -> list[Account]:
         """Returns the accounts of the application's user, then of its group. Creates missing ones.
 

@@ -35,6 +35,7 @@ from muster_core.placement.search.requests import (
     share,
     weight,
 )
+from muster_core.state import indexes
 from muster_core.state.columns import BoolColumn, IntColumn
 from muster_core.state.nodes import NodeTable
 from muster_core.state.snapshot import RequestShape, Snapshot, emptied
@@ -217,11 +218,7 @@ class _MemberSearch:
         index, row, count = choice
         node_search.charge(self._snapshot, self._demands[index][0], row, sign * count)
         self._left[index] -= sign * count
-        there = self._chosen.get((index, row), 0) + sign * count
-        if there:
-            self._chosen[index, row] = there
-        else:
-            del self._chosen[index, row]
+        indexes.count(self._chosen, (index, row), sign * count)
 
     def _choices(self) -> Iterator[_Choice]:
         """Returns the possible next steps; none if some demand has too little room left."""

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from muster_core.config.document import amounts, as_written, quantity
-from muster_core.config.load import DEFAULT_TEXT, ValidationResult, checksum, examine, load, validate
+from muster_core.config.load import DEFAULT_TEXT, checksum, examine, load
 from muster_core.model.config import (
     ALLOW_ALL,
     AccessList,
@@ -223,36 +223,37 @@ ODD = ("partitions[0].queues[0].maxapplications: 0 means unlimited",)
 
 
 def test_a_valid_text_is_allowed_with_its_warnings() -> None:
-    found = validate(TEXT)
-    assert found == ValidationResult((), tuple(f"queues.yaml:1: {text}" for text in ODD), RIGHT, None)
-    assert (found.allowed, found.reason) == (True, "")
+    found = examine(TEXT)
+    assert (found.errors, found.checksum, found.checksum_match) == ((), RIGHT, None)
+    assert found.built.warnings == tuple(f"queues.yaml:1: {text}" for text in ODD)
 
 
 @pytest.mark.parametrize("effects, is_right", [(RIGHT, True), (RIGHT.lower(), True), ("0" * 64, False)])
 def test_a_checksum_in_the_text_is_compared_in_either_case_and_forbids_nothing(effects: str, *, is_right: bool) -> None:
-    found = validate(f"checksum: '{effects}'\n{TEXT}")
-    assert (found.allowed, found.checksum, found.checksum_match) == (True, RIGHT, is_right)
+    found = examine(f"checksum: '{effects}'\n{TEXT}")
+    assert (found.errors, found.checksum, found.checksum_match) == ((), RIGHT, is_right)
 
 
-def test_the_first_error_is_the_reason_and_the_checksum_is_still_reported() -> None:
+def test_the_checksum_of_a_text_with_errors_is_reported() -> None:
     text = "partitions: [{queues: [{name: a.b}, {name: c.d}]}]\n"
-    found = validate(text, file="mine.yaml")
-    assert (found.allowed, len(found.findings), found.reason) == (False, 2, found.findings[0])
-    assert found.reason.startswith("mine.yaml:1: partitions[0].queues[0].name: 'a.b' is not a queue name; ")
+    found = examine(text, file="mine.yaml")
+    first, _ = map(str, found.errors)
+    assert first.startswith("mine.yaml:1: partitions[0].queues[0].name: 'a.b' is not a queue name; ")
     assert found.checksum == checksum(text)
 
 
 def test_settings_are_validated_too() -> None:
-    found = validate(TEXT, {"service.expiry": "soon", "event.maxStreams": "many"})
-    assert found.reason.startswith("service.expiry: 'soon' is not a duration; ")
-    assert unplaced(found.warnings) == (
+    found = examine(TEXT, {"service.expiry": "soon", "event.maxStreams": "many"})
+    assert str(found.errors[0]).startswith("service.expiry: 'soon' is not a duration; ")
+    assert unplaced(found.built.warnings) == (
         *ODD,
         "event.maxStreams: 'many' is not a whole number from 0 to 10000000, 100 is used",
     )
 
 
 def test_an_empty_text_is_allowed() -> None:
-    assert validate("").allowed
+    found = examine("")
+    assert (found.errors, found.checksum) == ((), checksum(""))
 
 
 # -- Quantities are read in YuniKorn's notation.

@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from muster_core.config.document import MOST, MOST_CHARACTERS, as_written, quantity
-from muster_core.config.load import Examination, examine, load, validate
+from muster_core.config.load import Examination, examine, load
 from muster_core.model.config import ApplicationOrder, PreemptionPolicy, PriorityPolicy, QueueConfig, QueuePolicies
 from muster_core.model.errors import ConfigurationError
 from muster_core.model.resources import NOTHING, Resources
@@ -43,7 +43,7 @@ def test_the_error_at_start_is_the_first_error_of_the_validation() -> None:
         text = path.read_text()
         with pytest.raises(ConfigurationError) as caught:
             load(text, {})
-        assert validate(text).reason == str(caught.value)
+        assert str(examine(text).errors[0]) == str(caught.value)
 
 
 def refusal(text: str) -> ConfigurationError:

@@ -51,7 +51,7 @@ def test_a_resize_updates_application_queue_user_and_node_usage(vcore: int) -> N
     leaf = scenario.app().queue.path
     assert scenario.app().allocated == now
     assert partition.queues.by_path[leaf].allocated == partition.queues.by_path[QueuePath("root")].allocated == now
-    assert partition.users.of(scenario.app().spec.user, leaf) == now
+    assert partition.users.users[scenario.app().spec.user][leaf].allocated == now
     assert partition.nodes.allocated(N0) == now
 
 

@@ -153,7 +153,7 @@ def test_a_raised_limit_applies_immediately_and_a_lowered_one_releases_nothing()
     assert len(placed(scenario.send(sized(3000)))) == 2
     assert releases(scenario.send(sized(1000))) == {}
     assert placed(scenario.release("x0", "x")) == {}
-    assert users(scenario).of("kim", _A) == resources(vcore=2000, pods=2)
+    assert users(scenario).users["kim"][_A].allocated == resources(vcore=2000, pods=2)
 
 
 def test_recovered_usage_counts_even_over_the_limit() -> None:
@@ -162,7 +162,7 @@ def test_recovered_usage_counts_even_over_the_limit() -> None:
     scenario.add_node("n0", an_allocation("old", "n0", app="x", vcore=2500))
     assert request_pods(scenario, "x", 1) == []
     scenario.release("old", "x")
-    assert users(scenario).of("kim", _A) == resources(vcore=1000, pods=1)
+    assert users(scenario).users["kim"][_A].allocated == resources(vcore=1000, pods=1)
 
 
 def test_user_and_group_usage_is_deleted_when_it_is_empty() -> None:
