@@ -2,9 +2,10 @@
 
 import pytest
 
+from muster_core.model.config import NodeOrder, NodeSort
 from muster_core.model.constraints import Selector, TargetOperator
 from muster_core.model.ids import NodeId
-from muster_core.placement.node_search import allowed, charge, unschedulable_reason
+from muster_core.placement.node_search import allowed, charge, place, unschedulable_reason
 from muster_core.placement.plugins.inter_pod_affinity import (
     AFFINITY_NOT_MET,
     ANTI_AFFINITY_NOT_MET,
@@ -17,6 +18,7 @@ from tests.unit.builders import a_node
 from tests.unit.core.placement.affinity_clusters import HOST, ZONE, a_pod, among, put, term, wanting, zones
 from tests.unit.core.placement.tables import named
 
+FAIR = NodeSort(NodeOrder.FAIR)
 WEB = a_pod()
 
 
@@ -33,6 +35,16 @@ def two_zones() -> NodeTable:
     table = zones("a", "a", "b", "")
     put(table, "n0", WEB)
     return table
+
+
+def test_pods_with_anti_affinity_to_each_other_get_a_domain_each() -> None:
+    table = zones("a", "b", "a", "")
+    assert place(Snapshot(table), wanting(a_pod(anti_affinity=(term(topology=HOST),))), 9, FAIR) == [
+        (NodeId(f"n{index}"), 1) for index in range(4)
+    ]
+    snapshot, shape = Snapshot(table), wanting(a_pod(anti_affinity=(term(),)), vcore=2000)
+    assert dict(place(snapshot, shape, 9, FAIR)) == {NodeId("n0"): 1, NodeId("n1"): 1, NodeId("n3"): 4}
+    assert dict(unschedulable_reason(snapshot, shape).counts) == {ANTI_AFFINITY_NOT_MET: 3, "Insufficient cpu": 1}
 
 
 def test_members_of_one_plan_see_each_other_and_assumed_victims_do_not_count() -> None:

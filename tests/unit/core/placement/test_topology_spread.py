@@ -43,6 +43,7 @@ from tests.unit.core.placement.spread_clusters import (
 from tests.unit.core.placement.tables import keep_tags, named
 
 FEW = spread()
+ON_SSD = Constraints(node_selector=(("disk", "ssd"),))
 
 
 def may_go(table: NodeTable, shape: RequestShape) -> str:
@@ -61,6 +62,19 @@ def test_a_pod_without_the_label_matches_not_in_and_does_not_exist() -> None:
     assert may_go(table, spreading(spread(selector=selector[1:]), app="web")) == "n0 n1"
     put(table, "n0", (("kubernetes.io/meta/namespace", "ns"),))
     assert may_go(table, spreading(spread(selector=selector[1:]), app="web")) == "n1"
+
+
+@pytest.mark.parametrize("constraint, expected", [(spread(), "n0"), (spread(honors_affinity=False), "")])
+def test_node_affinity_policy_decides_whether_excluded_nodes_form_domains(
+    constraint: TopologySpreadConstraint, expected: str
+) -> None:
+    table = zones("a", "b")
+    change(table, "n0", zone="a", disk="ssd")
+    put(table, "n0", a_pod())
+    assert may_go(table, spreading(constraint, where=ON_SSD)) == expected
+    # The node of a DaemonSet pod is set by such an affinity.
+    made_for = replace(spreading(constraint), required=NodeId("n0"))
+    assert may_go(table, made_for) == expected
 
 
 def test_added_and_removed_domains_are_considered() -> None:
