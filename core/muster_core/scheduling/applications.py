@@ -20,7 +20,7 @@ from muster_core.model.effects import (
     Release,
 )
 from muster_core.model.events import ApplicationRemoved, AskReleased, GroupsResolved
-from muster_core.model.ids import ApplicationId, QueuePath, Termination, is_virtual_key
+from muster_core.model.ids import NO_APPLICATION, ApplicationId, QueuePath, Termination, is_virtual_key
 from muster_core.model.limits import PODS_PER_PART
 from muster_core.model.records import Detail, Notice
 from muster_core.model.specs import ApplicationSpec, AskSpec, NamespaceQuota
@@ -59,8 +59,9 @@ def add_ask(partition: Partition, spec: AskSpec, now_ns: int) -> None:
     Raises any internal error; the request is then pending or rejected.
     """
     found = partition.applications.get(spec.application)
-    if found is not None and spec.group and gangs.requires_domain(found.spec):
-        spec = replace(spec, home=found.id)
+    home = found.id if found is not None and spec.group and gangs.requires_domain(found.spec) else NO_APPLICATION
+    if spec.home != home:
+        spec = replace(spec, home=home)
     try:
         _add_ask(partition, spec, now_ns)
     except Exception as error:

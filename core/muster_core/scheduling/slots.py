@@ -140,7 +140,7 @@ def _slots_of(
 
 
 def _slot_of_member(app: Application, member: Member, kind: AskClass) -> AskSpec:
-    """Returns the request of a slot for waiting members of this class."""
+    """Returns the request of a slot for waiting members of this class. All that decides its class is the pod's."""
     pod = app.asks[next(iter(app.waiting[kind]))].spec
     return replace(
         gangs.virtual_ask(app.spec, member),
@@ -151,6 +151,7 @@ def _slot_of_member(app: Application, member: Member, kind: AskClass) -> AskSpec
         required_node=pod.required_node,
         placement=pod.placement,
         facts=pod.facts,
+        home=pod.home,
     )
 
 

@@ -9,7 +9,14 @@ from itertools import combinations
 
 import pytest
 
-from muster_core.foresight.changes import ClusterChange, EndApplication, RaiseMaximum, events
+from muster_core.foresight.changes import (
+    ClusterChange,
+    Constraint,
+    DropConstraint,
+    EndApplication,
+    RaiseMaximum,
+    events,
+)
 from muster_core.foresight.unblocking import Advice, _fewest, forked, replayed, scheduled, unblock
 from muster_core.foresight.virtual_core import VirtualCore
 from muster_core.model.config import QueueConfig
@@ -23,6 +30,7 @@ from muster_core.model.events import (
 )
 from muster_core.model.ids import QueuePath
 from muster_core.model.resources import Limit
+from muster_core.model.specs import GangPlacement, Topology
 from tests.amounts import amount
 from tests.unit.builders import (
     PARTITION,
@@ -156,6 +164,20 @@ def test_the_search_ends_when_its_time_is_over() -> None:
     )
     assert not found.is_complete
     assert len(found.remedies) <= 1
+
+
+@pytest.mark.parametrize("placement", [GangPlacement.AUTO, GangPlacement.DIRECT])
+@pytest.mark.parametrize("size", [3, 5])
+def test_a_gang_that_fits_in_no_topology_domain(placement: GangPlacement, size: int) -> None:
+    """On the four nodes together, three members fit, and five do not."""
+    sent: list[Event] = [ManagerRegistered(RM, a_configuration(a_queue("a")))]
+    sent += [NodeAdded(a_node(f"{zone}{number}", 1000, labels={"zone": zone})) for zone in "ab" for number in range(2)]
+    gang = an_application(TARGET, gang=size, placement=placement)
+    sent += [ApplicationAdded(replace(gang, topology=Topology(("zone",), required=True)))]
+    sent += [AskAdded(an_ask(f"member-{number}", app=TARGET, group="workers")) for number in range(size)]
+    core = scheduled(sent, NOW_NS)
+    found = unblock(core, replayed(sent, NOW_NS), PARTITION, TARGET)
+    assert ((DropConstraint(TARGET, Constraint.TOPOLOGY),) in found.remedies) == (size == 3)
 
 
 @pytest.mark.parametrize("queue", ["root.team", "root.team.lonely", "root.team.gone"])
