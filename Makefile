@@ -113,7 +113,7 @@ chaos: setup ## inject each fault into each request of a gang, then kill process
 bench: .venv/.bench ## run the benchmarks, and compare with kube-scheduler and YuniKorn (ARGS="--quick core" selects benchmarks)
 	$(BIN)/python -m benchmarks $(ARGS)
 
-simulate-bench: setup ## measure the simulator and the estimates with public traces (TRACES=folder, ARGS="philly hpc2n openb calibration latency")
+simulate-bench: setup ## measure the simulator and the estimates with public traces (TRACES=folder, ARGS="philly hpc2n openb calibration latency"; 30 minutes: ARGS=live)
 	$(BIN)/python -m benchmarks.simulation $(ARGS)
 
 decisions: setup ## replay recorded histories and show which decisions differ from the stored ones, or between two commits (ARGS="--compare main HEAD", ARGS=--store accepts them)

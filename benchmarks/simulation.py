@@ -24,6 +24,7 @@ from random import Random
 from statistics import median
 from typing import Final
 
+from benchmarks import live_and_simulated
 from muster_core.config.load import load
 from muster_core.foresight import measures
 from muster_core.foresight.forecast import Forecast, RunTime, RunTimeBasis, RunTimeHistory, forecast
@@ -91,9 +92,10 @@ def main() -> None:
         "openb": openb,
         "calibration": calibration,
         "latency": lambda _: latency(),
+        "live": live,
     }
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("figures", nargs="*", help=f"any of {', '.join(figures)} (default: all)")
+    parser.add_argument("figures", nargs="*", help=f"any of {', '.join(figures)} (default: all but live)")
     parser.add_argument("--traces", type=Path, default=Path(os.environ.get("TRACES") or TRACES))
     parser.add_argument("--one-philly", action="store_true", help=argparse.SUPPRESS)
     found = parser.parse_args()
@@ -103,8 +105,14 @@ def main() -> None:
         return
     if unknown := [name for name in found.figures if name not in figures]:
         parser.error(f"unknown figure {unknown[0]}; choose from {', '.join(figures)}")
-    for name in found.figures or figures:
+    for name in found.figures or [name for name in figures if name != "live"]:
         figures[name](traces)
+
+
+def live(traces: Traces) -> None:
+    """An excerpt of Philly live and simulated."""
+    if (lines := traces.lines("philly")) is not None:
+        live_and_simulated.measure(lines)
 
 
 def configuration(*queues: str, extra: str = "", settings: dict[str, str] | None = None) -> Configuration:
