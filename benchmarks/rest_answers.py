@@ -97,7 +97,7 @@ async def _figure(session: aiohttp.ClientSession, name: str, runs: int) -> Figur
     held: list[float] = []
     size = 0
     for _ in range(runs):
-        watch = asyncio.create_task(_longest_pause())
+        watch = asyncio.create_task(longest_pause())
         started = time.perf_counter()
         async with session.get(PATHS[name], headers={"Accept-Encoding": "identity"}) as answer:
             answer.raise_for_status()
@@ -109,7 +109,7 @@ async def _figure(session: aiohttp.ClientSession, name: str, runs: int) -> Figur
     return Figure(name, "ms", taken, GOALS.get(name), less_is_better=True, additional=additional)
 
 
-async def _longest_pause() -> float:
+async def longest_pause() -> float:
     """Return the longest pause of the event loop in seconds, measured until cancelled."""
     longest, last = 0.0, time.perf_counter()
     with suppress(asyncio.CancelledError):

@@ -7,7 +7,9 @@ reported and left out. Philly runs twice in processes of their own, whose result
 from __future__ import annotations
 
 import argparse
+import asyncio
 import csv
+import gc
 import gzip
 import hashlib
 import json
@@ -17,22 +19,24 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 from statistics import median
 from typing import Final
 
+import aiohttp
+import uvloop
+
 from benchmarks import live_and_simulated
+from benchmarks.rest_answers import longest_pause
 from muster_core.config.load import load
 from muster_core.foresight import measures
-from muster_core.foresight.forecast import Forecast, RunTime, RunTimeBasis, RunTimeHistory, forecast
-from muster_core.foresight.outlook import outlook
+from muster_core.foresight.forecast import Forecast, Forecasts, RunTime, RunTimeBasis, RunTimeHistory
 from muster_core.foresight.outside import JobState, Outside
 from muster_core.foresight.simulation import simulate
-from muster_core.foresight.submission import submitted
-from muster_core.foresight.unblocking import copies, forked, has_started, scheduled, unblock, unscheduled
+from muster_core.foresight.unblocking import forked, scheduled
 from muster_core.foresight.virtual_core import VirtualCore
 from muster_core.foresight.workload import (
     GPU_SHARE,
@@ -45,11 +49,25 @@ from muster_core.foresight.workload import (
     read_nodes,
     read_trace,
 )
+from muster_core.main import configure_logs
 from muster_core.model.config import Configuration
-from muster_core.model.events import ApplicationAdded, AskAdded, Event, ManagerRegistered, NodeAdded
-from muster_core.model.ids import AllocationKey, ApplicationId
+from muster_core.model.events import (
+    AllocationReleased,
+    ApplicationAdded,
+    AskAdded,
+    AskReleased,
+    Event,
+    ManagerRegistered,
+    NodeAdded,
+)
+from muster_core.model.ids import AllocationKey, ApplicationId, Termination
 from muster_core.model.specs import AskSpec, NodeSpec
+from muster_core.rest.server import RestServer, RestSettings
+from muster_core.runtime.log_level import LogLevel
+from muster_core.runtime.loop import QueuedMessage
+from muster_core.runtime.service import Scheduler
 from muster_core.state.applications import Application
+from muster_si.log_lines import LogFormat
 
 #: Where the traces are expected: next to a clone.
 TRACES: Final = Path(__file__).resolve().parents[2] / "shared" / "data" / "traces"
@@ -251,7 +269,7 @@ class Estimates:
             user = _user(one.job.application.user, one.queue)
             self._history.add("", user, one.queue, one.ended_ns - one.started_ns)
         began = time.perf_counter()
-        self.made[job.id] = forecast(forked(core), core, PARTITION, job.id, self._run_time)
+        self.made[job.id] = Forecasts(core, PARTITION, self._run_time).of(job.id, forked(core))
         self.seconds.append(time.perf_counter() - began)
 
     def _run_time(self, app: Application) -> RunTime:
@@ -328,37 +346,88 @@ def _ask(job: Job) -> AskSpec:
     return replace(pods.request, application=job.id, key=AllocationKey(f"{job.id}.0"), created_ns=job.submit_ns)
 
 
+_PATH: Final = "/ws/v1/partition/default"
+_NEW: Final = (
+    "{kind: Pod, metadata: {name: new, labels: {applicationId: new, queue: root.default}}, spec: {schedulerName:"
+    " muster, containers: [{name: main, resources: {requests: {cpu: 1}}}]}}"
+)
+_LEAF: Final = "{name: default, resources: {max: {vcore: '30000'}}}"
+
+#: Questions of each kind, and hours that the applications have run, of which three have ended.
+_QUESTIONS: Final = 11
+_RUN_NS: Final = 3_600 * SECOND
+
+
 def latency() -> None:
-    """Answers of the engine with 10,000 waiting applications, without the time to read the cluster."""
-    events, now_ns = crowded(), START_NS + 100_000 * SECOND
+    """Answers of REST with 10,000 waiting applications, each kind by a new process."""
+    uvloop.run(_latency())
+
+
+async def _latency() -> None:
+    configure_logs(LogLevel.ERROR, LogFormat.JSON)
+    core = Scheduler()
+    core.loop.scheduler_state = _after_an_hour().scheduler_state
+    gc.collect()
+    gc.freeze()
+    task = asyncio.create_task(core.run())
+    for is_busy in (False, True):
+        work = [asyncio.create_task(_come_and_go(core))] if is_busy else []
+        for kind in ("dry-run", "estimate", "changes", "plan"):
+            server = RestServer(core, RestSettings(port=0))
+            async with aiohttp.ClientSession(f"http://127.0.0.1:{await server.start()}") as http:
+                found = [await _answered(http, kind, number) for number in range(_QUESTIONS)]
+            await server.stop()
+            (first_ms, _), *following = found
+            times, pauses = sorted(one for one, _ in following), [pause for _, pause in found]
+            print(
+                f"latency: {kind}, core {'busy' if is_busy else 'idle'}: first {first_ms:.0f} ms, then median"
+                f" {median(times):.0f} ms and longest {times[-1]:.0f} ms of {len(times)};"
+                f" longest pause of the core {max(pauses):.0f} ms",
+                flush=True,
+            )
+        for one in work:
+            one.cancel()
+    core.close()
+    await task
+
+
+def _after_an_hour() -> VirtualCore:
+    """The crowded cluster, where three applications have ended, so that run times are known."""
+    now_ns = time.time_ns()
+    core = scheduled(crowded(), now_ns - _RUN_NS)
+    core.now_ns = now_ns - 100 * SECOND
+    apps = core.scheduler_state.partitions[PARTITION].applications
+    for name in [*apps][:3]:
+        [one] = apps[name].allocations.values()
+        core.send([AllocationReleased(PARTITION, name, one.spec.key, one.id, Termination.STOPPED_BY_RM)])
+    core.now_ns = now_ns
+    core.send(())
+    return core
+
+
+async def _answered(http: aiohttp.ClientSession, kind: str, number: int) -> tuple[float, float]:
+    """Milliseconds until the answer, and of the longest pause of the core. Waiting applications take turns."""
+    name = f"job-{503 + number * (_WAITING - 3) // _QUESTIONS}"
+    body = {"dry-run": _NEW, "plan": _QUEUES % (_LEAF, "")}.get(kind)
+    path = f"{_PATH}/{kind}" if body else f"{_PATH}/application/{name}/{kind}"
+    watch = asyncio.create_task(longest_pause())
     began = time.perf_counter()
-    core = scheduled(events, now_ns)
-    print(f"latency: a copy with {_WAITING} waiting applications is made in {time.perf_counter() - began:.1f} s")
-    apps = core.scheduler_state.partitions[PARTITION].applications.values()
-    first = next(app for app in apps if not has_started(app))
-    [job] = read_trace(("id,submit_s,pods,cpu_milli", "new,0,1,1000"))
-    request: list[ApplicationAdded | AskAdded] = [ApplicationAdded(job.application), AskAdded(_ask(job))]
-    on_copy, fresh = forked(core), copies(unscheduled(events, now_ns), events, unscheduled)
-    known = RunTime(RunTimeBasis.DECLARED, *(1000 * SECOND,) * 3)
-    answers: dict[str, Callable[[], object]] = {
-        "apply --dry-run": lambda: on_copy(lambda copy: submitted(copy, PARTITION, request) is not None),
-        "plan, one of two outlooks": lambda: fresh(lambda copy: outlook(copy, PARTITION, []) is not None),
-        "explain --estimate": lambda: forecast(on_copy, core, PARTITION, first.id, lambda _: known),
-        "explain --changes": lambda: unblock(core, on_copy, PARTITION, first.id),
-    }
-    for name, answer in answers.items():
-        times = sorted(_timed(answer, 3))
-        print(
-            f"latency: {name}: median {1000 * median(times):.0f} ms, longest {1000 * times[-1]:.0f} ms of {len(times)}",
-            flush=True,
-        )
+    async with http.request("POST" if body else "GET", path, data=body) as answer:
+        answer.raise_for_status()
+        await answer.read()
+    taken_ms = 1000 * (time.perf_counter() - began)
+    watch.cancel()
+    return taken_ms, 1000 * await watch
 
 
-def _timed(answer: Callable[[], object], times: int) -> Iterator[float]:
-    for _ in range(times):
-        began = time.perf_counter()
-        answer()
-        yield time.perf_counter() - began
+async def _come_and_go(core: Scheduler) -> None:
+    """Two hundred changes each second: a pod that waits is added and removed."""
+    app, key = ApplicationId("job-5000"), AllocationKey("comes-and-goes")
+    pod = replace(next(event.spec for event in crowded() if isinstance(event, AskAdded)), application=app, key=key)
+    while True:
+        for event in (AskAdded(pod), AskReleased(PARTITION, app, key, Termination.STOPPED_BY_RM)):
+            core.loop.event_queue.post(QueuedMessage([event]))
+            await asyncio.sleep(0.005)
 
 
 if __name__ == "__main__":

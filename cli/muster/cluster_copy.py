@@ -6,9 +6,10 @@ that the copy shows nothing that the user could not read. The core in the cluste
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import yaml
 
@@ -25,6 +26,8 @@ from muster_core.model.errors import ConfigurationError
 from muster_core.model.events import Event, ManagerRegistered
 
 Json = dict[str, Any]
+
+_Value = TypeVar("_Value")
 
 _PATHS: Final = {
     "nodes": "/api/v1/nodes",
@@ -52,6 +55,7 @@ class ClusterCopy:
     shared: list[Json] = field(default_factory=list)
     deadlines: dict[str, int] = field(default_factory=dict)
     _made: dict[Make, VirtualCore] = field(default_factory=dict, init=False, repr=False)
+    _known: dict[str, tuple[object, Any]] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def events(self) -> list[Event]:
@@ -75,6 +79,13 @@ class ClusterCopy:
             self._made.clear()
             self._made[make] = make(self.events, self.now_ns)
         return self._made[make], copies(self._made[make], self.events, make)
+
+    def once(self, name: str, argument: object, make: Callable[[], _Value]) -> _Value:
+        """Returns what `make` returned for this argument, the last one of this name, so that it is made once."""
+        if self._known.get(name, (None,))[0] != argument:
+            self._known[name] = argument, make()
+        value: _Value = self._known[name][1]
+        return value
 
     def under(self, configuration: Configuration) -> list[Event]:
         """The events with another configuration."""
@@ -113,9 +124,9 @@ def read_copy(rest: Rest, cluster: Cluster, option: str) -> ClusterCopy:
 
 
 def _configuration(rest: Rest) -> tuple[Configuration, dict[str, str]]:
-    found = yaml.safe_load(rest.configuration())
+    found = yaml.load(rest.configuration(), yaml.CSafeLoader)
     try:
-        text, extra = yaml.safe_dump({"partitions": found["partitions"]}), dict(found.get("extra") or {})
+        text, extra = json.dumps({"partitions": found["partitions"]}), dict(found.get("extra") or {})
         return load(text, extra).configuration, extra
     except (ConfigurationError, KeyError, TypeError) as error:
         raise BadUsage(f"the configuration of {rest.where} cannot be used: {error}") from error

@@ -23,6 +23,7 @@ from muster.options import Context, Kubeconfig, exit_on_error
 from muster.output import Format, Output, console, emit, print_page, table
 from muster.text import print_line
 from muster_core.config import document
+from muster_core.config.load import Parsed
 from muster_core.config.load import examine as examine_queues
 from muster_core.model.config import Configuration
 from muster_core.model.errors import ConfigurationError
@@ -107,11 +108,15 @@ def examined(written: str, file: str, present: Mapping[str, str] = NO_SETTINGS) 
 
     `present`: settings that apply unless the ConfigMap has them.
     """
-    config_map = read_manifest(written)
-    if config_map is not None:
+    lines: dict[str, int] = {}
+    try:
+        data = document.read(written, lines)
+    except ConfigurationError:
+        return _examined(written, present, file)  # reports it with the other errors
+    if (config_map := _config_map_in(data)) is not None:
         return examined_entries([config_map], f"{file}: ", present)
-    _check_kind(written)
-    return _examined(written, present, file)
+    _check_kind(data)
+    return _examined(written, present, file, parsed=(data, lines))
 
 
 def examined_entries(config_maps: Sequence[Raw], where: str = "", present: Mapping[str, str] = NO_SETTINGS) -> Examined:
@@ -126,8 +131,10 @@ def examined_entries(config_maps: Sequence[Raw], where: str = "", present: Mappi
     )
 
 
-def _examined(queues: str, extra: Mapping[str, str], file: str, where: str = "") -> Examined:
-    found = examine_queues(queues, extra, file)
+def _examined(
+    queues: str, extra: Mapping[str, str], file: str, where: str = "", parsed: Parsed | None = None
+) -> Examined:
+    found = examine_queues(queues, extra, file, parsed)
     return Examined(
         found.built.configuration,
         tuple(str(error) if error.file else f"{where}{error}" for error in found.errors),
@@ -153,12 +160,8 @@ def _parsed(entries: Mapping[str, str]) -> tuple[OperatorConfiguration, list[Bad
             del valid[error.key]
 
 
-def _check_kind(written: str) -> None:
+def _check_kind(data: document.Data) -> None:
     """Raises ConfigurationError for an empty file and for the manifest of another object."""
-    try:
-        data = document.read(written)
-    except ConfigurationError:
-        return  # reported with the other errors
     if data is None:
         fix = "add partitions; without queues.yaml, Muster uses one queue for each namespace"
         raise ConfigurationError(document.TOP, None, "is empty", fix)
@@ -213,6 +216,10 @@ def read_manifest(written: str) -> Raw | None:
         data = document.read(written)
     except ConfigurationError:
         return None  # the caller parses the text and reports the error
+    return _config_map_in(data)
+
+
+def _config_map_in(data: document.Data) -> Raw | None:
     if not isinstance(data, dict) or data.get("kind") != "ConfigMap":
         return None
     metadata = {"name": text(mapping(data.get("metadata")).get("name"))}

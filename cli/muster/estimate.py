@@ -14,7 +14,7 @@ from muster.clients.kubernetes import Cluster
 from muster.clients.rest import Rest
 from muster.cluster_copy import ClusterCopy, read_copy
 from muster.unblocking import changes, find_target
-from muster_core.foresight.forecast import RunTime, RunTimeBasis, RunTimeHistory, forecast
+from muster_core.foresight.forecast import Forecasts, RunTime, RunTimeBasis, RunTimeHistory
 from muster_core.foresight.unblocking import has_started
 from muster_core.foresight.workload import PARTITION
 from muster_core.state.applications import Application
@@ -65,7 +65,8 @@ def estimate(copied: ClusterCopy, history: RunTimeHistory, app: Json, option: st
         return history.expected(one.name, one.spec.user, one.queue.path)
 
     deadline = time.monotonic() + real_s
-    found = forecast(on_copy, core, PARTITION, target.id, run_time, lambda: time.monotonic() < deadline)
+    forecasts = copied.once("forecasts", history, lambda: Forecasts(core, PARTITION, run_time))
+    found = forecasts.of(target.id, on_copy, lambda: time.monotonic() < deadline)
     return {
         "earliestSeconds": _seconds(found.early_ns),
         "usualSeconds": _seconds(found.usual_ns),

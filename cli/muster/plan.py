@@ -102,9 +102,13 @@ def planned(copied: ClusterCopy, configuration: Configuration, within: int, real
             raise BadUsage(f"the cluster cannot be simulated in {real_s:g} s; use a smaller --within")
         return found
 
-    now, then = run(), run(edited)
-    placed = _placed(copied, copied.configuration), _placed(copied, configuration)
-    return {"within": within, "differences": [*differences(now, then), *_placed_otherwise(now, *placed)]}
+    now, then = copied.once("outlook", within, run), run(edited)
+
+    def placed(queues: Configuration) -> dict[ApplicationId, _Place]:
+        return on_copy(lambda _: _placed(copied, queues))  # in the copy, so that the memory is free afterwards
+
+    places = copied.once("placed", 0, lambda: placed(copied.configuration)), placed(configuration)
+    return {"within": within, "differences": [*differences(now, then), *_placed_otherwise(now, *places)]}
 
 
 @dataclass(frozen=True, slots=True)

@@ -119,6 +119,9 @@ class Answers:
         self._history = RunTimeHistory()
         for run in state.runs:
             self._history.add(*run)
+        specs_of_apps = (event.spec for event in objects if isinstance(event, ApplicationAdded))
+        #: The newest application of each namespace, whose quota and parent queue others in it get, too.
+        self._of_namespace = {spec.namespace: spec for spec in specs_of_apps}
 
     def answer(self, question: Mapping[str, Any]) -> tuple[int, object]:
         """Status and JSON, or an error message."""
@@ -147,14 +150,9 @@ class Answers:
     def dry_run(self, text: str, namespace: str, user: str, groups: list[str], real_s: float) -> Json:
         """What would become of manifests. Raises BadUsage and BadInput."""
         submission = read_requests({_MANIFESTS: text}, (), Submitter(namespace, user, groups))
-        events = [*map(partial(_in_namespace, self._known_applications()), submission.events)]
+        events = [*map(partial(_in_namespace, self._of_namespace), submission.events)]
         found = dry_run.answer(self._copied, replace(submission, events=events), _MANIFESTS, real_s)
         return {**found, "lines": [dry_run.result_text(one) for one in found["applications"]]}
-
-    def _known_applications(self) -> dict[str, ApplicationSpec]:
-        """The newest application of each namespace, whose quota and parent queue others in it get, too."""
-        specs = (event.spec for event in self._copied.objects if isinstance(event, ApplicationAdded))
-        return {spec.namespace: spec for spec in specs}
 
     def plan(self, text: str, within: int, real_s: float) -> Json:
         """What an edited configuration would change. Raises BadUsage."""

@@ -186,15 +186,19 @@ def replaced(
     return new, examined.errors
 
 
-def examine(text: str, extra: Mapping[str, str] = _NONE, file: str = FILE) -> Examination:
-    """Like `load`, but returns all errors and raises nothing."""
+#: What `document.read` has returned for a text, and its lines.
+Parsed = tuple[document.Data, dict[str, int]]
+
+
+def examine(text: str, extra: Mapping[str, str] = _NONE, file: str = FILE, parsed: Parsed | None = None) -> Examination:
+    """Like `load`, but returns all errors and raises nothing. `parsed`: None = parse the text."""
     of_file, of_settings = Findings(), Findings()
     actual = checksum(text)
     form: FileForm | None = None
     found: tuple[PartitionConfig, ...] = ()
     lines: dict[str, int] = {}
     with of_file.collecting():
-        data = document.read(text, lines)
+        data, lines = parsed or (document.read(text, lines), lines)
         if data is None:
             examined = examine(DEFAULT_TEXT, extra, file)
             return replace(examined, built=replace(examined.built, is_default=True), checksum=actual)

@@ -7,7 +7,7 @@ requests without one of their constraints. `unblocking` searches for the smalles
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final, TypeVar, assert_never
@@ -99,8 +99,11 @@ ClusterChange = EndApplication | AddNode | RaiseMaximum | RaiseUserLimits | Drop
 # --- candidates ------------------------------------------------------------------------------------------------------
 
 
-def ends(partition: Partition, target: Application) -> list[ClusterChange]:
-    """Every other application, those that use most of the cluster first."""
+def ends(partition: Partition, target: Application, most: int) -> tuple[list[ClusterChange], bool]:
+    """The other applications, those that use most of the cluster first, and whether these are all.
+
+    Of equal applications that hold nothing, the first `most` of the queue are enough for a set of `most` changes.
+    """
     total = partition.nodes.capacity_total
 
     def size(app: Application) -> float:
@@ -109,10 +112,24 @@ def ends(partition: Partition, target: Application) -> list[ClusterChange]:
 
     others = [app for app in partition.applications.values() if app is not target and not app.removed]
     others.sort(key=lambda app: (-size(app), app.sequence))
-    return [
-        EndApplication(app.id, app.name, app.spec.namespace, len(app.allocations), app.allocated + app.gang.allocated)
-        for app in others
-    ]
+    alike: Counter[Hashable] = Counter()
+    found: list[ClusterChange] = []
+    for app in others:
+        if not (app.allocations or app.gang.quota_reservation or any(partition.reservations.of(app.id))):
+            alike[kind := _kind(app)] += 1
+            if alike[kind] > most:
+                continue
+        used = app.allocated + app.gang.allocated
+        found.append(EndApplication(app.id, app.name, app.spec.namespace, len(app.allocations), used))
+    return found, len(found) == len(others)
+
+
+def _kind(app: Application) -> Hashable:
+    """Applications that wait and differ only in their names and times have the same one."""
+    spec = app.spec
+    requests = tuple((kind, len(names)) for kind, names in app.waiting.items())
+    gang = spec.members, spec.placeholder_ask, spec.gang_placement, spec.style, spec.topology
+    return app.queue.path, spec.user, spec.groups, spec.namespace, spec.is_gang and gang, app.state, requests
 
 
 _Shape = tuple[Resources, frozenset[tuple[str, str]], tuple[Taint, ...]]

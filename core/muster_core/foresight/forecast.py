@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -19,6 +19,7 @@ from muster_core.foresight.timeline import Timeline
 from muster_core.foresight.unblocking import OnCopy, has_started
 from muster_core.foresight.virtual_core import VirtualCore
 from muster_core.foresight.workload import Job, PodSet
+from muster_core.model.effects import AllocationResponse, ApplicationUpdated, Effect
 from muster_core.model.ids import ApplicationId, PartitionId
 from muster_core.model.resources import NOTHING
 from muster_core.model.states import ApplicationState
@@ -116,58 +117,97 @@ class Forecast:
     basis: Mapping[RunTimeBasis, int]
 
 
-def forecast(
-    on_copy: OnCopy,
-    core: VirtualCore,
-    partition: PartitionId,
-    target: ApplicationId,
-    run_times: Callable[[Application], RunTime],
-    may_go_on: Callable[[], bool] = lambda: True,
-) -> Forecast:
-    """Estimates the start of an application that waits. `core`: what `on_copy` copies; it is only read."""
-    apps = core.scheduler_state.partitions[partition].applications
-    expected = {app.id: run_times(app) for app in apps.values() if app.state not in _ENDED}
+class Forecasts:
+    """Estimated starts of the applications of one core, which is only read.
 
-    known: dict[tuple[int, ...], int | None] = {}
+    A copy that runs until one application starts also shows when those before it start. These times are kept.
+    """
 
-    def start(attribute: str) -> int | None:
-        run_ns = {name: int(getattr(found, attribute)) for name, found in expected.items()}
-        key = tuple(run_ns.values())
-        if key not in known:  # declared run times are the same in each case
-            known[key] = on_copy(lambda copy: start_ns(copy, partition, target, run_ns, may_go_on))
-        return known[key]
+    def __init__(self, core: VirtualCore, partition: PartitionId, run_times: Callable[[Application], RunTime]) -> None:
+        apps = core.scheduler_state.partitions[partition].applications
+        expected = {app.id: run_times(app) for app in apps.values() if app.state not in _ENDED}
+        self._partition = partition
+        self._basis = {name: found.basis for name, found in expected.items()}
+        self._numbers = Counter(self._basis.values())
+        cases = ("short_ns", "usual_ns", "long_ns")
+        self._run_ns = [{name: int(getattr(found, case)) for name, found in expected.items()} for case in cases]
+        self._cases = [self._run_ns.index(case) for case in self._run_ns]  # equal cases run once
+        self._known = [_KnownStarts({}, is_over=False) for _ in cases]
 
-    basis = Counter(found.basis for name, found in expected.items() if name != target)
-    return Forecast(start("short_ns"), start("usual_ns"), start("long_ns"), basis)
+    def of(self, target: ApplicationId, on_copy: OnCopy, may_go_on: Callable[[], bool] = lambda: True) -> Forecast:
+        """Estimates the start of an application that waits. `on_copy`: copies the core."""
+
+        def start_ns(case: int) -> int | None:
+            known, run_ns = self._known[case], self._run_ns[case]
+            if target not in known.after_ns and not known.is_over:
+                least = 2 * len(known.after_ns)  # so that the next questions do not each run a little further
+                found = on_copy(lambda copy: _starts(copy, self._partition, target, run_ns, least, may_go_on))
+                known = self._known[case] = max(known, found, key=lambda one: (one.is_over, len(one.after_ns)))
+            return known.after_ns.get(target)
+
+        basis = Counter(self._numbers)
+        if target in self._basis:
+            basis[self._basis[target]] -= 1
+        early_ns, usual_ns, late_ns = map(start_ns, self._cases)
+        return Forecast(early_ns, usual_ns, late_ns, +basis)
 
 
-def start_ns(
+@dataclass(frozen=True, slots=True)
+class _KnownStarts:
+    """Nanoseconds until applications started. `is_over`: no other one starts within `LONGEST_NS`."""
+
+    after_ns: dict[ApplicationId, int]
+    is_over: bool
+
+
+def _starts(
     core: VirtualCore,
     partition_id: PartitionId,
     target: ApplicationId,
     run_ns: Mapping[ApplicationId, int],
-    may_go_on: Callable[[], bool] = lambda: True,
-) -> int | None:
-    """Lets the cluster run until the application starts; returns the time until then, or None. The core is changed."""
+    least: int,
+    may_go_on: Callable[[], bool],
+) -> _KnownStarts:
+    """Lets the cluster run until the application, and at least so many, have started. The core is changed."""
     partition = core.scheduler_state.partitions[partition_id]
     began_ns = core.now_ns
     timeline = Timeline(began_ns, LONGEST_NS, NOTHING, "", Counter())
     outside = Outside((), partition, timeline, Latencies())
     for app in partition.applications.values():
         _adopt(outside, app, run_ns.get(app.id, _FOREVER_NS), began_ns)
+    after_ns = {app.id: 0 for app in partition.applications.values() if has_started(app)}
     effects = core.send(())
     while may_go_on():
+        changed = _changed(effects)
         while answers := outside.receive(effects):
             effects = core.send(answers)
+            changed |= _changed(effects)
+        for name in changed - after_ns.keys():
+            if has_started(partition.applications.get(name)):
+                after_ns[name] = core.now_ns - began_ns
         wanted = partition.applications.get(target)
-        if has_started(wanted):
-            return core.now_ns - began_ns
+        is_decided = target in after_ns or wanted is None or wanted.state in _ENDED
+        if is_decided and len(after_ns) >= least:
+            return _KnownStarts(after_ns, is_over=False)
         times = [at_ns for at_ns in (outside.next_ns(), core.timers.next_ns()) if at_ns is not None]
-        if wanted is None or wanted.state in _ENDED or not times or min(times) > began_ns + LONGEST_NS:
-            return None
+        if not times or min(times) > began_ns + LONGEST_NS:
+            return _KnownStarts(after_ns, is_over=True)
         core.now_ns = max(core.now_ns, min(times))
         effects = core.send(outside.due(core.now_ns))
-    return None
+    return _KnownStarts(after_ns, is_over=False)
+
+
+def _changed(effects: Iterable[Effect]) -> set[ApplicationId]:
+    """The applications that the effects are about."""
+    found: set[ApplicationId] = set()
+    for effect in effects:
+        if isinstance(effect, ApplicationUpdated):
+            found.add(effect.application)
+        elif isinstance(effect, AllocationResponse):
+            found.update(new.ask.application for new in effect.new)
+            found.update(one.application for one in effect.released)
+            found.update(one.application for one in effect.released_asks)
+    return found
 
 
 def _adopt(outside: Outside, app: Application, run_ns: int, now_ns: int) -> None:

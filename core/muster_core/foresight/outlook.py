@@ -8,10 +8,10 @@ preempted pods are not replaced.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from muster_core.foresight.unblocking import HORIZON_NS, has_started, settle
 from muster_core.foresight.virtual_core import VirtualCore
@@ -46,8 +46,7 @@ class Victim:
     node: NodeId
 
 
-@dataclass(frozen=True, slots=True)
-class ApplicationOutlook:
+class ApplicationOutlook(NamedTuple):
     """One application at the end. `reason`: why it waits, was rejected or failed. `is_unplaced`: no rule places it.
 
     `nodes`: where its pods and reserved slots got a node in this time, by the number of them. `waited_ns`: until the
@@ -138,44 +137,45 @@ def outlook(
 ) -> Outlook | None:
     """Applies the events and lets the time pass, but not after all applications of interest have started.
 
-    The core is changed. None = it may not go on.
+    The result has only these and the owners of victims, or all applications and excesses if none is of interest. The
+    core is changed. None = it may not go on.
     """
     interest = list(of_interest)
     partition = core.scheduler_state.partitions[partition_id]
     seen = _Effects(core.now_ns)
-    for app in partition.applications.values():
-        seen.placed |= {(app.id, one.spec.key): one.node for one in app.allocations.values()}
+    apps = partition.applications
+    seen.placed = {(app.id, one.spec.key): one.node for app in apps.values() for one in app.allocations.values()}
     end_ns = core.now_ns + span_ns
     effects = core.apply(events)
-    excesses = tuple(_excesses(partition))
+    excesses = () if interest else tuple(_excesses(partition))
     effects += core.send(())
     while True:
         effects += settle(core, effects)
         seen.read(effects, core.now_ns)
         if not may_go_on():
             return None
-        if interest and all(has_started(partition.applications.get(name)) for name in interest):
+        if interest and all(has_started(apps.get(name)) for name in interest):
             break
         next_ns = core.timers.next_ns()
         if next_ns is None or next_ns > end_ns:
             break
         core.now_ns = max(core.now_ns, next_ns)
         effects = core.send(())
-    limits = {
-        name: tuple(_limits(partition, partition.applications[name]))
-        for name in interest
-        if name in partition.applications
-    }
-    return Outlook(_applications(partition, seen), excesses, tuple(seen.victims.values()), limits)
+    limits = {name: tuple(_limits(partition, apps[name])) for name in interest if name in apps}
+    shown = {*interest, *(victim.application for victim in seen.victims.values())} if interest else None
+    return Outlook(_applications(partition, seen, shown), excesses, tuple(seen.victims.values()), limits)
 
 
-def _applications(partition: Partition, seen: _Effects) -> dict[ApplicationId, ApplicationOutlook]:
+def _applications(
+    partition: Partition, seen: _Effects, shown: Container[ApplicationId] | None
+) -> dict[ApplicationId, ApplicationOutlook]:
+    """`shown`: None = all."""
     lost: dict[ApplicationId, int] = defaultdict(int)
     for victim in seen.victims.values():
         lost[victim.application] += 1
     found = {}
     for app in (*partition.ended_applications.values(), *partition.applications.values()):
-        if app.removed:
+        if app.removed or (shown is not None and app.id not in shown):
             continue
         nodes: dict[NodeId, int] = defaultdict(int)
         for key, node in seen.nodes.get(app.id, {}).items():

@@ -37,7 +37,8 @@ _MOST_SETS: Final = 100
 #: Most changes of a set, except equal nodes: nobody would make more.
 _MOST_CHANGES: Final = 32
 
-#: Characters of a failed child process's report.
+#: Exit code of a child process without memory, and characters of another failed one's report.
+_NO_MEMORY: Final = 2
 _LONGEST_REPORT: Final = 8_000
 
 #: Numbers of nodes up to this one are tried one by one.
@@ -103,6 +104,8 @@ def forked(core: VirtualCore) -> OnCopy:
                     try:
                         pipe.write(pickle.dumps(function(core)))
                         code = 0
+                    except MemoryError:
+                        code = _NO_MEMORY
                     except BaseException:
                         pipe.write(traceback.format_exc().encode(errors="replace"))
                         raise
@@ -112,7 +115,9 @@ def forked(core: VirtualCore) -> OnCopy:
         with os.fdopen(reader, "rb") as pipe:
             report = pipe.read()
         _, status = os.waitpid(child, 0)
-        if (code := os.waitstatus_to_exitcode(status)) != 0:
+        if (code := os.waitstatus_to_exitcode(status)) == _NO_MEMORY:
+            raise MemoryError
+        if code != 0:
             shown = report.decode(errors="replace").strip()[-_LONGEST_REPORT:]
             raise RuntimeError(f"an attempt ended with status {code}: {shown or 'no report'}")
         found: _Found = pickle.loads(report)  # noqa: S301  # the child process wrote it
@@ -189,8 +194,8 @@ def _search(
     partition = core.scheduler_state.partitions[partition_id]
     app = partition.applications[target]
     quotas, generous = (candidates.quotas(partition, app, is_generous=is_generous) for is_generous in (False, True))
-    ends, constraints = candidates.ends(partition, app), candidates.droppable(partition, app)
-    nodes = list(candidates.added_nodes(partition, app))
+    ends, has_all = candidates.ends(partition, app, _MOST_CHANGES)
+    constraints, nodes = candidates.droppable(partition, app), list(candidates.added_nodes(partition, app))
     is_complete = True
 
     def least(changes: Sequence[ClusterChange]) -> tuple[ClusterChange, ...]:
@@ -205,7 +210,9 @@ def _search(
         if kind and (remedy := least(kind)):
             found.append(remedy)
             break
-    found += filter(None, (_fewest(least(kind), kind, starts) for kind in (ends, constraints) if kind))
+    of_ends, of_constraints = (_fewest(least(kind), kind, starts) if kind else () for kind in (ends, constraints))
+    is_complete = is_complete and (has_all or bool(of_ends))
+    found += filter(None, (of_ends, of_constraints))
     found += sorted(filter(None, (_fewest_nodes(shape, starts) for shape in nodes)), key=len)[:1]
     if not found:
         for shape in nodes or [[]]:

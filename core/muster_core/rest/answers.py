@@ -42,7 +42,7 @@ SIMULATION_S: Final = 15.0
 #: Bytes of an answer.
 _MOST_ANSWER: Final = 4 << 20
 
-#: Seconds for which a state is used again, and after which an unused process ends.
+#: Seconds for which a state is used again although the core has changed, and after which an unused process ends.
 _FRESH_S: Final = 5.0
 _KEPT_S: Final = 60.0
 
@@ -71,6 +71,7 @@ class AnswerProcess:
         self._asked: asyncio.Task[tuple[int, bytes]] | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._subject: Hashable = None
+        self._version = 0
         self._read_s = -math.inf
         self._expiry: asyncio.TimerHandle | None = None
         self._ending: asyncio.Future[None] | None = None
@@ -81,10 +82,11 @@ class AnswerProcess:
         return self._process.pid if self._process else None
 
     async def ask(
-        self, state: StateParts | None, question: Mapping[str, object], subject: Hashable = None
+        self, state: StateParts | None, question: Mapping[str, object], subject: Hashable = None, version: int = 0
     ) -> tuple[int, bytes]:
         """Returns the status and the JSON of the answer. `state`: None = the question needs none; `subject`: of what.
 
+        `version`: of the state, which is used again as long as it is the same, or for a few seconds.
         A question whose client leaves is answered to its end, so that its work is not lost for the next one.
 
         Raises:
@@ -96,19 +98,19 @@ class AnswerProcess:
             await asyncio.wait((self._asked,))
         if self._is_closed:
             raise NoAnswer("the core is stopping")
-        self._asked = asyncio.create_task(self._ask(state, question, subject))
+        self._asked = asyncio.create_task(self._ask(state, question, subject, version))
         self._asked.add_done_callback(_retrieve)
         return await asyncio.shield(self._asked)
 
     async def _ask(
-        self, state: StateParts | None, question: Mapping[str, object], subject: Hashable
+        self, state: StateParts | None, question: Mapping[str, object], subject: Hashable, version: int
     ) -> tuple[int, bytes]:
         is_over = False
         if self._expiry is not None:
             self._expiry.cancel()
         try:
             async with asyncio.timeout(self._longest_s):
-                answer = await self._answer(state, question, subject)
+                answer = await self._answer(state, question, subject, version)
             is_over = True
         except TimeoutError as error:
             raise NoAnswer(f"the answer needs more than {self._longest_s:g} s") from error
@@ -122,7 +124,7 @@ class AnswerProcess:
         return answer
 
     async def _answer(
-        self, state: StateParts | None, question: Mapping[str, object], subject: Hashable
+        self, state: StateParts | None, question: Mapping[str, object], subject: Hashable, version: int
     ) -> tuple[int, bytes]:
         if self._process is not None and self._process.poll() is not None:
             self.stop()
@@ -131,11 +133,12 @@ class AnswerProcess:
         process = self._process or self._start()
         assert process.stdin and process.stdout  # noqa: S101, PT018 # they are pipes
         now_s = time.monotonic()
-        if state is not None and (subject != self._subject or now_s - self._read_s > _FRESH_S):
+        most_s = _KEPT_S if version == self._version else _FRESH_S
+        if state is not None and (subject != self._subject or now_s - self._read_s > most_s):
             await asyncio.to_thread(process.stdin.write, dumped(NEW_STATE))
             async for part in state():
                 await asyncio.to_thread(process.stdin.write, part)
-            self._subject, self._read_s = subject, now_s
+            self._subject, self._version, self._read_s = subject, version, now_s
         await asyncio.to_thread(_send, process, dumped(question))
         line = await asyncio.to_thread(process.stdout.readline, _MOST_ANSWER + 1)
         if len(line) > _MOST_ANSWER:

@@ -128,9 +128,10 @@ async def _answered(
         context = RequestContext(rest_context, request.match_info, request.query, rest_context.now_ns())
         partition = context.partition() if is_about_now else None
         state = _state_parts(rest_context, request, partition) if partition is not None else None
+        subject = partition.id if partition is not None else None
         asked = {**await question(context), "real_s": SIMULATION_S}
         try:
-            status, body = await rest_context.answers.ask(state, asked, partition.id if partition is not None else None)
+            status, body = await rest_context.answers.ask(state, asked, subject, rest_context.core.loop.changes)
         except NoAnswer as error:
             advice = "" if error.is_off else f"; {otherwise}"
             raise RestFailure(501 if error.is_off else 503, f"{error}{advice}") from error

@@ -318,6 +318,7 @@ class Loop:  # long: one method for each part of an iteration
         self._unfinished = False  # the last cycle did not finish, or something has changed since
         self._received = 0  # events of this iteration
         self._decided = 0  # effects and allocations of this iteration
+        self.changes = 0  # grows when the state may have changed
         self._is_unfinished = False  # the last cycle did not finish
         self._waiting_since_s: float | None = None  # arrival of the first event since the last cycle
         self._pauses = CyclePacing(self.event_queue.wake_up.set)
@@ -397,6 +398,7 @@ class Loop:  # long: one method for each part of an iteration
         self._end_broken()
         self._wake_up_timer.set(self._dispatcher.deadlines.next_ns())
         self._freezer.count(self._received + self._decided)
+        self.changes += self._received + self._decided
         self._metrics.iterated(time.perf_counter() - started)
         return not self._closed and (len(self.event_queue) > 0 or (self._unfinished and not self._pauses.is_on))
 

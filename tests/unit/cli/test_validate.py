@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from muster.config import read_configuration
 from muster.main import app
+from muster_core.config import document
 from muster_core.config.load import checksum
 
 GOOD = "partitions:\n  - queues:\n      - name: a\n"
@@ -185,3 +187,15 @@ def test_a_compressed_entry_of_a_config_map_is_unpacked(tmp_path: Path) -> None:
     packed = base64.b64encode(gzip.compress(TWICE.encode())).decode()
     text = f"kind: ConfigMap\nbinaryData:\n  queues.yaml.gz: {packed}\n"
     assert len(run(tmp_path / "map.yaml", text).stdout.splitlines()) == 3
+
+
+def test_a_file_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    read, texts = document.read, []
+
+    def counted(text: str, lines: dict[str, int] | None = None) -> document.Data:
+        texts.append(text)
+        return read(text, lines)
+
+    monkeypatch.setattr(document, "read", counted)
+    read_configuration(GOOD, "queues.yaml")
+    assert texts == [GOOD]

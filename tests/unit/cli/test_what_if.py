@@ -9,6 +9,8 @@ import aiohttp
 import psutil
 import pytest
 
+from muster_core.foresight.present import PresentState, written
+from muster_core.rest import answers
 from muster_core.rest.answers import AnswerProcess, NoAnswer
 from muster_core.state.applications import Application
 from muster_si import si_pb2
@@ -214,6 +216,27 @@ async def test_a_question_that_nobody_waits_for_is_answered_before_the_next_one(
     await asyncio.gather(left, return_exceptions=True)
     assert (await process.ask(None, asked))[0] == 503
     assert process.pid == pid
+    process.close()
+
+
+async def test_a_state_is_used_again_while_the_core_has_not_changed(
+    live: LiveCore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(answers, "_FRESH_S", 0.0)
+    [partition] = live.core.loop.scheduler_state.partitions.values()
+    configuration = live.core.loop.scheduler_state.managers[partition.rm].configuration
+    process, read = AnswerProcess(), 0
+
+    async def state() -> AsyncIterator[bytes]:
+        nonlocal read
+        read += 1
+        for part in written(PresentState(partition.id, configuration, {}, 1), partition):
+            yield part
+
+    asked = {"question": "estimate", "app": {"applicationID": "llm-pretrain", "namespace": "team-a"}, "real_s": 15}
+    for version, expected in ((7, 1), (7, 1), (8, 2), (8, 2)):
+        assert (await process.ask(state, asked, partition.id, version))[0] == 200
+        assert read == expected
     process.close()
 
 

@@ -15,6 +15,7 @@ from muster_core.foresight.changes import (
     DropConstraint,
     EndApplication,
     RaiseMaximum,
+    ends,
     events,
 )
 from muster_core.foresight.unblocking import Advice, _fewest, forked, replayed, scheduled, unblock
@@ -139,6 +140,26 @@ def test_applications_to_end_are_found_or_the_search_is_not_complete(
     assert (has_ends, found.is_complete) == expected
 
 
+def test_of_equal_applications_that_wait_only_the_first_are_candidates() -> None:
+    sent: list[Event] = [ManagerRegistered(RM, a_configuration(a_queue("a"))), NodeAdded(a_node("n"))]
+    for number in range(3):
+        name = f"running{number}"
+        sent += [
+            ApplicationAdded(an_application(name)),
+            AllocationReported(an_allocation(f"r{number}", "n", app=name)),
+        ]
+    for name, user in (*((f"waiting{number}", "kim") for number in range(50)), ("other", "lee"), ("target", "kim")):
+        ask = replace(an_ask(f"p-{name}", app=name), resources=resources(vcore=10**6, pods=1))
+        sent += [ApplicationAdded(an_application(name, user=user)), AskAdded(ask)]
+    partition = scheduled(sent, NOW_NS).scheduler_state.partitions[PARTITION]
+    found, is_all = ends(partition, partition.applications[TARGET], 2)
+    names = [change.name for change in found if isinstance(change, EndApplication)]
+    assert names == ["running0", "running1", "running2", "waiting0", "waiting1", "other"]
+    assert not is_all
+    _, is_all = ends(partition, partition.applications[TARGET], 50)
+    assert is_all
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_child_processes_are_copies_too(seed: int) -> None:
     cluster = Cluster(seed)
@@ -147,11 +168,18 @@ def test_child_processes_are_copies_too(seed: int) -> None:
         assert unblock(live.core, forked(live.core), PARTITION, TARGET) == advice_for(seed)
 
 
-def test_a_failure_in_a_child_process_is_not_a_result() -> None:
+@pytest.mark.parametrize(
+    "failure, message",
+    [
+        pytest.param(RuntimeError("a defect"), "(?s)an attempt ended with status 1: .*RuntimeError: a defect"),
+        pytest.param(MemoryError(), "^$", id="no memory"),
+    ],
+)
+def test_a_failure_in_a_child_process_is_not_a_result(failure: Exception, message: str) -> None:
     def fail(_: VirtualCore) -> bool:
-        raise RuntimeError("a defect")
+        raise failure
 
-    with pytest.raises(RuntimeError, match=r"(?s)an attempt ended with status 1: .*RuntimeError: a defect"):
+    with pytest.raises(type(failure), match=message):
         forked(VirtualCore(NOW_NS))(fail)
 
 
