@@ -335,7 +335,9 @@ def _from_file(file: str) -> Raw:
         print_line(f"muster: {shown_name(file)}: {error}", err=True)
         raise typer.Exit(PROBLEM) from error
     if config_map is None:
-        raise BadUsage(f"{shown_name(file)} is not the manifest of a ConfigMap")
+        raise BadUsage(
+            f"{shown_name(file)} is not the manifest of a ConfigMap; for queues.yaml alone, use muster validate"
+        )
     return config_map
 
 

@@ -437,15 +437,14 @@ def _change_text(entry: Json) -> str:
             return f"end {name} ({count(entry['pods'], 'pod')}, {amounts(entry['resources'])})"
         case "addNodes":
             return f"add {count(entry['count'], 'node')} like {entry['like']} ({amounts(entry['resources'])})"
-        case "raiseMaximum":
+        case "raiseMaximum" | "raiseLimits":
             parts = [amounts(entry["max"])] if entry["max"] else []
-            parts += [f"{entry['maxApplications']} applications"] if entry["maxApplications"] else []
-            return f"raise the maximum of queue {entry['queue']} to {', '.join(parts)}"
-        case "raiseLimits":
-            group = f" and group {entry['group']}" if entry["group"] else ""
-            return (
-                f"raise the limits of user {entry['user']}{group} in queue {entry['queue']} to {amounts(entry['max'])}"
-            )
+            parts += [count(entry["maxApplications"], "application")] if entry["maxApplications"] else []
+            of = "maximum of"
+            if entry["change"] == "raiseLimits":
+                whose = f"user {entry['user']}" if entry["user"] else f"group {entry['group']}"
+                of = f"limit of {whose} in"
+            return f"raise the {of} queue {entry['queue']} to {', '.join(parts)}"
         case _:
             return f"drop: {entry['constraint']}"
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from muster.cluster_copy import ClusterCopy
@@ -19,6 +19,7 @@ from muster_core.foresight.changes import (
     EndApplication,
     RaiseMaximum,
     RaiseUserLimits,
+    raised,
 )
 from muster_core.foresight.unblocking import Advice, has_started, unblock
 from muster_core.foresight.virtual_core import VirtualCore
@@ -38,9 +39,9 @@ def changes(copied: ClusterCopy, app: Json, option: str, real_s: float) -> Json:
     core, on_copy = copied.scheduled()
     target = find_target(core, app, option)
     if has_started(target):
-        return _data(Advice(starts_anyway=True, remedies=(), is_complete=True))
+        return _data(core, Advice(starts_anyway=True, remedies=(), is_complete=True))
     deadline = time.monotonic() + real_s
-    return _data(unblock(core, on_copy, PARTITION, target.id, lambda: time.monotonic() < deadline))
+    return _data(core, unblock(core, on_copy, PARTITION, target.id, lambda: time.monotonic() < deadline))
 
 
 def find_target(core: VirtualCore, app: Json, option: str) -> Application:
@@ -59,19 +60,22 @@ def find_target(core: VirtualCore, app: Json, option: str) -> Application:
 # --- output ----------------------------------------------------------------------------------------------------------
 
 
-def _data(advice: Advice) -> Json:
+def _data(core: VirtualCore, advice: Advice) -> Json:
     return {
         "startsAnyway": advice.starts_anyway,
         "complete": advice.is_complete,
-        "sets": [_entries(remedy) for remedy in advice.remedies],
+        "sets": [_entries(core, remedy) for remedy in advice.remedies],
     }
 
 
-def _entries(remedy: Iterable[ClusterChange]) -> list[Json]:
-    """Changes as data; equal nodes are one entry."""
+def _entries(core: VirtualCore, remedy: Iterable[ClusterChange]) -> list[Json]:
+    """Changes as data; equal nodes are one entry, and each limit of a user or group is one."""
     nodes = Counter(change.like.id for change in remedy if isinstance(change, AddNode))
-    found = []
+    found: list[Json] = []
     for change in remedy:
+        if isinstance(change, RaiseUserLimits):
+            found += _limits(core, change)
+            continue
         entry = _entry(change)
         if entry["change"] == "addNodes":
             if not (number := nodes.pop(entry["like"], 0)):
@@ -81,7 +85,22 @@ def _entries(remedy: Iterable[ClusterChange]) -> list[Json]:
     return found
 
 
-def _entry(change: ClusterChange) -> Json:
+def _limits(core: VirtualCore, change: RaiseUserLimits) -> Iterator[Json]:
+    """The bounds that the change raises, of the limits that apply to the user and to the group."""
+    queue = core.scheduler_state.partitions[PARTITION].queues.by_path[change.queue]
+    for kind, name in (("user", change.user), ("group", change.group)):
+        limits = {who: limit for limit in queue.limits for who in getattr(limit, f"{kind}s")}
+        limit = limits.get(name, limits.get("*")) if name else None
+        if limit is None:
+            continue
+        bounds = dict({*raised(limit.max, change.max).items()} - {*limit.max.items()})
+        most = change.max_applications if 0 < limit.max_applications < change.max_applications else 0
+        if bounds or most:
+            names = {"user": "", "group": "", kind: name if name in limits else "*"}
+            yield {"change": "raiseLimits", **names, "queue": change.queue, "max": bounds, "maxApplications": most}
+
+
+def _entry(change: EndApplication | AddNode | RaiseMaximum | DropConstraint) -> Json:
     match change:
         case EndApplication():
             used = dict(change.resources.items())
@@ -94,10 +113,8 @@ def _entry(change: ClusterChange) -> Json:
             }
         case AddNode():
             return {"change": "addNodes", "like": change.like.id, "resources": dict(change.like.capacity.items())}
-        case RaiseMaximum() | RaiseUserLimits():
+        case RaiseMaximum():
             found = {"queue": change.queue, "max": dict(change.max.items()), "maxApplications": change.max_applications}
-            if isinstance(change, RaiseMaximum):
-                return {"change": "raiseMaximum", **found}
-            return {"change": "raiseLimits", "user": change.user, "group": change.group, **found}
+            return {"change": "raiseMaximum", **found}
         case DropConstraint():
             return {"change": "dropConstraint", "constraint": change.constraint.value}

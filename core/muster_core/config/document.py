@@ -120,6 +120,10 @@ def read(text: str, lines: dict[str, int] | None = None) -> Data:
         _check_depth(text)
         root = yaml.compose(text, Loader=yaml.CBaseLoader)
     except yaml.YAMLError as error:
+        if isinstance(error, yaml.MarkedYAMLError) and error.problem == "but found another document":
+            second = f" (the second is in line {error.problem_mark.line + 1})" if error.problem_mark else ""
+            fix = "write queues.yaml or the manifest of its ConfigMap, which is one document"
+            raise ConfigurationError(TOP, None, f"has several YAML documents{second}", fix) from error
         raise ConfigurationError(TOP, None, f"is not YAML: {_where(error)}", "correct the syntax") from error
     except UnicodeEncodeError as error:
         raise ConfigurationError(TOP, None, f"is not UTF-8 at character {error.start}", "save it as UTF-8") from error

@@ -469,6 +469,7 @@ def setting_warnings(entries: Mapping[str, str]) -> list[Finding]:
         *_without_effect(entries),
         *_removed(entries),
         *_idle_queues(entries),
+        *_empty_queues(entries),
         *unfit(entries),
         *unanchored,
     ]
@@ -521,8 +522,24 @@ def _removed(entries: Mapping[str, str]) -> list[Finding]:
 
 def _idle_queues(entries: Mapping[str, str]) -> list[Finding]:
     """Queue configurations that are not used although there is none with the expected name."""
-    in_force = f"{SETTINGS[settings.POLICY_GROUP].value(entries)}{QUEUES}"
-    if in_force in entries:
+    active = queues_key(entries)
+    if active in entries:
         return []
-    text = f"is not read: the queue configuration in force is {in_force} (see {settings.POLICY_GROUP})"
+    text = f"is not read: the active queue configuration is {active} (see {settings.POLICY_GROUP})"
     return [_about(key, text) for key in sorted(entries) if key.endswith(QUEUES)]
+
+
+def queues_key(entries: Mapping[str, str]) -> str:
+    """The name of the queue configuration that is used."""
+    return f"{SETTINGS[settings.POLICY_GROUP].value(entries)}{QUEUES}"
+
+
+def is_empty(queues: str) -> bool:
+    """Whether the YAML text has only comments and document markers."""
+    return all(line.split("#", 1)[0].strip() in {"", "---", "..."} for line in queues.splitlines())
+
+
+def _empty_queues(entries: Mapping[str, str]) -> list[Finding]:
+    active = queues_key(entries)
+    text = "is empty: the active queues stay until a restart, and then the default queues apply; write the partitions"
+    return [_about(active, text)] if active in entries and is_empty(entries[active]) else []

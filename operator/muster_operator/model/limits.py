@@ -121,6 +121,9 @@ CLAIM_RESULTS: Final = 32
 #: Text of a release, which can contain a message of the API server.
 REASON_CHARACTERS: Final = 1_024
 
+#: Errors of the ConfigMaps that are sent to the core. It finds at most 100, of which it shows 500 characters each.
+REJECTED_CHARACTERS: Final = 64 * _KIB
+
 #: Waiting messages to the core, of at most 100 items, at which the inbox stops handling watch events, and at which it
 #: continues. The recovery of 150,000 pods has 1,500 messages.
 OUTBOX_FULL: Final = 2_000

@@ -160,10 +160,8 @@ class Reconfigurer:
             for lines in await self._validated(new)
         )
         rejected += findings
-        if _is_empty(new.queues) > _is_empty(old.queues):
-            warnings.append(
-                catalog.Finding(file, f"{file} is empty or missing: the active queues stay until a restart")
-            )
+        if file not in entries and not catalog.is_empty(old.queues):
+            warnings.append(catalog.Finding(file, f"{file} is missing: the active queues stay until a restart"))
         try:
             await self._replace(_valid_parts(new, old, rejected))
         except Refused as error:
@@ -239,7 +237,7 @@ class Reconfigurer:
 
 def _valid_parts(new: Configuration, old: Configuration, rejected: Sequence[catalog.Finding]) -> Configuration:
     """The new configuration without the parts that are rejected. Missing or empty queues leave the active ones."""
-    if _is_empty(new.queues) or any(_is_queues(finding) for finding in rejected):
+    if catalog.is_empty(new.queues) or any(_is_queues(finding) for finding in rejected):
         new = replace(new, queues=old.queues)
     if not all(_is_queues(finding) for finding in rejected):
         return replace(old, queues=new.queues)
@@ -251,11 +249,6 @@ def _valid_parts(new: Configuration, old: Configuration, rejected: Sequence[cata
 def _is_queues(finding: catalog.Finding) -> bool:
     """Whether it is about a file of queues, not about a setting."""
     return finding.key.removesuffix(".gz").endswith(catalog.QUEUES)
-
-
-def _is_empty(queues: str) -> bool:
-    """Whether the YAML text has only comments and document markers."""
-    return all(line.split("#", 1)[0].strip() in {"", "---", "..."} for line in queues.splitlines())
 
 
 def _key_of(warning: str, entries: Mapping[str, str]) -> str:

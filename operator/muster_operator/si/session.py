@@ -20,7 +20,7 @@ import structlog
 from muster_operator.config.settings import Configuration
 from muster_operator.model.core_messages import CoreRequest, Inventory, InventoryPart
 from muster_operator.model.errors import ConfigurationRejected, StartupRefused
-from muster_operator.model.limits import OUTBOX_FULL, OUTBOX_LIMIT, OUTBOX_ROOM, REASON_CHARACTERS
+from muster_operator.model.limits import OUTBOX_FULL, OUTBOX_LIMIT, OUTBOX_ROOM, REJECTED_CHARACTERS
 from muster_operator.si.codec import UNENCODABLE, Batch, EncodedRequest, Encoder, MessageStream, Sent, decoded_inventory
 from muster_operator.si.isolation import EncodableBatch, Refusal
 from muster_si import keys, muster_pb2, si_pb2
@@ -332,7 +332,7 @@ class CoreLink:
 
     async def report_rejected(self, errors: Sequence[str]) -> None:
         """Tells the core, and the cores of later sessions, what of the ConfigMaps is rejected, for its users."""
-        lines = "\n".join(errors)[:REASON_CHARACTERS]
+        lines = "\n".join(errors)[:REJECTED_CHARACTERS]
         if lines == self._rejected:
             return
         self._rejected = lines

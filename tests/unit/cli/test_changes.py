@@ -8,6 +8,21 @@ from typing import Any
 import pytest
 
 from muster import cluster_copy
+from muster.what_if import Answers
+from muster_core.foresight.present import PresentState
+from muster_core.model.config import QuotaLimit
+from muster_core.model.events import AllocationReported, ApplicationAdded, AskAdded, NodeAdded
+from tests.unit.builders import (
+    PARTITION,
+    SECOND,
+    a_configuration,
+    a_limit,
+    a_node,
+    a_queue,
+    an_allocation,
+    an_application,
+    an_ask,
+)
 from tests.unit.cli.api_server import ApiServer, Json, api_server
 from tests.unit.cli.conftest import Served
 
@@ -116,3 +131,32 @@ def test_changes_cannot_be_watched(served: Served, cluster: ApiServer) -> None:
     assert result.exit_code == 2
     assert "--changes cannot be used with --watch" in result.stderr
     assert cluster.requests == []
+
+
+@pytest.mark.parametrize(
+    "limits, change",
+    [
+        ([a_limit(users=("kim",), applications=1)], "limit of user kim in queue root.a to 2 applications"),
+        ([a_limit(users=("*",), vcore=1500, applications=9)], "limit of user * in queue root.a to cpu 2"),
+        (
+            [a_limit(users=("kim",), vcore=3000), a_limit(groups=("lab",), vcore=1000)],
+            "limit of group lab in queue root.a to cpu 2",
+        ),
+    ],
+)
+def test_a_raised_limit_names_only_what_holds_the_application_back(limits: list[QuotaLimit], change: str) -> None:
+    state = PresentState(
+        partition=PARTITION,
+        configuration=a_configuration(a_queue("a", limits=tuple(limits))),
+        extra={},
+        events=(
+            NodeAdded(a_node("n")),
+            ApplicationAdded(an_application("runs", groups=("lab",))),
+            AllocationReported(an_allocation("1", "n", app="runs")),
+            ApplicationAdded(an_application("waits", groups=("lab",))),
+            AskAdded(an_ask("2", app="waits")),
+        ),
+        now_ns=SECOND,
+    )
+    found = Answers(state).changes({"applicationID": "waits"}, real_s=60.0)
+    assert [line.partition("raise the ")[2] for line in found["lines"] if "raise" in line] == [change]

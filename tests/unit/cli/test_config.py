@@ -80,7 +80,10 @@ def test_a_file_that_is_not_a_config_map_ends_with_exit_code_2(tmp_path: Path) -
     path = tmp_path / "pod.yaml"
     path.write_text("kind: Pod\n")
     result = show("-f", str(path))
-    assert (result.exit_code, result.stderr) == (2, f"muster: {path} is not the manifest of a ConfigMap\n")
+    assert (result.exit_code, result.stderr) == (
+        2,
+        f"muster: {path} is not the manifest of a ConfigMap; for queues.yaml alone, use muster validate\n",
+    )
     assert show("-f", str(tmp_path / "none.yaml")).exit_code == 2
 
 

@@ -180,7 +180,11 @@ def test_a_config_map_that_the_operator_rejects_is_invalid(entries: str, message
 
 
 def test_a_config_map_without_queues_uses_the_default_queues(tmp_path: Path) -> None:
-    assert run(tmp_path / "map.yaml", MANIFEST.format(entries="  service.clusterId:")).exit_code == 0
+    for entry, warned in (("service.clusterId:", ""), ("queues.yaml: ''", "warning: queues.yaml is empty: ")):
+        result = run(tmp_path / "map.yaml", MANIFEST.format(entries=f"  {entry}"))
+        assert result.exit_code == 0
+        assert result.stderr.startswith(warned)
+        assert bool(result.stderr) is bool(warned)
 
 
 def test_a_compressed_entry_of_a_config_map_is_unpacked(tmp_path: Path) -> None:

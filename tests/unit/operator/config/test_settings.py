@@ -260,7 +260,7 @@ def warnings_of(entries: dict[str, str]) -> list[str]:
 def test_every_known_key_and_level_gives_no_warning() -> None:
     known = {key: setting.default for key, setting in SETTINGS.items() if "<" not in key}
     levels = {"log.core.scheduler.level": "DEBUG", "log.shim.level": "WARN", "log.admission.webhook.level": "INFO"}
-    assert warnings_of(known | levels | {"queues.yaml": ""}) == []
+    assert warnings_of(known | levels | {"queues.yaml": "partitions:"}) == []
 
 
 @pytest.mark.parametrize(
@@ -282,12 +282,12 @@ def test_a_yunikorn_key_without_effect_is_reported_with_its_alternative(key: str
 
 
 def test_a_queue_configuration_under_another_name_is_reported_if_none_is_in_force() -> None:
-    reads = "is not read: the queue configuration in force is"
+    reads = "is not read: the active queue configuration is"
     assert warnings_of({"queue.yaml": ""}) == [f"queue.yaml {reads} queues.yaml (see service.policyGroup)"]
     assert warnings_of({"queues.yaml": "", "service.policyGroup": "ours"}) == [
         f"queues.yaml {reads} ours.yaml (see service.policyGroup)"
     ]
-    assert warnings_of({"queues.yaml": "", "other.yaml": ""}) == []
+    assert warnings_of({"queues.yaml": "partitions:", "other.yaml": ""}) == []
 
 
 def test_only_settings_that_are_read_at_startup_await_a_restart() -> None:
