@@ -133,7 +133,7 @@ async def running(
 ) -> AsyncIterator[Cluster]:
     """Provide a cluster for the duration of the block.
 
-    ``which``: None selects by ``MUSTER_CLUSTER`` and the machine (``flavour.choose``). ``keep``: leave everything
+    ``which``: None selects by ``MUSTER_CLUSTER``. ``keep``: leave everything
     running after a block that succeeded; ``kept`` can stop it. After a failed block everything is stopped.
     ``readable`` and ``gangs``: see ``ControlPlane``; only for the local flavour.
     """
@@ -141,7 +141,7 @@ async def running(
         folder = Path(tempfile.mkdtemp(prefix="muster-"))
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
         cluster = await _open(
-            which or await flavour.choose(), folder, stack, tethered=not keep, readable=readable, gangs=gangs
+            which or flavour.choose(), folder, stack, tethered=not keep, readable=readable, gangs=gangs
         )
         await cluster.add_nodes(fakes)
         yield cluster

@@ -56,7 +56,7 @@ CONFIG = {
 
 NEXT = """
 Next:
-  KEEP=1 make demo   keep the cluster, for the 25 examples in examples/README.md
+  KEEP=1 make demo   keep the cluster, for the examples in examples/README.md
   docs/README.md     all documents, from the first gang to production
 """
 KEPT = """
@@ -66,7 +66,7 @@ export KUBECONFIG={kubeconfig}
 export MUSTER_SERVER={server}
 export PATH={path}:$PATH
 
-Then try "muster status", "kubectl get nodes", and the 25 examples in
+Then try "muster status", "kubectl get nodes", and the examples in
 examples/README.md. The web UI is at {server}/ui/.
 To stop the cluster: .venv/bin/python -m devcluster down
 """
@@ -194,8 +194,9 @@ class Demo:
 
 async def main(console: Console, *, keep: bool) -> int:
     """Run the demo and return the exit code."""
-    _stop_earlier_cluster(console)  # of this clone; those of other clones keep running
-    which = await flavour.choose()
+    if keep:
+        _stop_earlier_cluster(console)  # of this clone; those of other clones keep running
+    which = flavour.choose()
     fake = which is Flavour.LOCAL
     kubectl = shutil.which("kubectl") or (str(binaries.ensure([programs.KUBECTL], console)["kubectl"]) if keep else "")
     start = time.monotonic()

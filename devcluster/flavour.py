@@ -1,4 +1,4 @@
-"""Selects the kind of cluster: ``MUSTER_CLUSTER`` is ``local``, ``current`` or ``kind``; see ``choose`` if unset."""
+"""Selects the kind of cluster: ``MUSTER_CLUSTER`` is ``local``, ``current`` or ``kind``."""
 
 from __future__ import annotations
 
@@ -24,25 +24,14 @@ class Flavour(StrEnum):
     """kind; needs Docker. An existing cluster is used and not deleted."""
 
 
-def wanted() -> Flavour | None:
-    """Return the value of ``MUSTER_CLUSTER``, None if unset. Raises FlavourUnavailable for an unknown value."""
-    value = os.environ.get(VARIABLE, "").strip().lower()
-    if not value:
-        return None
+def choose() -> Flavour:
+    """Return the value of ``MUSTER_CLUSTER``; unset = local. Raises FlavourUnavailable for an unknown value."""
+    value = os.environ.get(VARIABLE, "").strip().lower() or Flavour.LOCAL
     try:
         return Flavour(value)
     except ValueError:
         valid = ", ".join(Flavour)
         raise FlavourUnavailable(f"{VARIABLE}={value} is unknown; it is one of {valid}") from None
-
-
-async def choose() -> Flavour:
-    """Return the user's choice, else kind if it is installed and Docker answers, else the local control plane."""
-    requested = wanted()
-    if requested is not None:
-        return requested
-    can_kind = shutil.which("kind") is not None and await docker_answers()
-    return Flavour.KIND if can_kind else Flavour.LOCAL
 
 
 async def docker_answers() -> bool:

@@ -7,7 +7,7 @@ in the cluster is changed, so any other value of `--dry-run` is refused.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -26,7 +26,7 @@ from muster.printers import count, span
 from muster_core.foresight.outlook import Fate, Outlook, Victim
 from muster_core.foresight.submission import submitted
 from muster_core.foresight.workload import PARTITION, BadInput
-from muster_core.model.events import AskAdded
+from muster_core.model.events import ApplicationAdded, AskAdded
 from muster_core.model.ids import ApplicationId
 from muster_core.model.specs import AskSpec
 
@@ -34,8 +34,8 @@ Json = dict[str, Any]
 
 EXAMPLES: Final = (
     "muster apply --dry-run=server -f job.yaml",
-    "kubectl create job a --image=a --dry-run=client -o yaml | muster apply --dry-run=server -f -",
-    "muster apply --dry-run=server -f gang.yaml --user kim --group research -o json",
+    "kubectl get job a -o yaml | muster apply --dry-run=server -f -",
+    "muster apply --dry-run=server -f gang.yaml --user kim --group research",
 )
 
 SERVER: Final = "server"
@@ -55,6 +55,13 @@ _EXTENSIONS: Final = (".json", ".yaml", ".yml")
 _SHOWN: Final = 10
 
 
+def _require_server(value: str) -> str:
+    """Raises BadParameter before other arguments are read: after --dry-run alone, -f is taken for its value."""
+    if value != SERVER:
+        raise typer.BadParameter(_REFUSED)
+    return value
+
+
 @connected
 def command(  # noqa: PLR0913 # long: the command line is its options
     target: Target,
@@ -65,7 +72,9 @@ def command(  # noqa: PLR0913 # long: the command line is its options
             "--filename", "-f", help="Manifests of pods and controllers, or a folder of them; - = standard input."
         ),
     ] = None,
-    dry_run: Annotated[str, typer.Option("--dry-run", help="Has to be server: what would happen now.")] = "",
+    dry_run: Annotated[
+        str, typer.Option("--dry-run", callback=_require_server, help="Has to be server: what would happen now.")
+    ] = "",
     namespace: Annotated[
         str, typer.Option("--namespace", "-n", help="Namespace of objects without one (default: that of the context).")
     ] = "",
@@ -78,8 +87,6 @@ def command(  # noqa: PLR0913 # long: the command line is its options
     Nothing is created; without --dry-run=server, the command refuses. Lists all nodes and pods. Exits with 0 if all
     applications would start within a minute, and with 1 if one would not.
     """
-    if dry_run != SERVER:
-        raise BadUsage(_REFUSED)
     if not filename:
         raise BadUsage("--filename is missing; write -f FILE")
     submitter = Submitter(target.namespace(namespace, all_namespaces=False) or "default", user, group or ())
@@ -136,8 +143,16 @@ def answer(copied: ClusterCopy, submission: Submission, file: str, real_s: float
         "preempted": [_victim(found, victim, names) for victim in found.victims],
         "podsLeftOut": len(submission.left_out),
         "leftOut": [{"pod": pod, "reason": reason} for pod, reason in submission.left_out.items()],
-        "warnings": [*submission.warnings],
+        "warnings": [*submission.warnings, *_joined(copied, {ask.application for ask in asks})],
     }
+
+
+def _joined(copied: ClusterCopy, asked: Collection[ApplicationId]) -> Iterator[str]:
+    """Applications of the manifests that exist already."""
+    for event in copied.objects:
+        if isinstance(event, ApplicationAdded) and event.spec.id in asked:
+            name = f"{event.spec.namespace}/{event.spec.name or event.spec.id}"
+            yield f"application {name} exists; the pods of the manifests would be added to it"
 
 
 def _left_out(pods: Mapping[str, str], most: int) -> Iterator[str]:

@@ -33,7 +33,7 @@ Json = dict[str, Any]
 
 EXAMPLES: Final = (
     "muster plan queues.yaml",
-    "kubectl get configmap muster-configs -n muster -o yaml | sed 's/vcore: 100/vcore: 80/' | muster plan -",
+    "kubectl get configmap muster-configs -n muster -o yaml | muster plan -",
     "muster plan queues.yaml --within 600 -o json",
 )
 
@@ -108,7 +108,24 @@ def planned(copied: ClusterCopy, configuration: Configuration, within: int, real
         return on_copy(lambda _: _placed(copied, queues))  # in the copy, so that the memory is free afterwards
 
     places = copied.once("placed", 0, lambda: placed(copied.configuration)), placed(configuration)
-    return {"within": within, "differences": [*differences(now, then), *_placed_otherwise(now, *places)]}
+    unlimited = _without_maximum(copied.configuration, configuration)
+    return {"within": within, "differences": [*differences(now, then), *unlimited, *_placed_otherwise(now, *places)]}
+
+
+def _without_maximum(present: Configuration, edited: Configuration) -> Iterator[Json]:
+    """Queues of both configurations that lose a maximum: after a typing error in a name, this is the only effect."""
+    before, after = dict(_maximums(present)), dict(_maximums(edited))
+    for queue, maximum in before.items():
+        if lost := {name: bound for name, bound in maximum.items() if name not in after.get(queue, maximum)}:
+            yield {"change": "unlimited", "queue": queue, "max": lost}
+
+
+def _maximums(configuration: Configuration) -> Iterator[tuple[str, dict[str, int]]]:
+    """The path of each queue with its own maximum."""
+    queues = [(one.root.name, one.root) for one in configuration.partitions if one.name == keys.DEFAULT_PARTITION]
+    for path, queue in queues:
+        yield path, dict(queue.max.items())
+        queues += [(f"{path}.{child.name}", child) for child in queue.children]
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +206,7 @@ def usage_data(usage: Usage) -> Json:
 
 # --- output ----------------------------------------------------------------------------------------------------------
 
-_ORDER: Final = ("exceeds", "preempted", "rejected", "fails", "moves", "waits", "starts")
+_ORDER: Final = ("unlimited", "exceeds", "preempted", "rejected", "fails", "moves", "waits", "starts")
 
 
 def _view(found: Json, wide: bool, now_ns: int) -> RenderableType:  # noqa: FBT001  # the signature of a View
@@ -219,6 +236,8 @@ def message(entry: Json) -> str:
             return count(entry["pods"], "pod")
         case "exceeds":
             return usage_text(entry)
+        case "unlimited":
+            return f"maximum {amounts(entry['max'])} now"
         case "moves":
             return f"to {entry['to']}"
         case _:
@@ -257,6 +276,7 @@ def summary(found: Json) -> str:
 
 
 _WORDS: Final = {
+    "unlimited": "without a maximum",
     "exceeds": "above a maximum",
     "preempted": "preempted",
     "rejected": "rejected if submitted again",

@@ -387,7 +387,7 @@ def history(found: Json) -> Iterator[RenderableType]:
     entries = found["entries"]
     spaces = {name.partition("/")[0] for entry in entries for name in entry["names"] if "/" in name}
     space = f"{spaces.pop()}/" if len(spaces) == 1 else ""
-    made = table("TIME", "AFTER", "FROM", "WHAT", "PODS", optional=("AFTER", "FROM"), sentences=("WHAT", "PODS"))
+    made = table("TIME", "AFTER", "FROM", "PODS", "WHAT", optional=("AFTER", "FROM"), sentences=("PODS", "WHAT"))
     for entry in entries:
         at = datetime.fromtimestamp(entry["time"] / _SECOND, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         more = entry["count"] - len(entry["names"])
@@ -398,7 +398,7 @@ def history(found: Json) -> Iterator[RenderableType]:
         if entry["count"] > 1:
             lasted = (entry["until"] - entry["time"]) // _SECOND
             what += f" ({entry['count']} times{f' in {span(lasted)}' if lasted else ''})"
-        made.add_row(at, age(entries[0]["time"], entry["time"]), entry["source"], what, pods)
+        made.add_row(at, age(entries[0]["time"], entry["time"]), entry["source"], pods, what)
     yield "History:"
     yield made
     yield from found["notes"]

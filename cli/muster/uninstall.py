@@ -73,6 +73,10 @@ def command(  # noqa: PLR0913 # long: the command line is its options
             is_asked = dry_run or not yes
             objects = _objects(cluster, installation, only_registrations=only_registrations) if is_asked else []
             if not is_confirmed(cluster, objects, yes=yes, dry_run=dry_run):
+                if not objects:
+                    print_line(f"nothing of Muster was found; check --namespace {namespace}", err=True)
+                elif not only_registrations and (running := _running(cluster, installation, {})):
+                    print_line(f"it would wait until these end, and refuse otherwise: {running}", err=True)
                 return
             if only_registrations:
                 delete_registrations(cluster, installation)
@@ -171,14 +175,19 @@ def _wait_until_it_has_ended(cluster: Cluster, installation: Installation, secon
     deadline = time.monotonic() + seconds
     observed: dict[str, LeaseObservation] = {}
     last = ""
-    while running := [*_running_pods(cluster, installation), *_renewed_leases(cluster, installation, observed)]:
+    while running := _running(cluster, installation, observed):
         if time.monotonic() >= deadline:
-            print_line(f"muster: {', '.join(running)} still running: delete the Deployments of Muster first", err=True)
+            print_line(f"muster: {running} still running: delete the Deployments of Muster first", err=True)
             raise typer.Exit(PROBLEM)
-        line = f"waiting until these end: {', '.join(running)}"
+        line = f"waiting until these end: {running}"
         if line != last:
             print_line(last := line)
         time.sleep(PAUSE_S)
+
+
+def _running(cluster: Cluster, installation: Installation, observed: dict[str, LeaseObservation]) -> str:
+    """The pods and Lease holders for which the command waits; empty = Muster has ended."""
+    return ", ".join([*_running_pods(cluster, installation), *_renewed_leases(cluster, installation, observed)])
 
 
 def _running_pods(cluster: Cluster, installation: Installation) -> list[str]:

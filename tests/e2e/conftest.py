@@ -17,7 +17,7 @@ from devcluster import muster as muster_processes
 from devcluster.cluster import Cluster, running
 from devcluster.demo import CONFIG, environment
 from devcluster.errors import ApiError
-from devcluster.flavour import Flavour, wanted
+from devcluster.flavour import choose
 from devcluster.fork_server import fork_server
 from devcluster.muster import Muster, Setup
 from devcluster.nodes import FakeNode
@@ -77,7 +77,7 @@ async def cluster() -> AsyncIterator[Cluster]:
     """The cluster of the run, without nodes; the local control plane unless MUSTER_CLUSTER is set."""
     for module in ("muster_core", "muster_operator"):
         fork_server(module)  # imports while the control plane starts
-    async with running(which=wanted() or Flavour.LOCAL, readable=True, gangs=True) as started:
+    async with running(which=choose(), readable=True, gangs=True) as started:
         await _has_account(started, "default")
         yield started
 

@@ -103,7 +103,12 @@ def test_an_uninstall_refuses_while_a_lease_is_held(tmp_path: Path, lease: Json)
         result = run(*UNINSTALL, "--yes", "--kubeconfig", api.kubeconfig(tmp_path))
         assert (result.exit_code, api.deleted()) == (1, [])
         holder = lease["spec"]["holderIdentity"]
-        assert f"the holder {holder} of the Lease {lease['metadata']['name']} still running" in result.stderr
+        running = f"the holder {holder} of the Lease {lease['metadata']['name']}"
+        assert f"{running} still running" in result.stderr
+        result = run(*UNINSTALL, "--dry-run", "--kubeconfig", api.kubeconfig(tmp_path))
+        assert f"wait until these end, and refuse otherwise: {running}" in result.stderr
+        result = run("uninstall", "--namespace", "none", "--dry-run", "--kubeconfig", api.kubeconfig(tmp_path))
+        assert "nothing of Muster was found; check --namespace none" in result.stderr
     with api_server(*ENDED, SECRET, name_lease("yunikorn", "batch/muster")) as api:
         names = ("--scheduler-names", "muster,yunikorn", "--seconds", "0", "--yes")
         result = run("uninstall", *names, "--kubeconfig", api.kubeconfig(tmp_path))

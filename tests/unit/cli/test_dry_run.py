@@ -11,7 +11,7 @@ import yaml
 from muster import dry_run
 from tests.unit.cli.api_server import ApiServer, Json, api_server
 from tests.unit.cli.conftest import Served, core_thread
-from tests.unit.cli.test_changes import GANG, node
+from tests.unit.cli.test_changes import GANG, node, pod
 from tests.unit.cli.test_plan import in_queue
 
 GANG_SIZE = "yunikorn.apache.org/gang-size"
@@ -179,12 +179,21 @@ def test_an_annotation_without_effect_is_a_warning_in_the_words_of_the_event(
     assert "Warning: " in served.run(*options).stdout
 
 
+def test_pods_that_would_join_an_application_are_a_warning(served: Served, cluster: ApiServer, tmp_path: Path) -> None:
+    file = tmp_path / "pod.yaml"
+    labels = {"applicationId": "busy", "queue": "root.c"}
+    file.write_text(yaml.safe_dump(pod("busy", 1, cpu="1", labels=labels)))
+    result = served.run("apply", "--dry-run=server", "-f", str(file))
+    assert "Warning: application ns/busy exists; the pods of the manifests would be added to it" in result.stdout
+    assert "exists" not in served.run("apply", "--dry-run=server", "-f", job(tmp_path)).stdout
+
+
 def test_a_folder_without_manifests_is_an_error(served: Served, cluster: ApiServer, tmp_path: Path) -> None:
     result = served.run("apply", "--dry-run=server", "-f", str(tmp_path / "."))
     assert (result.exit_code, "has no file that ends in .json, .yaml, .yml" in result.stderr) == (2, True)
 
 
-@pytest.mark.parametrize("options", [(), ("--dry-run", "client"), ("--dry-run", "none")])
+@pytest.mark.parametrize("options", [(), ("--dry-run", "client"), ("--dry-run", "none"), ("--dry-run", "-f", "x")])
 def test_nothing_is_ever_applied(served: Served, cluster: ApiServer, tmp_path: Path, options: tuple[str, ...]) -> None:
     result = served.run("apply", "-f", job(tmp_path), *options)
     assert (result.exit_code, "use kubectl apply" in result.stderr) == (2, True)

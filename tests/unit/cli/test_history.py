@@ -90,7 +90,7 @@ def test_equal_things_within_seconds_are_one_entry(served: Served) -> None:
     found = [entry for entry in entries(served, "story") if entry["what"] == "requested"]
     assert [(entry["count"], entry["names"]) for entry in found] == [(5, ["ns/a", "ns/b", "ns/c"]), (1, ["ns/f"])]
     page = " ".join(served.run("explain", "story", "--history").stdout.split())
-    assert "requested (5 times) a, b, c and 2 more" in page
+    assert "a, b, c and 2 more requested (5 times)" in page
 
 
 def test_the_reason_of_a_waiting_pod_is_in_its_history(served: Served) -> None:

@@ -101,6 +101,16 @@ def test_usage_above_a_lower_maximum_and_what_then_waits(served: Served, cluster
     assert "uses cpu 3, maximum cpu 2" in page
 
 
+def test_a_maximum_that_a_typing_error_removes(served: Served, cluster: ApiServer, tmp_path: Path) -> None:
+    file = Path(queues(tmp_path, leaf("a", "5"), leaf("b")))
+    file.write_text(file.read_text().replace("vcore", "vcors"))
+    lost = {"change": "unlimited", "queue": "root.a", "max": {"vcore": 5000}}
+    assert planned(served, str(file))["root.a"] == lost
+    page = served.run("plan", str(file)).stdout
+    assert "maximum cpu 5 now" in page
+    assert "1 without a maximum" in page
+
+
 def test_pods_that_quota_preemption_would_end(served: Served, cluster: ApiServer, tmp_path: Path) -> None:
     """The delay is longer than the minute that is simulated by default."""
     leaves = leaf("a", "2", **{"quota.preemption.delay": "5m"}), leaf("b")

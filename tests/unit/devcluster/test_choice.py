@@ -13,24 +13,20 @@ from devcluster.foreign import OWN_FILE, kubeconfig_path
 from devcluster.process import Process
 
 
-@pytest.mark.parametrize("word", ["local", " Current ", "KIND"])
-async def test_the_environment_variable_selects_the_flavour(word: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "word, expected", [("", "local"), ("local", "local"), (" Current ", "current"), ("KIND", "kind")]
+)
+def test_the_environment_variable_selects_the_flavour(
+    word: str, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("MUSTER_CLUSTER", word)
-    assert await flavour.choose() == Flavour(word.strip().lower())
+    assert flavour.choose() == Flavour(expected)
 
 
-async def test_an_unknown_flavour_is_rejected_with_the_valid_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_flavour_is_rejected_with_the_valid_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MUSTER_CLUSTER", "minikube")
     with pytest.raises(FlavourUnavailable, match="local, current, kind"):
-        await flavour.choose()
-
-
-async def test_without_docker_and_kind_it_is_the_local_control_plane(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("MUSTER_CLUSTER", raising=False)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert await flavour.choose() is Flavour.LOCAL
+        flavour.choose()
 
 
 def test_the_file_that_kind_wrote_for_this_run_comes_before_the_users(

@@ -3,6 +3,7 @@
 import ast
 import re
 import shlex
+import subprocess
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -33,6 +34,12 @@ ADR = re.compile(r"(\d{4})-[a-z0-9-]+\.md")
 FRAGMENT = re.compile(r"[a-z0-9-]+\.(?:added|changed|deprecated|removed|fixed|security)\.md")
 DOMAIN = "yunikorn.apache.org"
 makefile = (ROOT / "Makefile").read_text()
+
+
+def test_the_help_of_make_fits_a_terminal_and_begins_with_what_a_newcomer_needs() -> None:
+    lines = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert [line for line in lines if len(line) > 80] == []
+    assert [line.split()[1] for line in lines if line.startswith("  make ")][:3] == ["setup", "demo", "test"]
 
 
 def test_every_make_command_in_the_documents_exists() -> None:

@@ -58,7 +58,7 @@ function Question({ kind, base, ask, isAsking }) {
 
 // --- the answer ------------------------------------------------------------------------------------------------------
 
-const COLOURS = { starts: 'good', waits: '', moves: '', rejected: 'bad', fails: 'bad', preempted: 'bad', exceeds: 'bad' };
+const COLOURS = { starts: 'good', waits: '', moves: '', rejected: 'bad', fails: 'bad', preempted: 'bad', exceeds: 'bad', unlimited: 'bad' };
 const Chip = ({ of }) => html`<span class=${`chip ${COLOURS[of]}`}>${of}</span>`;
 
 const MOST = 200;
