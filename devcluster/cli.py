@@ -14,7 +14,12 @@ from devcluster.cluster import running
 from devcluster.errors import DevclusterError
 from devcluster.nodes import FakeNode
 
-app = typer.Typer(help=__doc__, no_args_is_help=True, add_completion=False)
+app = typer.Typer(
+    help="A local Kubernetes control plane with fake nodes.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+)
 console = Console()
 
 

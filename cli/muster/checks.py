@@ -199,7 +199,7 @@ def check_scheduler_names(
         elif scheduler not in others and not pod["spec"].get("nodeName") and nearest(scheduler, names):
             mistyped[scheduler].append(_full_name(pod))
     wanted = " or ".join(sorted(names))
-    for which, by_name in ((" with Muster's annotations", marked), ("", mistyped)):
+    for which, by_name in ((" with Muster's labels or annotations", marked), ("", mistyped)):
         for scheduler, untracked_pods in sorted(by_name.items()):
             yield problem(
                 SCHEDULER_NAME,
@@ -207,7 +207,7 @@ def check_scheduler_names(
                 f"set spec.schedulerName to {nearest(scheduler, names) or wanted} and recreate the pods",
             )
     if not marked and not mistyped:
-        yield fine(SCHEDULER_NAME, f"every pod with Muster's annotations names {wanted}")
+        yield fine(SCHEDULER_NAME, f"every pod with Muster's labels or annotations names {wanted}")
 
 
 def check_queues(

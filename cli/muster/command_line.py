@@ -36,7 +36,11 @@ class _FastConversion:
                 return kind(value)
             raise typer.BadParameter(_no_choice(value, choices), ctx=ctx, param=param)
         param._runtime_param = None  # noqa: SLF001  # typer's own conversion, with its error messages
-        return param.get_runtime_param().coerce(value, param=param, ctx=ctx)
+        try:
+            return param.get_runtime_param().coerce(value, param=param, ctx=ctx)
+        except typer.BadParameter as error:
+            error.message = error.message.replace("Input should be", f"{value!r} is not")
+            raise
 
 
 def _choices(parameter: Any) -> list[str]:

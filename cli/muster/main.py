@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import inspect
+import re
 import sys
 from dataclasses import dataclass
 from functools import cached_property
@@ -144,6 +145,7 @@ class Commands(FastGroup):
 def _report(error: Any) -> int:
     """Print the usage error in one line, or the help of a group without a subcommand."""
     message = " ".join(error.format_message().split())
+    message = re.sub(r" \(Possible options: (.*)\)", r". Did you mean \1?", message)
     path = error.ctx.command_path if error.ctx is not None else program()
     if message.startswith("Usage:"):
         print_line(error.format_message())

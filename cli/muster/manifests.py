@@ -360,7 +360,9 @@ def _named(raw: Raw, number: int, file: str) -> Raw:
     kind, metadata = text(raw.get("kind")), mapping(raw.get("metadata"))
     if kind not in _PLURALS and kind not in _CONTROLLERS:
         known = ", ".join((*_PLURALS, *_CONTROLLERS))
-        raise BadInput(f"{file}: kind {kind[:80]!r} is not simulated; write objects of kind {known}")
+        what = f"kind {kind[:80]!r}" if kind else "an object without a kind"
+        queues = "; for a queues.yaml, use muster plan" if "partitions" in raw else ""
+        raise BadInput(f"{file}: {what} is not simulated; write objects of kind {known}{queues}")
     generated = text(metadata.get("generateName"))
     name = text(metadata.get("name")) or (f"{generated}{number}" if generated else "")
     if not name:

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from muster.output import FittingTable, table
-from muster.printers import count
+from muster.printers import count, label
 from muster_core.foresight.measures import GroupMeasures, Summary, wait_s
 from muster_core.foresight.outside import JobState
 from muster_core.foresight.simulation import Run
@@ -61,6 +61,7 @@ def rows(results: Sequence[Result]) -> list[tuple[str, list[str]]]:
     """The measures, each with its value per configuration."""
     each = [one.summary for one in results]
     main = each[0].main
+    name_of_main = label(main)
     slowdowns = [one.bounded_slowdown for one in each]
     return [
         *(
@@ -71,13 +72,16 @@ def rows(results: Sequence[Result]) -> list[tuple[str, list[str]]]:
         *((f"wait {part}", [seconds(getattr(one.wait_s, part)) for one in each]) for part in _WAITS),
         *((f"bounded slowdown {part}", [f"{getattr(one, part):,.2f}" for one in slowdowns]) for part in _SLOWDOWNS),
         ("makespan", [seconds(one.makespan_s) for one in each]),
-        *((f"utilization {name}", [percent(one.utilization[name]) for one in each]) for name in each[0].utilization),
-        (f"unused while wanted {main}", [percent(one.unused.get(main, 0.0)) for one in each]),
-        (f"allocated but not running {main}", [percent(one.idle.get(main, 0.0)) for one in each]),
-        (f"reserved and free {main}", [percent(one.reserved) for one in each]),
-        (f"fragmented {main}", [percent(one.fragmented) for one in each]),
+        *(
+            (f"utilization {label(name)}", [percent(one.utilization[name]) for one in each])
+            for name in each[0].utilization
+        ),
+        (f"unused while wanted {name_of_main}", [percent(one.unused.get(main, 0.0)) for one in each]),
+        (f"allocated but not running {name_of_main}", [percent(one.idle.get(main, 0.0)) for one in each]),
+        (f"reserved and free {name_of_main}", [percent(one.reserved) for one in each]),
+        (f"fragmented {name_of_main}", [percent(one.fragmented) for one in each]),
         ("preemptions", [f"{one.preemptions:,}" for one in each]),
-        (f"lost work {main}", [hours(one.lost.get(main, 0.0), main) for one in each]),
+        (f"lost work {name_of_main}", [hours(one.lost.get(main, 0.0), main) for one in each]),
         ("Jain's index of queues", [f"{one.jain_queues:.3f}" for one in each]),
         ("Jain's index of users", [f"{one.jain_users:.3f}" for one in each]),
     ]
@@ -134,9 +138,9 @@ def page(results: Sequence[Result]) -> str:
         "<h1>Muster simulation</h1>",
         f"<p>{len(results[0].run.records):,} jobs on {results[0].run.nodes:,} nodes.</p>",
         _table(("measure", *(one.name for one in results)), ((name, *values) for name, values in rows(results))),
-        _chart(f"Allocated {main}", "days", over_time(lambda one: one.used / scale)),
+        _chart(f"Allocated {label(main)}", "days", over_time(lambda one: one.used / scale)),
         _chart("Waiting jobs", "days", over_time(lambda one: one.waiting)),
-        _chart(f"Free, but fragmented {main}", "days", over_time(lambda one: one.fragmented / scale)),
+        _chart(f"Free, but fragmented {label(main)}", "days", over_time(lambda one: one.fragmented / scale)),
         _chart("Share of jobs (%) by longest wait (hours)", "hours", {one.name: _waits(one.run) for one in results}),
     ]
     for one in results:

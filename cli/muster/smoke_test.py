@@ -127,6 +127,7 @@ def run(cluster: Cluster, gang: Gang, seconds: float) -> None:
         if not _all_ran(cluster, gang, seconds):
             print_line(f"muster: the gang did not run within {seconds} s", err=True)
             raise typer.Exit(PROBLEM)
+        print_line("passed: the gang ran completely")
     finally:
         for number in range(gang.members):
             cluster.delete(f"{pods}/{gang.app}-{number}")

@@ -64,7 +64,7 @@ _NEVER: Final = "it can never be reserved; lower minMember or minResource, or ra
 
 
 def _gang_requests(resource: str, requested: int) -> str:
-    return f"the gang requests {resource_name(resource)} {quantity(resource, requested)} in total (placeholderAsk)"
+    return f"the gang requests {resource_name(resource)} {quantity(resource, requested)} in total"
 
 
 def other_queue(requested: str, queue: str) -> str:

@@ -369,9 +369,9 @@ class ClusterInfo(Shape):
     partition: str
     clusterName: str = Field(description="always `kubernetes`")
     coreVersion: str = Field(description="version of the scheduler core")
-    configChecksum: str | None = Field(None, description="checksum of the queues.yaml in effect; null = the default")
+    configChecksum: str | None = Field(None, description="checksum of the active queues.yaml; null = the default")
     rejectedConfiguration: list[str] | None = Field(
-        None, description="the first errors of the ConfigMaps as they are now, if they are not in effect"
+        None, description="the first errors of the ConfigMaps as they are now, if they are not active"
     )
 
 

@@ -362,7 +362,7 @@ def gang_ignored(problem: str) -> str:
 
     Fix the annotation, and create the pods again.
     """
-    return f"{problem}. The application runs without gang scheduling."
+    return f"{problem}{'' if problem.endswith('?') else '.'} The application runs without gang scheduling."
 
 
 @gang_event("TaskGroupsError")

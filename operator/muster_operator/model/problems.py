@@ -280,12 +280,9 @@ def name_too_long(what: str, value: str, size: int, most: int, label: str) -> st
 def user_annotation_ignored(problem: str, user: str) -> str:
     """The annotation of the user is invalid.
 
-    Set the annotation in the format that the message shows.
+    Set the annotation to `{"user": "ann", "groups": ["dev"]}`.
     """
-    return (
-        f"annotation {names.ANNOTATION_USER_INFO} is ignored, {problem}; the application belongs to user {user}. "
-        'Example: {"user": "ann", "groups": ["dev"]}'
-    )
+    return f"annotation {names.ANNOTATION_USER_INFO} is ignored: {problem}; the application belongs to user {user}"
 
 
 def not_sent(error: str) -> str:

@@ -183,9 +183,11 @@ def _read_user(annotation: bytes) -> tuple[UserInfo, str]:
     try:
         user, groups, warnings = go_json.user_info("user.info", annotation.decode())
     except BadInputError as error:
-        return _no_user(str(error)[:_PROBLEM_SHOWN])
+        return _no_user(str(error).removeprefix("user.info: ")[:_PROBLEM_SHOWN])
     if not user:
-        return _no_user("; ".join(['"user" is missing or empty', *warnings]))
+        return _no_user(
+            "; ".join(['"user" is missing or empty', *(warnings or ['write {"user": "ann", "groups": ["dev"]}'])])
+        )
     if not all(map(go_json.is_printable_name, filter(None, (user, *groups)))):
         return _no_user("a name is blank or has control characters")
     return UserInfo(user, tuple(group for group in groups if group)), ""

@@ -110,7 +110,7 @@ def test_pods_with_muster_annotations_and_another_scheduler_are_reported_togethe
     found = only(checks.check_scheduler_names(pods, BOTH))
     assert found.level is Level.PROBLEM
     assert found.message.startswith(
-        "5 pods (ns/p0, ns/p1, ns/p2 and 2 more) with Muster's annotations name scheduler default"
+        "5 pods (ns/p0, ns/p1, ns/p2 and 2 more) with Muster's labels or annotations name scheduler default"
     )
     assert "muster or yunikorn" in found.remedy
 

@@ -204,6 +204,8 @@ def test_nothing_is_ever_applied(served: Served, cluster: ApiServer, tmp_path: P
     "text, error",
     [
         ("kind: Pod", "a Pod has no name"),
+        ("partitions: []", "an object without a kind is not simulated"),
+        ("partitions: []", "for a queues.yaml, use muster plan"),
         ("[1]", "is neither a CSV file nor a manifest"),
         ("{", "is not a manifest"),
         ("kind: Node\nmetadata: {name: a}", "nodes are not applied"),

@@ -40,6 +40,7 @@ def test_the_measures_are_printed_one_column_per_configuration(tmp_path: Path) -
     lines = {line.split("  ")[0].strip(): line.split() for line in result.stdout.splitlines()}
     assert lines["jobs completed"][-2:] == ["3", "2"]
     assert lines["jobs waiting"][-2:] == ["0", "1"]
+    assert "utilization cpu" in lines
 
 
 def test_json_contains_all_measures(tmp_path: Path) -> None:

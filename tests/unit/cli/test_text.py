@@ -255,6 +255,11 @@ def test_states_have_colors_on_a_terminal_only(served: Served) -> None:
     [
         (["nosuch"], "muster: No such command 'nosuch'; see muster --help"),
         (["queus"], "muster: No such command 'queus'. Did you mean 'queues'; see muster --help"),
+        (["queues", "--outptu"], "muster queues: No such option: --outptu. Did you mean --output; see"),
+        (
+            ["simulate", "--speed", "0"],
+            "muster simulate: Invalid value for '--speed': '0' is not greater than or equal",
+        ),
         (["queues", "--nosuch"], "muster queues: No such option: --nosuch; see muster queues --help"),
         (
             ["queues", "-o", "jsn"],

@@ -134,7 +134,7 @@ def test_the_warning_is_repeated_when_a_larger_cluster_is_still_too_small() -> N
 def test_a_quota_rejection_names_the_field_and_the_fix() -> None:
     scenario = Scenario(a_configuration(a_queue("a", vcore=2000)))
     reason = rejection(scenario.submit(an_application(gang=3)))
-    assert "placeholderAsk" in reason
+    assert "in total, the maximum of queue" in reason
     assert "minMember" in reason
 
 

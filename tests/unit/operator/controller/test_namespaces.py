@@ -331,7 +331,7 @@ def test_the_number_of_mismatch_reports_per_application_is_limited() -> None:
 def test_a_user_annotation_without_a_user_is_reported_once_per_application() -> None:
     driver = live()
     [(_, note)] = reported_mismatches(driver.see(a_pod("w0", app=APP, annotations={USER: '{"username": "ann"}'})))
-    assert note.startswith(f'annotation {USER} is ignored, "user" is missing or empty')
+    assert note.startswith(f'annotation {USER} is ignored: "user" is missing or empty')
     assert reported_mismatches(driver.see(a_pod("w1", app=APP, annotations={USER: "{"}))) == []
 
 

@@ -81,9 +81,9 @@ def test_pods_without_an_id_get_a_shared_or_a_unique_id_by_setting() -> None:
         ('{"user": "ann", "groups": ["dev\\u009b2J"]}', "a name is blank or has control characters"),
         ('{"user": 7}', "user.info.user: is the number 7, not text; write text in quotes"),
         ('{"user": "ann", "groups": ["dev", 7]}', "user.info.groups[1]: is the number 7, not text"),
-        ("[]", "user.info: is a list, not an object; write {user, groups}"),
-        ("ann", "user.info: is not JSON"),
-        ("[" * 3000, "user.info: is nested too deeply"),
+        ("[]", "is a list, not an object; write {user, groups}"),
+        ("ann", "user.info is ignored: is not JSON"),
+        ("[" * 3000, "is nested too deeply"),
     ],
 )
 def test_an_annotation_that_names_no_user_is_ignored_with_a_reason(annotation: str, problem: str) -> None:
