@@ -127,8 +127,8 @@ TAG_CHOSEN_VOLUMES: Final = "muster/chosen-volumes"
 TAG_DEVICE_CLAIMS: Final = "muster/device-claims"
 #: On a new allocation of the core: JSON array with the devices of each claim of the pod that
 #: is not allocated yet: [{`claim`, `uid`, `results` [{`request` ("request" or
-#: "request/subrequest"), `driver`, `pool`, `device`, `admin`}], and where they can be used:
-#: `node` name, or `terms` (node selector), or neither = everywhere}].
+#: "request/subrequest"), `driver`, `pool`, `device`, `admin`, `consumed`: {name: quantity} of a
+#: share}], and where they can be used: `node` name, or `terms` (node selector), or neither = everywhere}].
 TAG_CHOSEN_DEVICES: Final = "muster/chosen-devices"
 
 #: JSON object of a PlacementConstraint (first version of the Scheduler Interface), with
@@ -229,15 +229,16 @@ NODE_ATTACHED: Final = "muster/attached-volumes"
 #: DEVICE_SLICE (ResourceSlice): `driver`, `pool`, `generation`, `slices` (their number in the
 #:   pool), `devices` [{`name`, `attributes` {name: {bool | int | string | version: value}},
 #:   `capacity` {name: quantity}, `taints` [{key, value, effect}], `unsupported`}], names of
-#:   attributes and capacities with their domain; `unsupported`; `counters` {set: {counter:
-#:   quantity}}, and `consumes` of a device likewise. Where the devices are: `node`
-#:   name, `nodes` (terms), `all`, or `perDevice`: then each device has one of the first three.
+#:   attributes with their domain; `shared`, `policies` {name: {`default`, `values`, `min`,
+#:   `max`, `step`}} of capacities; `unsupported`; `counters` {set: {counter: quantity}}, and
+#:   `consumes` of a device likewise. Where the devices are: `node` name, `nodes` (terms), `all`,
+#:   or `perDevice`: then each device has one of the first three.
 #: DEVICE_CLASS: `selectors` [CEL], `unsupported`.
 #: DEVICE_CLAIM (ResourceClaim): `uid`, `owner` (UID of its controller), `requests` [{`name`,
-#:   `class`, `selectors` [CEL], `mode`, `count`, `admin`, `tolerations`} or {`name`,
+#:   `class`, `selectors` [CEL], `mode`, `count`, `admin`, `tolerations`, `capacity`} or {`name`,
 #:   `alternatives` [the same without `admin`]}], `constraints` [{`requests` [name], absent =
-#:   all, `match` or `distinct`: attribute with its domain}], `allocation` {`results` as in TAG_CHOSEN_DEVICES,
-#:   `nodes` (terms), absent = everywhere}, `reserved` [UID], `deleting`, `unsupported` (of the
+#:   all, `match` or `distinct`: attribute with its domain}], `allocation` {`results` as in
+#:   TAG_CHOSEN_DEVICES, `nodes` (terms), absent = everywhere}, `reserved` [UID], `deleting`, `unsupported` (of the
 #:   requests if there is no allocation, else of the allocation).
 #: Absent fields are omitted.
 FACT_OBJECT: Final = "muster/object"

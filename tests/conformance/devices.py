@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from random import Random  # noqa: TID251 - with a fixed seed
 from typing import Any, Final
 
 import numpy as np
 
-from muster_core.model.devices import DeviceAllocation, DeviceClaim, DeviceId, NodeAccess
+from muster_core.model.devices import DeviceAllocation, DeviceClaim, DeviceId, DeviceResult, NodeAccess
 from muster_core.model.specs import NodeSpec
+from muster_core.placement.devices import versions
 from muster_core.placement.devices.allocation import allocate
 from muster_core.placement.devices.filter import reach_rows
 from muster_core.si.storage import read_cluster_object
+from muster_core.state.device_use import SHARES
 from muster_core.state.devices import Refusal
 from muster_core.state.nodes import NodeTable
 from muster_operator.model.storage import ClusterObject
@@ -43,6 +46,8 @@ _SELECTORS: Final = (
     "size(device.attributes) > 1 || device.allowMultipleAllocations",
     'device.attributes["gpu.example.com"].model.upperAscii().matches("^A.*0$")',
 )
+#: Amounts of capacity, of which some fit, and some cannot be represented in steps.
+_AMOUNTS: Final = ("0", "1", "2", "500m", "700m", "1n", "1Gi", "5Gi", "10Gi", "11Gi", "20Gi", "40Gi", str(2**63 - 1))
 _ATTRIBUTES: Final = ("gpu.example.com/numa", "other.example.com/rack", "gpu.example.com/model", "nic.example.com/numa")
 
 
@@ -67,6 +72,7 @@ class Case:
             for device in one["spec"].get("devices", ())
         ]
         self.allocated = [one for one in ids if self._chance(15)]
+        self.shared = [self._share(one) for one in ids if self.has_features and self._chance(15)]
 
     def question(self) -> Raw:
         """Return the case for kube-scheduler's allocator."""
@@ -75,6 +81,7 @@ class Case:
             "classes": self.classes,
             "claims": self.claims,
             "allocated": self.allocated,
+            "shared": self.shared,
             "nodes": self.nodes,
         }
 
@@ -117,6 +124,37 @@ class Case:
                 **self._where(where if not self._chance(10) else "zone", node),
             }
             self.slices.append(_object("ResourceSlice", f"s{random.randrange(1000)}-{number}-{part}", spec))
+
+    def _share(self, device: list[str]) -> Raw:
+        amounts = {one: self._random.choice(_AMOUNTS) for one in ("memory", "lanes") if self._chance(60)}
+        return {"device": device, "consumed": amounts}
+
+    def _capacity(self) -> Raw:
+        found: Raw = {"memory": {"value": self._random.choice(("40Gi", "80Gi", "39.5Gi"))}}
+        if self.has_features and self._chance(50):
+            found["lanes"] = {"value": self._random.choice(("4", "1500m"))}
+        for capacity in found.values():
+            if self.has_features and (policy := self._policy()):
+                capacity["requestPolicy"] = policy
+        return found
+
+    def _policy(self) -> Raw:
+        random = self._random
+        match random.choice(("none", "none", "default", "values", "range", "range")):
+            case "default":
+                return {"default": random.choice(_AMOUNTS)}
+            case "values":
+                return {"default": "10Gi", "validValues": ["1Gi", "10Gi", "20Gi"][random.randint(0, 1) :]}
+            case "range":
+                least = random.choice(("1Gi", "500m", "1"))
+                found: Raw = {"min": least}
+                if self._chance(50):
+                    found["max"] = random.choice(("10Gi", "40Gi") if least == "1Gi" else ("2", "40Gi"))
+                if self._chance(60):
+                    found["step"] = random.choice(("1Gi", "500m", "3", "3Gi"))
+                return {"default": least, "validRange": found}
+            case _:
+                return {}
 
     def _counter_set(self, name: str) -> Raw:
         amounts = {"memory": self._random.choice(("20Gi", "40Gi", "80Gi")), "cores": str(self._random.randint(1, 4))}
@@ -169,7 +207,9 @@ class Case:
             attributes["other.example.com/rack"] = {"string": random.choice(("r1", "r2"))}
         device: Raw = {"name": name, "attributes": attributes}
         if self._chance(97):
-            device["capacity"] = {"memory": {"value": random.choice(("40Gi", "80Gi", "39.5Gi"))}}
+            device["capacity"] = self._capacity()
+        if self.has_features and self._chance(30):
+            device["allowMultipleAllocations"] = self._chance(90)
         if self._chance(15):
             effect = random.choice(("NoSchedule", "NoExecute", "None"))
             device["taints"] = [{"key": random.choice(("broken", "old")), "value": "yes", "effect": effect}]
@@ -211,6 +251,10 @@ class Case:
                 "allocationMode": "ExactCount",
                 "count": random.choice((1, 1, 1, 1, 2, 2, 3, 17 if self._chance(20) else 2)),
             }
+        if self.has_features and self._chance(30):
+            names = random.sample(("memory", "lanes", "none"), random.choice((1, 1, 1, 2)))
+            few = [one for one in names if one != "none" or self._chance(10)]
+            found["capacity"] = {"requests": {one: random.choice(_AMOUNTS) for one in few}}
         if self._chance(10) and not is_sub:
             found["adminAccess"] = True
         if self._chance(30):
@@ -257,6 +301,7 @@ _KINDS: Final = (
     "currently invalid",
     "exceeds the claim limit",
     "device class",
+    "cannot be represented",
 )
 
 
@@ -302,6 +347,9 @@ def muster_answers(question: Raw) -> list[Raw]:
         if fact.unsupported:
             return [{"unsupported": fact.unsupported}] * len(question["nodes"])
         demands.append(fact.demand)
+    for one in question.get("shared", ()):
+        consumed = {name: versions.quantity(amount) for name, amount in one["consumed"].items()}
+        devices.shared[DeviceId(*one["device"])] = Counter({SHARES: 1, **consumed})
     devices.used.update({DeviceId(*one): 1 for one in question.get("allocated", ())})
     devices.build_views(table.facts_epoch, table.rows, lambda reach: reach_rows(table, reach))
     found = []
@@ -316,11 +364,15 @@ def muster_answers(question: Raw) -> list[Raw]:
 def _results(allocations: Sequence[DeviceAllocation]) -> list[Raw]:
     return [
         {
-            "devices": [[one.request, *one.device, one.admin] for one in allocation.results],
+            "devices": [[one.request, *one.device, one.admin, _consumed(one)] for one in allocation.results],
             "reach": _of_reach(allocation.reach),
         }
         for allocation in allocations
     ]
+
+
+def _consumed(result: DeviceResult) -> dict[str, int] | None:
+    return None if result.consumed is None else dict(result.consumed)
 
 
 def _of_reach(reach: NodeAccess) -> Any:
@@ -349,9 +401,14 @@ def kubernetes_answers(answers: Sequence[Raw]) -> list[Raw]:
     return found
 
 
+def _of_share(raw: Raw) -> dict[str, int] | None:
+    consumed = raw.get("consumedCapacity") or {}
+    return {name: versions.quantity(amount) for name, amount in consumed.items()} if raw.get("shareID") else None
+
+
 def _kubernetes_result(raw: Raw) -> Raw:
     devices = [
-        [one["request"], one["driver"], one["pool"], one["device"], bool(one.get("adminAccess"))]
+        [one["request"], one["driver"], one["pool"], one["device"], bool(one.get("adminAccess")), _of_share(one)]
         for one in raw["devices"].get("results") or ()
     ]
     selector = raw.get("nodeSelector")

@@ -66,6 +66,8 @@ def test_the_same_devices_are_allocated_or_none(kube_scheduler: KubeScheduler) -
         ("matches_all", lambda *_: True),
         ("_extend", lambda *_: None),
         ("_Constraint._allows", lambda *_: True),
+        ("_Search._has_capacity", lambda *_, **__: True),
+        ("_Search._consumes", lambda _, candidate: candidate.device.consumes),
         ("_Search._counters", lambda *_: defaultdict(lambda: 10**30)),
     ],
 )

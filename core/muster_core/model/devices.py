@@ -44,16 +44,20 @@ QualifiedName = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class DeviceKind:
-    """Everything of a device that selectors and constraints read. Both tuples are sorted; capacities are quantities."""
+    """Everything of a device that selectors and constraints read. Both tuples are sorted; capacities are quantities.
+
+    `is_shared`: several claims may have it (allowMultipleAllocations).
+    """
 
     driver: str
     attributes: tuple[tuple[QualifiedName, Attribute], ...] = ()
     capacity: tuple[tuple[QualifiedName, str], ...] = ()
+    is_shared: bool = False
     _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Computes the hash once, because lookups are much more frequent than creation."""
-        object.__setattr__(self, "_hash", hash((self.driver, self.attributes, self.capacity)))
+        object.__setattr__(self, "_hash", hash((self.driver, self.attributes, self.capacity, self.is_shared)))
 
     def __hash__(self) -> int:
         return self._hash
@@ -96,6 +100,25 @@ class NodeAccess:
 UNREACHABLE: Final = NodeAccess()
 
 
+#: Amounts of capacities in billionths, by name as written.
+Capacities = tuple[tuple[str, int], ...]
+
+
+class CapacityLimit(NamedTuple):
+    """A capacity of a device, and what requests may take of it: `values`, or from `least` to `most` in steps.
+
+    `default`: what a request takes that does not name it; None = all.
+    """
+
+    name: str
+    value: int
+    default: int | None = None
+    values: tuple[int, ...] = ()
+    least: int | None = None
+    most: int | None = None
+    step: int | None = None
+
+
 #: Amounts of counters in billionths, by counter set and counter.
 Counters = tuple[tuple[tuple[str, str], int], ...]
 
@@ -104,8 +127,9 @@ Counters = tuple[tuple[tuple[str, str], int], ...]
 class Device:
     """A device of a slice. `reach`: only if the slice leaves it to its devices.
 
-    `consumes`: counters of its pool that it takes while it is allocated. `unsupported`: name of a feature that it uses
-    and that Muster lacks, so that it is never allocated.
+    `consumes`: counters of its pool that it takes while it is allocated. `limits`: its capacities,
+    and whether one `has_policy`.
+    `unsupported`: name of a feature that it uses and that Muster lacks, so that it is never allocated.
     """
 
     name: str
@@ -114,6 +138,8 @@ class Device:
     reach: NodeAccess = UNREACHABLE
     unsupported: str = ""
     consumes: Counters = ()
+    limits: tuple[CapacityLimit, ...] = ()
+    has_policy: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +172,7 @@ class DeviceRequest:
     """A request of a claim, or one of its `alternatives`, of which the first is taken that leads to a solution.
 
     `everything`: all matching devices instead of `count`. `admin`: also devices in use, which are not counted as used.
+    `capacity`: what it needs of each device.
     """
 
     name: str
@@ -156,6 +183,7 @@ class DeviceRequest:
     admin: bool = False
     tolerations: tuple[DeviceToleration, ...] = ()
     alternatives: tuple[DeviceRequest, ...] = ()
+    capacity: Capacities = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,11 +216,15 @@ class DeviceDemand:
 
 @dataclass(frozen=True, slots=True)
 class DeviceResult:
-    """A device that is allocated for a request ("request" or "request/alternative")."""
+    """A device that is allocated for a request ("request" or "request/alternative").
+
+    `consumed`: what a share of the device takes of its capacities; None = the claim has the device for itself.
+    """
 
     request: str
     device: DeviceId
     admin: bool = False
+    consumed: Capacities | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,8 @@ from muster_core.model.devices import (
     RESULTS_PER_CLAIM,
     Attribute,
     AttributeConstraint,
+    Capacities,
+    CapacityLimit,
     ChosenDevices,
     Counters,
     Device,
@@ -35,7 +37,7 @@ from muster_core.model.devices import (
     QualifiedName,
 )
 from muster_core.model.ids import NodeId
-from muster_core.placement.devices.versions import quantity
+from muster_core.placement.devices.versions import quantity, quantity_text
 from muster_core.si.documents import Document, Required, RequiredShortText, ShortText, TermDocument, TextList, terms
 from muster_core.si.values import NAME_LIMIT, InvalidField
 from muster_si import keys
@@ -105,20 +107,53 @@ class ReachDocument(Document):
         return NodeAccess(terms=None if self.nodes is None else terms(self.nodes))
 
 
+_Quantities = Annotated[dict[Required, _Value], Meta(max_length=32)]
+
+
+def _amount(text: str) -> int:
+    """Returns billionths. Raises InvalidField."""
+    try:
+        return quantity(text)
+    except ValueError as error:
+        raise InvalidField("quantity", str(error)) from None
+
+
+def _capacities(document: _Quantities) -> Capacities:
+    """Returns the amounts. Raises InvalidField."""
+    return tuple((name, _amount(text)) for name, text in sorted(document.items()))
+
+
+class CapacityPolicyDocument(Document):
+    """What requests may take of a capacity."""
+
+    default: _Value | None = None
+    values: Annotated[tuple[_Value, ...], Meta(max_length=32)] = ()
+    min: _Value | None = None
+    max: _Value | None = None
+    step: _Value | None = None
+
+    def read(self, name: str, value: str) -> CapacityLimit:
+        """Returns the capacity with this value. Raises InvalidField."""
+        limits = [None if one is None else _amount(one) for one in (self.default, self.min, self.max, self.step)]
+        default, least, most, step = limits
+        values = tuple(_amount(one) for one in self.values)
+        return CapacityLimit(name, _amount(value), default, values, least, most, step if step and step > 0 else None)
+
+
+_NO_POLICY: Final = CapacityPolicyDocument()
+
+
 #: Amounts of counters by counter set and counter.
-_Counters = Annotated[dict[Required, Annotated[dict[Required, _Value], Meta(max_length=32)]], Meta(max_length=32)]
+_Counters = Annotated[dict[Required, _Quantities], Meta(max_length=32)]
 
 
 def _counters(document: _Counters) -> Counters:
     """Returns the counters. Raises InvalidField."""
-    try:
-        return tuple(
-            ((of_set, name), quantity(amount))
-            for of_set, counters in sorted(document.items())
-            for name, amount in sorted(counters.items())
-        )
-    except ValueError as error:
-        raise InvalidField("counters", str(error)) from None
+    return tuple(
+        ((of_set, name), amount)
+        for of_set, counters in sorted(document.items())
+        for name, amount in _capacities(counters)
+    )
 
 
 class DeviceDocument(ReachDocument, kw_only=True):
@@ -127,6 +162,8 @@ class DeviceDocument(ReachDocument, kw_only=True):
     name: Required
     attributes: dict[Required, AttributeDocument] = field(default_factory=dict)
     capacity: dict[Required, _Value] = field(default_factory=dict)
+    policies: dict[Required, CapacityPolicyDocument] = field(default_factory=dict)
+    shared: bool = False
     taints: Annotated[tuple[DeviceTaintDocument, ...], Meta(max_length=64)] = ()
     consumes: _Counters = field(default_factory=dict)
     unsupported: ShortText = ""
@@ -135,9 +172,24 @@ class DeviceDocument(ReachDocument, kw_only=True):
         """Returns the device. Raises InvalidField."""
         attributes = {_qualified(name, driver): value.read(name) for name, value in self.attributes.items()}
         capacity = {_qualified(name, driver): quantity for name, quantity in self.capacity.items()}
-        kind = DeviceKind(driver, tuple(sorted(attributes.items())), tuple(sorted(capacity.items())))
-        taints, consumes = tuple(one.read() for one in self.taints), _counters(self.consumes)
-        return Device(self.name, kind, taints, self.reach(), self.unsupported, consumes)
+        kind = DeviceKind(driver, tuple(sorted(attributes.items())), tuple(sorted(capacity.items())), self.shared)
+        policies = (self.policies.get(name, _NO_POLICY).read(name, text) for name, text in self.capacity.items())
+        return Device(
+            self.name,
+            kind,
+            tuple(one.read() for one in self.taints),
+            self.reach(),
+            self.unsupported,
+            _counters(self.consumes),
+            _limits(tuple(policies)),
+            bool(self.policies),
+        )
+
+
+@lru_cache(maxsize=1024)
+def _limits(limits: tuple[CapacityLimit, ...]) -> tuple[CapacityLimit, ...]:
+    """Returns the first one of equal limits. The devices of a pool often have equal ones."""
+    return limits
 
 
 def _qualified(name: str, driver: str) -> QualifiedName:
@@ -203,9 +255,10 @@ class DeviceRequestDocument(Document):
     admin: bool = False
     tolerations: Annotated[tuple[DeviceTolerationDocument, ...], Meta(max_length=64)] = ()
     alternatives: Annotated[tuple[DeviceRequestDocument, ...], Meta(max_length=8)] = ()
+    capacity: _Quantities = field(default_factory=dict)
 
     def read(self) -> DeviceRequest:
-        """Returns the request."""
+        """Returns the request. Raises InvalidField."""
         return DeviceRequest(
             name=self.name,
             device_class=self.device_class,
@@ -215,6 +268,7 @@ class DeviceRequestDocument(Document):
             admin=self.admin,
             tolerations=tuple(one.read() for one in self.tolerations),
             alternatives=tuple(one.read() for one in self.alternatives),
+            capacity=_capacities(self.capacity),
         )
 
 
@@ -240,10 +294,12 @@ class DeviceResultDocument(Document):
     device: RequiredShortText
     request: ShortText = ""
     admin: bool = False
+    consumed: _Quantities | None = None
 
     def read(self) -> DeviceResult:
-        """Returns the result."""
-        return DeviceResult(self.request, DeviceId(self.driver, self.pool, self.device), self.admin)
+        """Returns the result. Raises InvalidField."""
+        consumed = None if self.consumed is None else _capacities(self.consumed)
+        return DeviceResult(self.request, DeviceId(self.driver, self.pool, self.device), self.admin, consumed)
 
 
 class DeviceAllocationDocument(Document):
@@ -337,4 +393,8 @@ def _chosen(chosen: ChosenDevices) -> dict[str, object]:
 def _result(result: DeviceResult) -> dict[str, object]:
     driver, pool, device = result.device
     found: dict[str, object] = {"request": result.request, "driver": driver, "pool": pool, "device": device}
-    return found | {"admin": True} if result.admin else found
+    if result.admin:
+        found["admin"] = True
+    if result.consumed is not None:
+        found["consumed"] = {name: quantity_text(amount) for name, amount in result.consumed}
+    return found

@@ -6,6 +6,7 @@ devices that were chosen for it. Rows of the node table that can access the same
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -32,7 +33,7 @@ from muster_core.model.devices import (
 )
 from muster_core.model.ids import NodeId
 from muster_core.state.columns import BoolColumn, IntColumn, Rows
-from muster_core.state.device_counters import CounterAmounts, PoolCounters, shared_counters
+from muster_core.state.device_use import SHARES, CounterAmounts, PoolCounters, add_use, shared_counters
 
 #: Function that returns the rows of the nodes that can access something.
 Reacher = Callable[[NodeAccess], BoolColumn]
@@ -198,6 +199,7 @@ class Devices:  # long: every fact and every assumption goes through here
         "log",
         "log_number",
         "present",
+        "shared",
         "slices",
         "used",
         "view_of",
@@ -208,9 +210,11 @@ class Devices:  # long: every fact and every assumption goes through here
         self.slices: dict[str, DeviceSlice] = {}
         self.classes: dict[str, DeviceClass] = {}
         self.claims: dict[str, DeviceClaim] = {}
-        #: Devices chosen for claims that do not show them yet, by claim; and the number of claims that use a device.
+        #: Devices chosen for claims that do not show them yet, by claim; the number of claims that have a whole device;
+        #: and what claims have of shared ones.
         self.assumed: dict[str, ChosenDevices] = {}
         self.used: dict[DeviceId, int] = {}
+        self.shared: dict[DeviceId, Counter[str]] = {}
         #: Number of pods on nodes that use a claim.
         self._users: dict[str, int] = {}
         self._pools: dict[PoolId, _Pool] = {}
@@ -294,34 +298,44 @@ class Devices:  # long: every fact and every assumption goes through here
 
     def conflict(self, choice: DeviceChoice) -> str:
         """Returns why claims cannot get the chosen devices any more; empty = they can, or are assumed to have them."""
-        taken: dict[DeviceId, None] = {}
+        whole: dict[DeviceId, int] = {}
+        shared: dict[DeviceId, Counter[str]] = {}
         for chosen in choice:
             claim, assumed = self.claims.get(chosen.claim), self.assumed.get(chosen.claim)
             if claim is None or claim.uid != chosen.uid or claim.deleting or claim.allocation is not None:
                 return f"claim {chosen.claim} is gone or allocated"
-            if assumed is not None and assumed != chosen:
+            if assumed is None:
+                add_use(whole, shared, chosen.allocation, 1)
+            elif assumed != chosen:
                 return f"claim {chosen.claim} gets other devices"
-            for one in () if assumed is not None else chosen.allocation.results:
-                if one.admin:
-                    continue
-                if one.device in self.used or one.device in taken:
-                    return f"device {one.device} is not free for claim {chosen.claim} any more"
-                taken[one.device] = None
-        for pool in dict.fromkeys(PoolId(one.driver, one.pool) for one in taken):
+        for device, count in whole.items():
+            if count > 1 or device in self.used:
+                return f"device {device} is not free any more"
+        for device, more in shared.items():
+            taken = more + self.shared.get(device, Counter())
+            of_name = (one for one in self.devices_of(PoolId(*device[:2])) if one.name == device.device)
+            if device in self.used or any(taken[name] > value for one in of_name for name, value, *_ in one.limits):
+                return f"the capacity of device {device} is not free any more"
+        new = [*whole, *(device for device in shared if device not in self.shared)]
+        for pool in dict.fromkeys(PoolId(*one[:2]) for one in new):
             counters = self._pools[pool].counters if pool in self._pools else None
-            if counters is not None and counters.is_exceeded(self.available(counters), taken):
+            if counters is not None and counters.is_exceeded(self.available(counters), new):
                 return f"the counters of pool {pool} are not free any more"
         return ""
 
     def is_used(self, device: DeviceId) -> bool:
-        """Whether a claim has the device."""
+        """Whether a claim has the whole device."""
         return device in self.used
+
+    def shares(self, device: DeviceId) -> Mapping[str, int] | None:
+        """Returns what shares of the device take of its capacities; None = it has none."""
+        return self.shared.get(device)
 
     def available(self, counters: PoolCounters) -> CounterAmounts:
         """Returns what is left of the counters of a pool."""
         known = self._available.get(counters.pool)
         if known is None or known[0] is not counters:
-            known = self._available[counters.pool] = counters, counters.available(self.is_used)
+            known = self._available[counters.pool] = counters, counters.left(self)
         return known[1]
 
     @property
@@ -482,25 +496,13 @@ class Devices:  # long: every fact and every assumption goes through here
         self.changes.claims[name] = None
 
     def _count(self, allocation: DeviceAllocation, count: int) -> None:
-        for result in allocation.results:
-            if result.admin:
-                continue
-            before = self.used.get(result.device, 0)
-            if before + count:
-                self.used[result.device] = before + count
-            else:
-                del self.used[result.device]
-                self.changes.pools[PoolId(result.device.driver, result.device.pool)] = None
-            if not before or not before + count:
-                self.log.append(PoolId(result.device.driver, result.device.pool))
-                self._available.pop(self.log[-1], None)
+        for pool in add_use(self.used, self.shared, allocation, count):
+            self.log.append(pool)
+            self._available.pop(pool, None)
+            if count < 0:
+                self.changes.pools[pool] = None
         if len(self.log) > _MOST_CHANGES:
             self._forget_answers()
-
-
-def _pools_of(allocation: DeviceAllocation) -> dict[PoolId, None]:
-    """Returns the pools of the devices that the allocation does not use as an administrator."""
-    return {PoolId(one.device.driver, one.device.pool): None for one in allocation.results if not one.admin}
 
 
 class PlannedDevices:
@@ -512,8 +514,8 @@ class PlannedDevices:
         "_devices",
         "_gone",
         "_ours",
-        "_returned",
-        "_taken",
+        "_shared",
+        "_whole",
         "log",
         "overlays",
         "steps",
@@ -524,10 +526,11 @@ class PlannedDevices:
         self._ours: dict[str, ChosenDevices] = {}
         #: Number of planned pods that use the claim.
         self._counts: dict[str, int] = {}
-        self._taken: dict[DeviceId, None] = {}
-        #: Number of pods on nodes that the plan removes, by claim; and devices of claims that no other pod uses.
+        #: Number of pods on nodes that the plan removes, by claim.
         self._gone: dict[str, int] = {}
-        self._returned: dict[DeviceId, None] = {}
+        #: How the plan changes the use of devices. Claims that no other pod uses give theirs back.
+        self._whole: dict[DeviceId, int] = {}
+        self._shared: dict[DeviceId, Counter[str]] = {}
         #: Steps that searches for this plan have taken.
         self.steps = 0
         #: Pools of which the plan took or returned devices; and a cache of placement/devices for them.
@@ -542,8 +545,17 @@ class PlannedDevices:
         return self._devices.allocation(one) if ours is None else ours.allocation
 
     def is_used(self, device: DeviceId) -> bool:
-        """Whether a claim or this plan has the device."""
-        return device in self._taken or (device in self._devices.used and device not in self._returned)
+        """Whether a claim or this plan has the whole device."""
+        return self._devices.used.get(device, 0) + self._whole.get(device, 0) > 0
+
+    def shares(self, device: DeviceId) -> Mapping[str, int] | None:
+        """Returns what shares of the device take of its capacities; None = it has none."""
+        real, changed = self._devices.shared.get(device), self._shared.get(device)
+        if changed is None:
+            return real
+        total = Counter(real)
+        total.update(changed)
+        return total if total[SHARES] else None
 
     def available(self, counters: PoolCounters) -> CounterAmounts:
         """Returns what is left of the counters of a pool."""
@@ -551,7 +563,7 @@ class PlannedDevices:
             return self._devices.available(counters)
         known = self._available.get(counters)
         if known is None or known[0] != len(self.log):
-            known = self._available[counters] = len(self.log), counters.available(self.is_used)
+            known = self._available[counters] = len(self.log), counters.left(self)
         return known[1]
 
     def leave(self, claims: Iterable[PodClaim], count: int) -> None:
@@ -567,21 +579,13 @@ class PlannedDevices:
             before = self._gone.get(one.claim, 0)
             after = self._gone[one.claim] = before + count
             if (before >= users) != (after >= users):
-                for result in allocation.results:
-                    if result.admin:
-                        continue
-                    if after >= users:
-                        self._returned[result.device] = None
-                    else:
-                        self._returned.pop(result.device, None)
-                self.log += _pools_of(allocation)
+                self._use(allocation, -1 if after >= users else 1)
 
     def plan(self, one: PodClaim, chosen: DeviceAllocation | None, count: int = 1) -> None:
         """Counts `count` more planned pods that use the claim. `chosen`: its devices if it has none yet."""
         if chosen is not None:
             self._ours[one.claim] = ChosenDevices(one.claim, one.uid, chosen)
-            self._taken.update((result.device, None) for result in chosen.results if not result.admin)
-            self.log += _pools_of(chosen)
+            self._use(chosen, 1)
         self._counts[one.claim] = self._counts.get(one.claim, 0) + count
 
     def release(self, one: PodClaim, count: int = 1) -> None:
@@ -592,11 +596,11 @@ class PlannedDevices:
         if self._counts[one.claim] <= 0:
             del self._counts[one.claim]
             ours = self._ours.pop(one.claim, None)
-            chosen = DeviceAllocation() if ours is None else ours.allocation
-            for result in chosen.results:
-                if not result.admin:
-                    del self._taken[result.device]
-            self.log += _pools_of(chosen)
+            if ours is not None:
+                self._use(ours.allocation, -1)
+
+    def _use(self, allocation: DeviceAllocation, count: int) -> None:
+        self.log += add_use(self._whole, self._shared, allocation, count)
 
     def room(self, one: PodClaim) -> int:
         """Returns how many more pods may use the claim. Pods on nodes may have a reservation that it does not show."""
@@ -611,8 +615,9 @@ class PlannedDevices:
     def fork(self) -> PlannedDevices:
         """Returns an independent copy."""
         twin = PlannedDevices(self._devices)
-        twin._ours, twin._counts, twin._taken = dict(self._ours), dict(self._counts), dict(self._taken)
-        twin._gone, twin._returned = dict(self._gone), dict(self._returned)
+        twin._ours, twin._counts, twin._gone = dict(self._ours), dict(self._counts), dict(self._gone)
+        twin._whole = dict(self._whole)
+        twin._shared = {device: Counter(taken) for device, taken in self._shared.items()}
         twin.log, twin.steps = list(self.log), self.steps
         twin.overlays = {about: replace(one, codes=one.codes.copy()) for about, one in self.overlays.items()}
         return twin

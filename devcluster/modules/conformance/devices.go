@@ -7,10 +7,18 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/dynamic-resource-allocation/cel"
 	"k8s.io/dynamic-resource-allocation/structured"
 )
+
+// Share is what another claim has of a device that several may have.
+type Share struct {
+	Device   [3]string                                      `json:"device"`
+	Consumed map[resourcev1.QualifiedName]resource.Quantity `json:"consumed"`
+}
 
 // Devices is a question about devices instead of pods: what each node would allocate for the claims. Allocated names
 // the devices that other claims have, as driver, pool and device.
@@ -19,6 +27,7 @@ type Devices struct {
 	Classes   []resourcev1.DeviceClass   `json:"classes,omitempty"`
 	Claims    []resourcev1.ResourceClaim `json:"claims"`
 	Allocated [][3]string                `json:"allocated,omitempty"`
+	Shared    []Share                    `json:"shared,omitempty"`
 	Nodes     []corev1.Node              `json:"nodes"`
 }
 
@@ -49,6 +58,12 @@ func (d *Devices) allocate(ctx context.Context) ([]Allocation, error) {
 	}
 	for _, id := range d.Allocated {
 		state.AllocatedDevices.Insert(structured.MakeDeviceID(id[0], id[1], id[2]))
+	}
+	for _, share := range d.Shared {
+		id := structured.MakeDeviceID(share.Device[0], share.Device[1], share.Device[2])
+		uid := types.UID("share")
+		state.AllocatedSharedDeviceIDs.Insert(structured.MakeSharedDeviceID(id, &uid))
+		state.AggregatedCapacity.Insert(structured.NewDeviceConsumedCapacity(id, share.Consumed))
 	}
 	allocator, err := structured.NewAllocator(ctx, features, state, classLister(d.Classes), pointers(d.Slices), selectors)
 	if err != nil {

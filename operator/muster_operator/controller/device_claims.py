@@ -281,7 +281,9 @@ def steps(ledger: Ledger, task: Task, chosen: Iterable[ChosenDevices]) -> dict[s
         known = ledger.devices.claims.get(key)
         ref = ClaimRef(task.pod.ref.namespace, claim.claim or "", "") if known is None else known.ref
         devices = allocations.get(ref)
-        written = allocation(known, devices, ledger.devices.classes) if known is not None and devices else ""
+        written = ""
+        if known is not None and devices:
+            written = allocation(known, devices, ledger.devices.classes, task.pod.ref.uid)
         found[device_key(key)] = DeviceStep(
             claim=ref, allocation=written, known=known.known if known and written else ""
         )

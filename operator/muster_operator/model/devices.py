@@ -103,13 +103,17 @@ class TaintRule:
 
 @dataclass(frozen=True, slots=True)
 class ChosenDevice:
-    """A device for a request (``request`` or ``request/subrequest``). ``is_admin``: with administrative access."""
+    """A device for a request (``request`` or ``request/subrequest``). ``is_admin``: with administrative access.
+
+    ``consumed``: what a share of the device takes of its capacities; None = it is no share.
+    """
 
     request: str
     driver: str
     pool: str
     device: str
     is_admin: bool = False
+    consumed: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Final
+from uuid import UUID, uuid5
 
 import orjson
 
@@ -24,7 +25,7 @@ from muster_operator.model.devices import (
     TaintRule,
 )
 from muster_operator.model.errors import BadInputError
-from muster_operator.model.ids import added, larger
+from muster_operator.model.ids import PodUid, added, larger
 from muster_operator.model.names import FIELD_MANAGER
 from muster_operator.model.storage import ClaimRef, ClusterObject, ObjectKind
 from muster_operator.translate.constraints import node_term
@@ -43,10 +44,8 @@ from muster_operator.translate.values import (
 from muster_si import keys
 
 #: Fields of a device or of a result that Muster does not support, and the name of the feature.
-_SHARES: Final = "consumable capacity (allowMultipleAllocations)"
 _CONDITIONS: Final = "binding conditions (bindingConditions)"
 _DEVICE_FEATURES: Final[Mapping[str, str]] = {
-    "allowMultipleAllocations": _SHARES,
     "bindsToNode": "binding conditions (bindsToNode)",
     "bindingConditions": _CONDITIONS,
     "bindingFailureConditions": _CONDITIONS,
@@ -57,7 +56,6 @@ _SLICE_FEATURES: Final[Mapping[str, str]] = {
     "skipNodeOperations": "optional node operations (skipNodeOperations)",
 }
 _REQUEST_FEATURES: Final[Mapping[str, str]] = {
-    "capacity": "consumable capacity (capacity)",
     "derivedAttributes": "derived attributes (derivedAttributes)",
 }
 
@@ -65,6 +63,7 @@ _REQUEST_FEATURES: Final[Mapping[str, str]] = {
 _VALUES: Final = ("bool", "int", "string", "version")
 _MODES: Final = frozenset({"ExactCount", "All"})
 _OPERATORS: Final = frozenset({"", "Equal", "Exists"})
+_SHARES: Final = UUID("5f0e8f4c-6a1c-4b0c-9d53-2f1a6a1f7c11")
 _DEVICE_ID: Final = ("request", "driver", "pool", "device")
 _TOLERATION_FIELDS: Final = ("key", "operator", "value", "effect", "tolerationSeconds")
 
@@ -127,20 +126,37 @@ def _device(raw: Raw, driver: str) -> dict[str, Any]:
     consumes = _counters(consumed, "counterSet")
     if any(one.get("compatibilityGroups") for one in consumed):
         unsupported = unsupported or "compatibility groups (compatibilityGroups)"
-    capacity: dict[str, str] = {}
+    capacity, policies = dict[str, str](), dict[str, Raw]()
     for name, written in mapping(raw.get("capacity")).items():
-        capacity[_qualified(name, driver)] = _quantity(mapping(written).get("value"))
+        capacity[name] = _quantity(mapping(written).get("value"))
+        if policy := mapping(mapping(written).get("requestPolicy")):
+            policies[name] = _policy(policy)
     return _compact(
         {
             "name": text(raw.get("name")),
             "attributes": attributes,
             "capacity": capacity,
+            "policies": policies,
+            "shared": raw.get("allowMultipleAllocations") is True,
             "taints": [_taint(taint) for taint in objects(raw.get("taints"))],
             **_where(raw),
             "consumes": consumes,
             "unsupported": unsupported,
         }
     )
+
+
+def _policy(raw: Raw) -> Raw:
+    """What requests may take of a capacity."""
+    amounts = {"default": raw.get("default"), **mapping(raw.get("validRange"))}
+    return {
+        **{name: _quantity(value) for name, value in amounts.items() if value is not None},
+        "values": [_quantity(value) for value in items(raw.get("validValues"))],
+    }
+
+
+def _quantities(written: Any) -> dict[str, str]:
+    return {name: _quantity(value) for name, value in mapping(written).items()}
 
 
 def _counters(written: Any, name: str) -> dict[str, dict[str, str]]:
@@ -328,6 +344,7 @@ def _allocation(allocation: Raw) -> dict[str, Any]:
                 "admin": result.get("adminAccess") is True,
             }
         )
+        | ({"consumed": _quantities(result.get("consumedCapacity"))} if result.get("shareID") else {})
         for result in _results(allocation)
     ]
     selector = allocation.get("nodeSelector")
@@ -376,6 +393,7 @@ def _request(raw: Raw) -> tuple[Raw, str]:
             "count": integer(raw.get("count"), 1) if mode == "ExactCount" else None,
             "admin": raw.get("adminAccess") is True,
             "tolerations": tolerations,
+            "capacity": _quantities(mapping(raw.get("capacity")).get("requests")),
         }
     )
     return document, unsupported or _first_feature(raw, _REQUEST_FEATURES)
@@ -424,8 +442,10 @@ def resolved(claims: Iterable[PodClaim], statuses: Any) -> tuple[PodClaim, ...]:
     )
 
 
-def allocation(claim: DeviceClaim, chosen: ChosenDevices, classes: Mapping[str, DeviceClass]) -> str:
-    """The allocation of the claim as it is written to its status, as JSON: as kube-scheduler writes it.
+def allocation(claim: DeviceClaim, chosen: ChosenDevices, classes: Mapping[str, DeviceClass], pod: PodUid) -> str:
+    """The allocation of the claim for the pod as it is written to its status, as JSON: as kube-scheduler writes it.
+
+    The IDs of shares are equal in each attempt.
 
     Raises:
         KeyError: a class of the requests does not exist.
@@ -442,9 +462,11 @@ def allocation(claim: DeviceClaim, chosen: ChosenDevices, classes: Mapping[str, 
                 "device": device.device,
                 "adminAccess": device.is_admin,
                 "tolerations": tolerations.get(device.request, ()),
+                "shareID": None if device.consumed is None else str(uuid5(_SHARES, f"{claim.ref.uid}/{pod}/{number}")),
+                "consumedCapacity": device.consumed,
             }
         )
-        for device in chosen.devices
+        for number, device in enumerate(chosen.devices)
     ]
     devices: dict[str, Any] = {"results": results}
     if configurations := [*_of_classes(selected, classes), *_of_claim(claim, selected)]:
@@ -478,7 +500,14 @@ def chosen_devices(written: str) -> tuple[ChosenDevices, ...]:
         ChosenDevices(
             _claim_ref(one["claim"], one["uid"]),
             tuple(
-                ChosenDevice(result["request"], result["driver"], result["pool"], result["device"], "admin" in result)
+                ChosenDevice(
+                    result["request"],
+                    result["driver"],
+                    result["pool"],
+                    result["device"],
+                    "admin" in result,
+                    result.get("consumed"),
+                )
                 for result in one["results"]
             ),
             one.get("node", ""),

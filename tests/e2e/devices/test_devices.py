@@ -153,9 +153,9 @@ async def test_a_pod_waits_for_its_claim_with_the_reason(open_scenario: OpenScen
     "wanted, texts",
     [
         (requests(device_class="none"), ("device class none does not exist",)),
-        (requests(capacity={"requests": {"memory": "1Gi"}}), ("consumable capacity (capacity)",)),
+        (requests(capacity={"requests": {"memory": "1Gi"}}), ("2 with too little capacity left",)),
     ],
-    ids=["no class", "unsupported"],
+    ids=["no class", "no capacity"],
 )
 async def test_a_claim_that_cannot_be_allocated_keeps_its_pod_waiting_with_the_cause(
     wanted: Json, texts: tuple[str, ...], open_scenario: OpenScenario
@@ -301,6 +301,24 @@ async def test_partitions_share_counters_of_their_device_and_can_be_of_distinct_
         await wait_for_reason(scenario, "all", "Unschedulable", "2 that share counters which are used up, 0 free")
         await delete(scenario, "halves")
         assert await node_of(scenario, "all") == "node-1"
+
+
+async def test_pods_share_a_device_until_its_capacity_is_used_up(open_scenario: OpenScenario) -> None:
+    scenario = await open_scenario(NODES, SETTING)
+    policy = {"default": "10Gi", "validRange": {"min": "10Gi", "step": "10Gi"}}
+    capacity = {"memory": {"value": "40Gi", "requestPolicy": policy}}
+    async with devices(scenario, a_slice("node-1", 1, allowMultipleAllocations=True, capacity=capacity)):
+        await scenario.create([a_template("some", requests(capacity={"requests": {"memory": "15Gi"}}))])
+        await scenario.create([a_user("one", template="some"), a_user("two", template="some")])
+        await scenario.all_bound(2)
+        claims = await claims_of(scenario)
+        results = [one["status"]["allocation"]["devices"]["results"][0] for one in claims]
+        assert [one["consumedCapacity"] for one in results] == [{"memory": "20Gi"}] * 2
+        assert len({one["shareID"] for one in results}) == 2
+        await scenario.create([a_user("three")])
+        await wait_for_reason(scenario, "three", "Unschedulable", "1 with too little capacity left, 0 free")
+        await delete(scenario, "one")
+        assert await node_of(scenario, "three") == "node-1"
 
 
 async def test_another_class_of_devices_is_not_touched(open_scenario: OpenScenario) -> None:

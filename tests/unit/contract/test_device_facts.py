@@ -53,7 +53,11 @@ DEVICE: Raw = {
         "ecc": {"bool": False},
         "other.io/driver": {"version": "1.2.3"},
     },
-    "capacity": {"memory": {"value": "80Gi"}},
+    "capacity": {
+        "memory": {"value": "80Gi", "requestPolicy": {"default": 1, "validRange": {"min": 1, "step": 1}}},
+        "lanes": {"value": 4, "requestPolicy": {"default": "1", "validValues": ["1", "2"]}},
+    },
+    "allowMultipleAllocations": True,
     "taints": [{"key": "health", "value": "bad", "effect": "NoExecute"}],
     "consumesCounters": [{"counterSet": "c", "counters": {"m": {"value": "1"}}}],
 }
@@ -67,7 +71,7 @@ SLICES = {
         {"name": "c", "allNodes": True},
         perDeviceNodeSelection=True,
     ),
-    "unsupported": a_slice({**DEVICE, "allowMultipleAllocations": True}, nodeName="n1", skipNodeOperations=["x"]),
+    "unsupported": a_slice({**DEVICE, "bindsToNode": True}, nodeName="n1", skipNodeOperations=["x"]),
     "counters": a_slice(sharedCounters=[{"name": "c", "counters": {"m": {"value": "1"}}}], devices=None),
 }
 
@@ -97,7 +101,7 @@ RESULT = {"request": "one", "driver": DRIVER, "pool": "p", "device": "gpu-0", "t
 CLAIMS = {
     "exactly": a_claim(
         a_request(selectors=[CEL] * 32, count=2**63 - 1, adminAccess=True, tolerations=[TOLERATION] * 16),
-        a_request("all", allocationMode="All"),
+        a_request("all", allocationMode="All", capacity={"requests": {"memory": "1Gi"}}),
         constraints=[
             {"requests": ["one"], "matchAttribute": f"{DRIVER}/numa"},
             {"distinctAttribute": f"{DRIVER}/rack"},
@@ -116,7 +120,17 @@ CLAIMS = {
         },
     ),
     "everywhere": a_claim(
-        a_request(), status={"allocation": {"devices": {"results": [{**RESULT, "adminAccess": True}]}}}
+        a_request(),
+        status={
+            "allocation": {
+                "devices": {
+                    "results": [
+                        {**RESULT, "adminAccess": True},
+                        {**RESULT, "shareID": "s", "consumedCapacity": {"m": "1"}},
+                    ]
+                }
+            }
+        },
     ),
     "conditions": a_claim(
         a_request(), status={"allocation": {"devices": {"results": [{**RESULT, "bindingConditions": ["x"]}]}}}

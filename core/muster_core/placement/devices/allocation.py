@@ -10,6 +10,7 @@ the node and not the pod on all nodes. A selector that cannot be evaluated refus
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
@@ -31,8 +32,8 @@ from muster_core.model.devices import (
     DeviceTaint,
     NodeAccess,
 )
-from muster_core.placement.devices import expressions
-from muster_core.state.device_counters import DeviceUse, PoolCounters
+from muster_core.placement.devices import capacity, expressions
+from muster_core.state.device_use import SHARES, DeviceUse, PoolCounters
 from muster_core.state.devices import CANNOT, DeviceCandidate, DeviceView, PoolView, Refusal
 
 #: Steps of one search, and devices of all claims of one pod. A step is a look at a device, one or two microseconds.
@@ -174,6 +175,11 @@ class _Need:
             self.count = wanted.count if self.count is None else min(self.count, wanted.count)
             self.usable |= wanted.usable
 
+    def without(self, shareable: frozenset[int]) -> _Need:
+        """Returns what it needs of devices that it cannot share, if it gets all that it can share."""
+        count = self.count and max(self.count - len(self.usable & shareable), 0)
+        return replace(self, count=count, usable=self.usable - shareable)
+
     @property
     def is_shared(self) -> bool:
         """Whether it may have devices that others have."""
@@ -248,9 +254,12 @@ class _Search:  # long: one search with its state
         self._results: list[list[tuple[_Wanted, DeviceCandidate]]] = [[] for _ in demands]
         #: Positions of these candidates.
         self._indices: dict[int, None] = {}
-        #: What is left of the counters of pools in the present attempt.
+        #: What shares take in the present attempt, and what is left of the counters of pools.
+        self._shares: dict[DeviceId, Counter[str]] = {}
         self._left: dict[PoolCounters, dict[tuple[str, str], int]] = {}
         self._needs: list[_Need] = []
+        shareable = (index for index, one in enumerate(view.candidates) if one.device.kind.is_shared)
+        self._shareable = frozenset(shareable)
 
     def run(self) -> tuple[DeviceAllocation, ...]:
         """Returns an allocation for each demand. Raises _Refused."""
@@ -300,7 +309,9 @@ class _Search:  # long: one search with its state
                 text = f"asks for all devices, but a resource pool is currently {why}"
                 raise _Refused(f"request {wanted.name}: {text}")
             end = start + len(pool.candidates)
-            yield from (index for index in range(start, end) if self._is_selectable(wanted, index))
+            for index in range(start, end):
+                if self._is_selectable(wanted, index) and self._has_capacity(wanted, index, is_empty=True):
+                    yield index
             start = end
 
     def _is_selectable(self, wanted: _Wanted, index: int) -> bool:
@@ -357,6 +368,8 @@ class _Search:  # long: one search with its state
         if self._left:
             out = out.union(index for index, one in enumerate(self._view.candidates) if not self._has_counters(one))
         left = [need if need.is_shared else replace(need, usable=need.usable - out) for need in needs]
+        if self._shareable:
+            left = [need if need.is_shared else need.without(self._shareable) for need in left]
         if not _fit(left):
             return True
         kinds = [candidate.device.kind for candidate in self._view.candidates]
@@ -375,7 +388,11 @@ class _Search:  # long: one search with its state
             matching = self._matches(wanted, index)
             if isinstance(matching, str):
                 return None
-            if matching and self._may_get(wanted, candidate):
+            shares = self._use.shares(candidate.id)
+            fitting = matching and capacity.fits(candidate.device, wanted.request.capacity, shares)
+            if isinstance(fitting, str):
+                return None
+            if fitting and self._may_get(wanted, candidate):
                 found.append(index)
         return found
 
@@ -387,8 +404,25 @@ class _Search:  # long: one search with its state
 
     def _has_counters(self, candidate: DeviceCandidate) -> bool:
         """Whether the counters of the device are left."""
+        if candidate.counters is None:
+            return True
         left = self._counters(candidate)
-        return all(left[counter] >= amount for counter, amount in candidate.device.consumes)
+        return all(left[counter] >= amount for counter, amount in self._consumes(candidate))
+
+    def _consumes(self, candidate: DeviceCandidate) -> Counters:
+        """Returns what the device would take of the counters now. Of its shares only the first takes some."""
+        name, device = candidate.id, candidate.device
+        is_first = not device.kind.is_shared or (name not in self._shares and self._use.shares(name) is None)
+        return device.consumes if is_first else ()
+
+    def _has_capacity(self, wanted: _Wanted, index: int, *, is_empty: bool = False) -> bool:
+        """Whether the device, or if it were not in use, has the capacity. Raises _Refused if that cannot be said."""
+        name, device = self._view.candidates[index].id, self._view.candidates[index].device
+        taken = (None, None) if is_empty else (self._use.shares(name), self._shares.get(name))
+        found = capacity.fits(device, wanted.request.capacity, *taken)
+        if isinstance(found, str):
+            raise _Refused(f"request {wanted.name}: device {name}: {found}", is_fatal=True)
+        return found
 
     def _counters(self, candidate: DeviceCandidate) -> dict[tuple[str, str], int]:
         """Returns what is left of the counters of the candidate's pool."""
@@ -446,7 +480,11 @@ class _Search:  # long: one search with its state
         claim, tried = at[0], set[_Alike]()
         for index in range(start, len(self._view.candidates)):
             candidate = self._view.candidates[index]
-            if self._is_taken(claim, wanted, candidate) or not self._is_selectable(wanted, index):
+            if (
+                self._is_taken(claim, wanted, candidate)
+                or not self._is_selectable(wanted, index)
+                or not self._has_capacity(wanted, index)
+            ):
                 continue
             self._work(1)
             device = candidate.device
@@ -459,15 +497,17 @@ class _Search:  # long: one search with its state
             self._give_back(claim, wanted, index)
             if found is _Outcome.EXCEEDED:
                 return found
-            if not wanted.request.admin:
+            if not wanted.request.admin and not device.kind.is_shared:
                 tried.add(kind)
         return _Outcome.NONE
 
     def _whole(self, at: tuple[int, int], wanted: _Wanted, number: int) -> _Outcome:
         """Allocates the next of all matching devices. If it is not available, there is no solution."""
         index, claim = wanted.every[number], at[0]
-        if self._is_taken(claim, wanted, self._view.candidates[index]) or not self._take(
-            claim, wanted, index, must=True
+        if (
+            self._is_taken(claim, wanted, self._view.candidates[index])
+            or not self._has_capacity(wanted, index)
+            or not self._take(claim, wanted, index, must=True)
         ):
             return _Outcome.NONE
         found = self._next_device(at, wanted, number + 1, 0)
@@ -494,30 +534,47 @@ class _Search:  # long: one search with its state
                     text = "cannot add a device because a claim constraint would not be satisfied"
                     raise _Refused(f"request {wanted.name}: {text}")
                 return False
-        left = self._counters(candidate)
-        for counter, amount in candidate.device.consumes:
-            left[counter] -= amount
-        self._taken.setdefault(candidate.id, []).append(claim)
-        self._indices[index] = None
+        self._count(candidate, -1)
+        if candidate.device.kind.is_shared:
+            self._share(wanted, candidate, 1)
+        else:
+            self._taken.setdefault(candidate.id, []).append(claim)
+            self._indices[index] = None
         self._results[claim].append((wanted, candidate))
         return True
 
     def _give_back(self, claim: int, wanted: _Wanted, index: int) -> None:
         candidate = self._view.candidates[index]
         self._results[claim].pop()
-        left = self._counters(candidate)
-        for counter, amount in candidate.device.consumes:
-            left[counter] += amount
-        takers = self._taken[candidate.id]
-        takers.remove(claim)
-        if not takers:
-            del self._taken[candidate.id]
-            del self._indices[index]
+        if candidate.device.kind.is_shared:
+            self._share(wanted, candidate, -1)
+        else:
+            takers = self._taken[candidate.id]
+            takers.remove(claim)
+            if not takers:
+                del self._taken[candidate.id]
+                del self._indices[index]
+        self._count(candidate, 1)
         for constraint in self._constraints[claim]:
             constraint.remove(wanted)
 
+    def _count(self, candidate: DeviceCandidate, sign: int) -> None:
+        """Takes the counters of the device, or returns them."""
+        if candidate.counters is not None:
+            left = self._counters(candidate)
+            for counter, amount in self._consumes(candidate):
+                left[counter] += sign * amount
+
+    def _share(self, wanted: _Wanted, candidate: DeviceCandidate, count: int) -> None:
+        """Counts a share of the device so many times."""
+        taken = self._shares.setdefault(candidate.id, Counter())
+        for name, amount in ((SHARES, 1), *(_result(wanted, candidate).consumed or ())):
+            taken[name] += count * amount
+        if not taken[SHARES]:
+            del self._shares[candidate.id]
+
     def _allocation(self, chosen: list[tuple[_Wanted, DeviceCandidate]]) -> DeviceAllocation:
-        results = (DeviceResult(wanted.name, one.id, wanted.request.admin) for wanted, one in chosen)
+        results = (_result(wanted, one) for wanted, one in chosen)
         return DeviceAllocation(tuple(results), self._reach(one.reach for _, one in chosen))
 
     def _reach(self, reaches: Iterable[NodeAccess]) -> NodeAccess:
@@ -536,6 +593,14 @@ class _Search:  # long: one search with its state
         if labels or fields:
             return NodeAccess(terms=(Term(tuple(labels), tuple(fields)),))
         return NodeAccess(everywhere=True)
+
+
+def _result(wanted: _Wanted, candidate: DeviceCandidate) -> DeviceResult:
+    consumed = None
+    if candidate.device.kind.is_shared:
+        found = capacity.consumption(candidate.device.limits, wanted.request.capacity)
+        consumed = found if isinstance(found, tuple) else ()
+    return DeviceResult(wanted.name, candidate.id, wanted.request.admin, consumed)
 
 
 def _extend(known: list[Requirement], more: Iterable[Requirement]) -> None:

@@ -21,8 +21,9 @@ from muster_core.placement.devices.allocation import (
     matches_all,
     selectors_of,
 )
+from muster_core.placement.devices.capacity import fits
 from muster_core.placement.devices.filter import is_anywhere, open_demands, unusable, with_views
-from muster_core.state.devices import Devices, DeviceView, PlannedDevices, PoolView, Refusal
+from muster_core.state.devices import DeviceCandidate, Devices, DeviceView, PlannedDevices, PoolView, Refusal
 from muster_core.state.nodes import NodeTable
 from muster_core.state.snapshot import RequestShape, Snapshot
 from muster_si import keys
@@ -71,6 +72,7 @@ class _Supply:
     free: set[DeviceId] = field(default_factory=set)
     repelled: set[DeviceId] = field(default_factory=set)
     consuming: set[DeviceId] = field(default_factory=set)
+    small: set[DeviceId] = field(default_factory=set)
     features: dict[str, set[DeviceId]] = field(default_factory=dict)
     usable: dict[PoolView, int] = field(default_factory=dict)
     best: int = 0
@@ -144,14 +146,20 @@ class _Explanation:
                 continue
             elif is_repelled(request, device.taints):
                 found.repelled.add(name)
-            elif candidate.counters is not None and candidate.counters.is_exceeded(
-                self._planned.available(candidate.counters), [name]
-            ):
+            elif fits(device, request.capacity, self._planned.shares(name)) is not True:
+                found.small.add(name)
+            elif self._lacks_counters(candidate):
                 found.consuming.add(name)
             else:
                 found.free.add(name)
                 usable += 1
         return usable
+
+    def _lacks_counters(self, candidate: DeviceCandidate) -> bool:
+        counters, name = candidate.counters, candidate.id
+        if counters is None or self._planned.shares(name) is not None:
+            return False
+        return counters.is_exceeded(self._planned.available(counters), [name])
 
     def _is_short(self, request: DeviceRequest, supply: _Supply) -> bool:
         return supply.best < (1 if request.everything else request.count)
@@ -168,6 +176,8 @@ class _Explanation:
             parts.append(f"{len(names)} not usable because of {feature}, which is not supported")
         if supply.repelled:
             parts.append(f"{len(supply.repelled)} with taints that it does not tolerate")
+        if supply.small:
+            parts.append(f"{len(supply.small)} with too little capacity left")
         if supply.consuming:
             parts.append(f"{len(supply.consuming)} that share counters which are used up")
         parts.append(f"{len(supply.free)} free")
@@ -227,7 +237,7 @@ def on_node(nodes: NodeTable, name: NodeId) -> tuple[Resources, Resources]:
         resource = of_class.name + keys.DEVICES_OF_CLASS
         for device in (one for pool in view.pools for one in _local(pool, of_class, name)):
             every[resource] += 1
-            used[resource] += device in devices.used
+            used[resource] += device in devices.used or device in devices.shared
     return Resources(every), Resources(used)
 
 

@@ -76,9 +76,10 @@ class Program:
             return kind
         attributes = tuple(one for one in kind.attributes if one[0][1] in self.reads)
         capacity = tuple(one for one in kind.capacity if one[0][1] in self.reads)
-        if len(attributes) == len(kind.attributes) and len(capacity) == len(kind.capacity):
+        is_shared = kind.is_shared and "allowMultipleAllocations" in self.reads
+        if (len(attributes), len(capacity), is_shared) == (len(kind.attributes), len(kind.capacity), kind.is_shared):
             return kind
-        return DeviceKind(kind.driver, attributes, capacity)
+        return DeviceKind(kind.driver, attributes, capacity, is_shared)
 
     def evaluate(self, kind: DeviceKind) -> bool | str:
         """Returns whether the device matches, or an error."""
@@ -95,7 +96,7 @@ class Program:
             "driver": kind.driver,
             "attributes": attributes,
             "capacity": capacity,
-            "allowMultipleAllocations": False,
+            "allowMultipleAllocations": kind.is_shared,
         }
         try:
             result = self.expression.eval(data={"device": device})

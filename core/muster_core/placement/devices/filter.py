@@ -32,7 +32,7 @@ from muster_core.placement.devices.allocation import (
 from muster_core.placement.plugins.node_properties import term_holds
 from muster_core.placement.volumes.binding import AlwaysUnschedulable, memoized_reach, own_name
 from muster_core.state.columns import BoolColumn, IntColumn
-from muster_core.state.device_counters import DeviceUse
+from muster_core.state.device_use import DeviceUse
 from muster_core.state.devices import Answers, DeviceChanges, Devices, PlannedDevices, Refusal
 from muster_core.state.nodes import NodeTable
 from muster_core.state.snapshot import RequestShape, Snapshot

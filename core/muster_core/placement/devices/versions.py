@@ -31,6 +31,16 @@ def quantity(text: str) -> int:
     return ceil(number * _BILLION) * (-1 if sign == "-" else 1)
 
 
+def quantity_text(amount: int) -> str:
+    """Returns billionths as a quantity, in binary units if it is a multiple of them."""
+    whole, rest = divmod(amount, _BILLION)
+    if rest:
+        return f"{amount}n"
+    units = (unit for unit, size in reversed(_BINARY.items()) if whole and whole % size == 0)
+    unit = next(units, "")
+    return f"{whole // _BINARY.get(unit, 1)}{unit}"
+
+
 _NUMBER: Final = r"(0|[1-9]\d{0,19})"
 _WORDS: Final = r"[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*"
 _VERSION: Final = re.compile(rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}(?:-({_WORDS}))?(?:\+{_WORDS})?\Z", re.ASCII)

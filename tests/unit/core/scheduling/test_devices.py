@@ -16,6 +16,7 @@ from muster_core.model.devices import (
     DeviceClaim,
     DeviceClass,
     DeviceFact,
+    DeviceId,
     DeviceObject,
     DeviceObjectGone,
 )
@@ -158,6 +159,23 @@ def test_a_choice_that_others_have_taken_in_part_is_a_conflict(taken: str) -> No
     assert "not free" in devices(scenario).conflict(two)
 
 
+def test_the_sum_of_shares_is_checked_before_they_are_given() -> None:
+    scenario = scenario_with(gpus("n0", 1, share_of=8), a_claim("a", wanting(capacity=(("memory", 4),))), a_claim("b"))
+    send(scenario, a_claim("c"))
+    effects = scenario.ask(pod("a"))
+    assert chosen(effects) == {"a": {"a": ["n0/d0"]}}
+    two = [ChosenDevices(f"ns/{one}", f"uid-{one}", got("n0", "d0", memory=3)) for one in ("b", "c")]
+    assert devices(scenario).conflict(tuple(two[:1])) == ""
+    assert "capacity" in devices(scenario).conflict(tuple(two))
+    send(scenario, a_claim("a", allocation=got("n0", "d0", memory=4), reserved=1))
+    send(scenario, a_claim("b", allocation=two[0].allocation))
+    assert devices(scenario).shared[DeviceId(DRIVER, "n0", "d0")] == {"": 2, "memory": 7}
+    send(scenario, a_claim("b"))
+    scenario.release("a")
+    send(scenario, a_claim("a"))
+    assert (devices(scenario).shared, devices(scenario).used) == ({}, {})
+
+
 def test_a_decision_is_dropped_if_a_device_is_not_free_any_more() -> None:
     scenario = scenario_with(gpus("n0", 1), a_claim("a"), a_claim("b"), a_claim("x"))
     scenario.ask(pod("x"))
@@ -166,7 +184,7 @@ def test_a_decision_is_dropped_if_a_device_is_not_free_any_more() -> None:
     decision = Placement(
         PARTITION, scenario.app().id, ((AllocationKey("b"), NodeId("n0")),), ClaimChoice(devices=(taken,))
     )
-    with pytest.raises(BrokenDecision, match="n0/d0 is not free for claim ns/b"):
+    with pytest.raises(BrokenDecision, match="n0/d0 is not free any more"):
         commit(scenario.partition, decision, scenario.now_ns)
 
 

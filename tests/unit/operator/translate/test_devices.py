@@ -24,6 +24,7 @@ from muster_operator.model.devices import (
     PodClaim,
     TaintRule,
 )
+from muster_operator.model.ids import PodUid
 from muster_operator.model.pods import Pod
 from muster_operator.model.settings import Settings
 from muster_operator.model.storage import ClaimRef, ClusterObject
@@ -85,7 +86,14 @@ def test_a_slice_is_translated_completely() -> None:
     device = {
         "name": "gpu-0",
         "attributes": {"model": {"string": "a"}, "other.io/cores": {"int": 0}, "ecc": {"bool": False}},
-        "capacity": {"memory": {"value": "80Gi"}, "lanes": {"value": 4}},
+        "capacity": {
+            "memory": {
+                "value": "80Gi",
+                "requestPolicy": {"default": "1Gi", "validRange": {"min": "1Gi", "max": "40Gi", "step": "1Gi"}},
+            },
+            "lanes": {"value": 4, "requestPolicy": {"default": 1, "validValues": [1, "2"]}},
+        },
+        "allowMultipleAllocations": True,
         "taints": [{"key": "health", "value": "bad", "effect": "NoExecute", "timeAdded": "2026-01-01T00:00:00Z"}],
         "consumesCounters": [{"counterSet": "gpu", "counters": {"memory": {"value": "10Gi"}, "cores": {"value": 2}}}],
     }
@@ -103,7 +111,12 @@ def test_a_slice_is_translated_completely() -> None:
                     "other.io/cores": {"int": 0},
                     f"{DRIVER}/ecc": {"bool": False},
                 },
-                "capacity": {f"{DRIVER}/memory": "80Gi", f"{DRIVER}/lanes": "4"},
+                "capacity": {"memory": "80Gi", "lanes": "4"},
+                "policies": {
+                    "memory": {"default": "1Gi", "min": "1Gi", "max": "40Gi", "step": "1Gi", "values": []},
+                    "lanes": {"default": "1", "values": ["1", "2"]},
+                },
+                "shared": True,
                 "taints": [{"key": "health", "value": "bad", "effect": "NoExecute"}],
                 "consumes": {"gpu": {"memory": "10Gi", "cores": "2"}},
             }
@@ -137,7 +150,6 @@ UNSUPPORTED_DEVICES = {
         [{"counterSet": "c", "compatibilityGroups": ["g"]}],
         "compatibility groups (compatibilityGroups)",
     ),
-    "allowMultipleAllocations": (True, "consumable capacity (allowMultipleAllocations)"),
     "bindingConditions": (["ready"], "binding conditions (bindingConditions)"),
     "bindsToNode": (True, "binding conditions (bindsToNode)"),
     "nodeAllocatableResources": ({"cpu": {}}, "node-allocatable resources (nodeAllocatableResources)"),
@@ -256,15 +268,14 @@ def test_a_claim_is_translated_completely() -> None:
 
 
 UNSUPPORTED_CLAIMS = {
-    "capacity": (a_claim(exactly(capacity={"requests": {"memory": "1Gi"}})), "consumable capacity (capacity)"),
     "derived": (a_claim(exactly(derivedAttributes=[{"name": "x"}])), "derived attributes (derivedAttributes)"),
     "mode": (a_claim(exactly(allocationMode="Some")), "allocationMode Some"),
     "selector": (a_claim(exactly(selectors=[{"regex": "x"}])), "selectors that are not CEL"),
     "toleration": (a_claim(exactly(tolerations=[{"operator": "Gt"}])), "the operator of a toleration"),
     "request": (a_claim({"name": "one", "someOf": []}), "the kind of request one"),
     "alternative": (
-        a_claim({"name": "any", "firstAvailable": [{"name": "a", "capacity": {"requests": {"x": 1}}}]}),
-        "consumable capacity (capacity)",
+        a_claim({"name": "any", "firstAvailable": [{"name": "a", "derivedAttributes": [{"name": "x"}]}]}),
+        "derived attributes (derivedAttributes)",
     ),
     "constraint": (a_claim(exactly(), constraints=[{"sameRack": True}]), "the kind of a constraint"),
 }
@@ -287,6 +298,11 @@ def test_an_allocation_is_reported_with_its_devices_and_nodes() -> None:
         "results": [result, {**result, "device": "gpu-1", "admin": True}],
         "nodes": [TERM],
     }
+    share = {**result, "shareID": "s", "consumedCapacity": {"memory": "1Gi"}}
+    shares = [share, {**share, "consumedCapacity": None}]
+    found = claim_seen(a_claim(exactly(), status={"allocation": {"devices": {"results": shares}}}))
+    consumed = [one["consumed"] for one in document(found.reported)["allocation"]["results"]]
+    assert consumed == [{"memory": "1Gi"}, {}]
     waits = {**result, "bindingConditions": ["ready"]}
     found = claim_seen(a_claim(exactly(), status={"allocation": {"devices": {"results": [waits]}}}))
     assert document(found.reported)["unsupported"] == "binding conditions (bindingConditions)"
@@ -377,11 +393,24 @@ def choose(*results: tuple[str, str], **fields: Any) -> ChosenDevices:
 
 
 def written(raw: Raw, chosen: ChosenDevices, *classes: DeviceClass) -> Any:
-    return orjson.loads(allocation(claim_seen(raw), chosen, {one.name: one for one in classes}))
+    found = allocation(claim_seen(raw), chosen, {one.name: one for one in classes}, PodUid("uid-p"))
+    return orjson.loads(found)
 
 
 def a_result(request: str, device: str, **fields: Any) -> Raw:
     return {"request": request, "driver": DRIVER, "pool": "n1", "device": device, **fields}
+
+
+def test_a_share_of_a_device_has_an_id_of_its_own_that_is_equal_in_each_attempt() -> None:
+    consumed = [{"memory": "1Gi"}, {}]
+    devices = tuple(ChosenDevice("one", DRIVER, "n1", "gpu-0", consumed=one) for one in consumed)
+    claim = a_claim(exactly(capacity={"requests": {"memory": "1Gi"}}))
+    assert document(claim_seen(claim).reported)["requests"][0]["capacity"] == {"memory": "1Gi"}
+    chosen = ChosenDevices(ClaimRef("dev", "c", "uid-c"), devices, "n1")
+    results = written(claim, chosen, a_class())["devices"]["results"]
+    assert results == written(claim, chosen, a_class())["devices"]["results"]
+    assert [one.get("consumedCapacity") for one in results] == [{"memory": "1Gi"}, None]
+    assert len({one["shareID"] for one in results}) == 2
 
 
 def test_an_allocation_has_results_with_tolerations_and_the_node() -> None:

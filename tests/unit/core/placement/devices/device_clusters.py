@@ -10,6 +10,7 @@ from muster_core.model.constraints import Requirement, Term
 from muster_core.model.devices import (
     Attribute,
     AttributeConstraint,
+    CapacityLimit,
     Counters,
     Device,
     DeviceAllocation,
@@ -53,12 +54,17 @@ def a_device(
     reach: NodeAccess | None = None,
     unsupported: str = "",
     consumes: Mapping[str, int] | None = None,
+    share_of: int | None = None,
     **attributes: Any,
 ) -> Device:
-    """Return a device with these attributes of its driver. `consumes`: counters of the set `gpu`."""
+    """Return a device with these attributes of its driver. `consumes`: counters of the set `gpu`.
+
+    `share_of`: a memory that claims share, of which each takes 1 if it does not say how much.
+    """
     values = tuple(sorted(((DRIVER, name), _attribute(value)) for name, value in attributes.items()))
-    kind = DeviceKind(DRIVER, values)
-    return Device(name, kind, tuple(taints), reach or NodeAccess(), unsupported, of_counters(consumes or {}))
+    kind = DeviceKind(DRIVER, values, is_shared=share_of is not None)
+    limits = () if share_of is None else (CapacityLimit("memory", share_of, default=1),)
+    return Device(name, kind, tuple(taints), reach or NodeAccess(), unsupported, of_counters(consumes or {}), limits)
 
 
 def of_counters(amounts: Mapping[str, int], of_set: str = "gpu") -> Counters:
@@ -98,9 +104,15 @@ def a_claim(name: str, *requests: DeviceRequest, match: str = "", **fields: Any)
     return DeviceClaim(f"ns/{name}", f"uid-{name}", DeviceDemand(requests or (wanting(),), constraints), **fields)
 
 
-def got(pool: str, *devices: str, reach: NodeAccess | None = None, admin: bool = False) -> DeviceAllocation:
-    """Return an allocation of devices of one pool, by default local to the node with its name."""
-    results = tuple(DeviceResult("gpu", DeviceId(DRIVER, pool, one), admin) for one in devices)
+def got(
+    pool: str, *devices: str, reach: NodeAccess | None = None, admin: bool = False, memory: int | None = None
+) -> DeviceAllocation:
+    """Return an allocation of devices of one pool, by default local to the node with its name.
+
+    `memory`: what shares of the devices take.
+    """
+    consumed = None if memory is None else (("memory", memory),)
+    results = tuple(DeviceResult("gpu", DeviceId(DRIVER, pool, one), admin, consumed) for one in devices)
     return DeviceAllocation(results, reach or at(pool))
 
 

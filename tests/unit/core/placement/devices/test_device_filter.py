@@ -9,6 +9,7 @@ import pytest
 
 from muster_core.model.devices import (
     AttributeConstraint,
+    CapacityLimit,
     DeviceClaim,
     DeviceClass,
     DeviceDemand,
@@ -190,6 +191,48 @@ def test_a_search_takes_no_device_whose_counters_earlier_ones_took() -> None:
         there.send(a_claim(f"{count}", replace(wanting(6, "whole"), device_class="w"), parts))
     assert there.free("14") == "a"
     assert there.reasons("15") == {"a": [CANNOT]}
+
+
+def test_claims_share_a_device_until_its_capacity_is_used_up() -> None:
+    there = Published("a", "b", facts=(gpus("a", 1, share_of=8), gpus("b", 1, share_of=4)))
+    there.send(a_claim("old", allocation=got("a", "d0", memory=4), reserved=1))
+    there.send(*(a_claim(name, wanting(capacity=(("memory", 4),))) for name in ("one", "two", "three")))
+    there.send(a_claim("whole", wanting(capacity=(("memory", 9),))), a_claim("none", wanting(capacity=(("x", 1),))))
+    assert (there.free("one"), there.free("whole"), there.free("none")) == ("a b", "", "")
+    snapshot = there.snapshot()
+    assert [there.place(snapshot, name) for name in ("one", "two", "three")] == ["a", "b", ""]
+    [chosen] = snapshot.devices.choice(using("two"))
+    assert chosen.allocation == got("b", "d0", memory=4)
+    snapshot.devices.leave(using("old"), 1)
+    assert there.place(snapshot, "three") == "a"
+    snapshot.devices.release(using("two")[0])
+    assert there.free("two", snapshot=snapshot) == "b"
+    there.send(a_claim("other", allocation=got("b", "d0", memory=1)))
+    assert there.free("one") == "a"
+    reason = "Request gpu needs 1 device of class any: 2 in the class, 2 with too little capacity left, 0 free."
+    assert explanation.of_claims(there.snapshot(), shape("whole")) == reason
+
+
+def test_shares_of_a_device_take_its_counters_once() -> None:
+    devices = (a_device("d0", consumes={"memory": 8}, share_of=2), a_device("d1", consumes={"memory": 8}, share_of=2))
+    there = Published("a", facts=(a_slice("a", at("a"), *devices, count=2), counters("a", {"memory": 8})))
+    there.send(a_claim("two", wanting(name="r0"), wanting(name="r1")), a_claim("third"))
+    snapshot = there.snapshot()
+    assert there.place(snapshot, "two") == "a"
+    assert there.chosen(snapshot, "two") == {"two": ["a/d0", "a/d0"]}
+    assert there.free("third", snapshot=snapshot) == ""
+    there.send(a_claim("old", allocation=got("a", "d1", memory=1)))
+    assert there.place(snapshot := there.snapshot(), "third") == "a"
+    assert there.chosen(snapshot, "third") == {"third": ["a/d1"]}
+
+
+def test_a_request_that_cannot_be_represented_refuses_the_pod_on_all_nodes() -> None:
+    limit = CapacityLimit("memory", 2**70, 1, (), 10**9, None, 2 * 10**9)
+    odd = replace(a_device("d0"), limits=(limit,))
+    there = Published("a", "b", facts=(a_slice("a", at("a"), odd), gpus("b", 1)))
+    there.send(a_claim("new", wanting(capacity=(("memory", (2**63 - 1) * 10**9),))))
+    assert set(there.reasons("new")) == {"a", "b"}
+    assert "cannot be represented" in there.text("new")
 
 
 def test_distinct_values_of_an_attribute() -> None:

@@ -1,16 +1,45 @@
-"""Counters that the devices of a pool share, such as the memory of a GPU and of its partitions."""
+"""What is in use: devices, shares of their capacity, and counters that the devices of a pool share."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
-from muster_core.model.devices import Counters, DeviceId, DeviceSlice, PoolId
+from muster_core.model.devices import Counters, DeviceAllocation, DeviceId, DeviceSlice, PoolId
 
 #: CounterAmounts in billionths by counter set and counter.
 CounterAmounts = Mapping[tuple[str, str], int]
+
+
+#: Number of shares of a device, beside what they take of its capacities.
+SHARES: Final = ""
+
+
+def add_use(
+    whole: dict[DeviceId, int], shared: dict[DeviceId, Counter[str]], allocation: DeviceAllocation, count: int
+) -> dict[PoolId, None]:
+    """Counts an allocation so many times. Returns the pools of devices of which the use has changed."""
+    changed: dict[PoolId, None] = {}
+    for result in allocation.results:
+        device = result.device
+        if result.admin:
+            continue
+        if result.consumed is None:
+            before = whole.pop(device, 0)
+            if before + count:
+                whole[device] = before + count
+            if before and before + count:
+                continue
+        else:
+            taken = shared.setdefault(device, Counter())
+            for name, amount in ((SHARES, 1), *result.consumed):
+                taken[name] += count * amount
+            if not any(taken.values()):
+                del shared[device]
+        changed[PoolId(device.driver, device.pool)] = None
+    return changed
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -25,11 +54,11 @@ class PoolCounters:
     consumers: Mapping[DeviceId, Counters]
     is_invalid: bool = False
 
-    def available(self, is_used: Callable[[DeviceId], bool]) -> CounterAmounts:
+    def left(self, use: DeviceUse) -> CounterAmounts:
         """Returns what the devices in use leave. If they consume too much of one counter, no counter is left."""
         left = dict(self.amounts)
         for device, consumed in self.consumers.items():
-            if is_used(device):
+            if use.is_used(device) or use.shares(device) is not None:
                 for counter, amount in consumed:
                     left[counter] -= amount
         return dict.fromkeys(left, -1) if min(left.values(), default=0) < 0 else left
@@ -47,7 +76,10 @@ class DeviceUse(Protocol):
     """What is in use, as it is or as planned."""
 
     def is_used(self, device: DeviceId) -> bool:
-        """Whether a claim has the device."""
+        """Whether a claim has the whole device."""
+
+    def shares(self, device: DeviceId) -> Mapping[str, int] | None:
+        """Returns what shares of the device take of its capacities; None = it has none."""
 
     def available(self, counters: PoolCounters) -> CounterAmounts:
         """Returns what is left of the counters."""
