@@ -68,6 +68,11 @@ def hostile() -> dict[str, Json]:
         "large": requests(*[f"true{padding}"] * 32),
         "error": requests(error),
         "many": {"requests": [{"name": f"r{number}", "exactly": many} for number in range(32)]},
+        "capacity": requests(capacity={"requests": {"memory": str(2**63 - 1)}}),
+        "distinct": {
+            "requests": [{"name": f"r{number}", "exactly": many} for number in range(32)],
+            "constraints": [{"distinctAttribute": f"{DRIVER}/number"}] * 32,
+        },
         "alternatives": {
             "requests": [
                 {
@@ -82,10 +87,35 @@ def hostile() -> dict[str, Json]:
     }
 
 
-async def test_hostile_claims_delay_no_other_tenant(open_attack: OpenAttack) -> None:
+def partitions(node: str) -> list[Json]:
+    """Slices of a node with shared devices that differ in what they take of 8 counters, which is too much for most."""
+    policy = {"default": "1", "validRange": {"min": "1", "step": "2"}}
+    capacity = {"memory": {"value": str(2**63 - 1), "requestPolicy": policy}}
+    counters, found = a_slice(node, 0), a_slice(node, 16, allowMultipleAllocations=True, capacity=capacity)
+    del counters["spec"]["devices"]
+    counters["metadata"]["name"] += "-counters"
+    counters["spec"]["sharedCounters"] = [
+        {"name": f"set-{number}", "counters": {"memory": {"value": str(2**63 - 1)}}} for number in range(8)
+    ]
+    for number, device in enumerate(found["spec"]["devices"]):
+        device["attributes"]["number"] = {"int": number}
+        device["consumesCounters"] = [
+            {"counterSet": f"set-{one}", "counters": {"memory": {"value": str(2**62 + number)}}}
+            for one in (number % 4, 4 + number // 4)
+        ]
+    for one in (counters, found):
+        one["spec"]["pool"]["resourceSliceCount"] = 2
+    return [counters, found]
+
+
+@pytest.mark.parametrize("kind", ["plain", "partitions"])
+async def test_hostile_claims_delay_no_other_tenant(kind: str, open_attack: OpenAttack) -> None:
     attack = await open_attack(SETTING)
     count = sized(5, 200)
-    slices = [a_slice(f"node-{number}", 16) for number in range(8)]
+    nodes = [f"node-{number}" for number in range(8)]
+    slices = [a_slice(node, 16) for node in nodes]
+    if kind == "partitions":
+        slices = [one for node in nodes for one in partitions(node)]
     async with devices(attack.scenario, *slices):
         for name, of_devices in hostile().items():
             await attack.user.create([a_template(name, of_devices)])
@@ -93,7 +123,8 @@ async def test_hostile_claims_delay_no_other_tenant(open_attack: OpenAttack) -> 
         for name in ("first", "second"):
             await attack.victim_gets_its_gang(writes=8 * count * len(hostile()), name=name)
         names = {pod["metadata"]["name"] for pod in await attack.attackers_pods() if pod["spec"].get("nodeName")}
-        assert {name for name in names if name.startswith(("large", "error", "alternatives"))} == set()
+        impossible = ("large", "error", "capacity", *(["distinct", "alternatives"] if kind == "plain" else []))
+        assert {name for name in names if name.startswith(impossible)} == set()
 
 
 async def test_many_claims_without_devices_delay_no_other_tenant(open_attack: OpenAttack) -> None:
