@@ -28,7 +28,9 @@ spec:
     metadata: {{labels: {{applicationId: new, queue: {queue}}}}}
     spec: {{containers: [{{name: main, resources: {{requests: {{cpu: {cpu}}}}}}}]}}
 """
-RAISED = QUEUES.replace("max: {vcore: 8, memory: 64Gi}", "max: {vcore: 10, memory: 64Gi}").replace("{vcore: 8}}", "{vcore: 10}}")
+RAISED = QUEUES.replace("max: {vcore: 8, memory: 64Gi}", "max: {vcore: 10, memory: 64Gi}").replace(
+    "{vcore: 8}}", "{vcore: 10}}"
+)
 
 
 @pytest.fixture
