@@ -148,14 +148,14 @@ class _Explanation:
                 found.repelled.add(name)
             elif fits(device, request.capacity, self._planned.shares(name)) is not True:
                 found.small.add(name)
-            elif self._lacks_counters(candidate):
+            elif self._has_too_few_counters(candidate):
                 found.consuming.add(name)
             else:
                 found.free.add(name)
                 usable += 1
         return usable
 
-    def _lacks_counters(self, candidate: DeviceCandidate) -> bool:
+    def _has_too_few_counters(self, candidate: DeviceCandidate) -> bool:
         counters, name = candidate.counters, candidate.id
         if counters is None or self._planned.shares(name) is not None:
             return False
