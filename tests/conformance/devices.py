@@ -72,7 +72,9 @@ class Case:
             for device in one["spec"].get("devices", ())
         ]
         self.allocated = [one for one in ids if self._chance(15)]
-        self.shared = [self._share(one) for one in ids if self.has_features and self._chance(15)]
+        # Differs: kube-scheduler gives a device as a whole of which claims have shares, if it is not shared any more.
+        shared = [one for one in ids if tuple(one) in self._shareable()]
+        self.shared = [self._share(one) for one in shared if self.has_features and self._chance(15)]
 
     def question(self) -> Raw:
         """Return the case for kube-scheduler's allocator."""
@@ -124,6 +126,14 @@ class Case:
                 **self._where(where if not self._chance(10) else "zone", node),
             }
             self.slices.append(_object("ResourceSlice", f"s{random.randrange(1000)}-{number}-{part}", spec))
+
+    def _shareable(self) -> set[tuple[str, str, str]]:
+        return {
+            (one["spec"]["driver"], one["spec"]["pool"]["name"], device["name"])
+            for one in self.slices
+            for device in one["spec"].get("devices", ())
+            if device.get("allowMultipleAllocations")
+        }
 
     def _share(self, device: list[str]) -> Raw:
         amounts = {one: self._random.choice(_AMOUNTS) for one in ("memory", "lanes") if self._chance(60)}

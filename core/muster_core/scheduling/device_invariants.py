@@ -19,7 +19,7 @@ def broken(devices: Devices, there: Iterable[tuple[PodClaim, ...]]) -> Iterator[
     shared: dict[DeviceId, Counter[str]] = {}
     for one in devices.assumed.values():
         add_use(whole, shared, one.allocation, 1)
-    assumed = dict(whole)
+    assumed, parted = dict(whole), set(shared)
     for shown in devices.claims.values():
         if shown.allocation is not None:
             add_use(whole, shared, shown.allocation, 1)
@@ -29,6 +29,8 @@ def broken(devices: Devices, there: Iterable[tuple[PodClaim, ...]]) -> Iterator[
     for device, count in assumed.items():
         if count > 1:
             yield f"device {device} is assumed for {count} claims"
+        if device in parted:
+            yield f"device {device} is assumed as a whole and in shares"
     for name, one in devices.assumed.items():
         claim = devices.claims.get(name)
         if name not in users:

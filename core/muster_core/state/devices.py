@@ -309,7 +309,7 @@ class Devices:  # long: every fact and every assumption goes through here
             elif assumed != chosen:
                 return f"claim {chosen.claim} gets other devices"
         for device, count in whole.items():
-            if count > 1 or device in self.used:
+            if count > 1 or device in self.used or device in self.shared or device in shared:
                 return f"device {device} is not free any more"
         for device, more in shared.items():
             taken = more + self.shared.get(device, Counter())
@@ -319,6 +319,8 @@ class Devices:  # long: every fact and every assumption goes through here
         new = [*whole, *(device for device in shared if device not in self.shared)]
         for pool in dict.fromkeys(PoolId(*one[:2]) for one in new):
             counters = self._pools[pool].counters if pool in self._pools else None
+            if counters is not None and counters.is_invalid:
+                return f"pool {pool} is invalid"
             if counters is not None and counters.is_exceeded(self.available(counters), new):
                 return f"the counters of pool {pool} are not free any more"
         return ""

@@ -51,6 +51,7 @@ _DEVICE_FEATURES: Final[Mapping[str, str]] = {
     "bindingFailureConditions": _CONDITIONS,
     "nodeAllocatableResources": "node-allocatable resources (nodeAllocatableResources)",
 }
+_OLD_COUNTERS: Final = "shared counters beside devices (the form of Kubernetes 1.34)"
 _SLICE_FEATURES: Final[Mapping[str, str]] = {
     "partitionTypeAttribute": "compatibility groups (partitionTypeAttribute)",
     "skipNodeOperations": "optional node operations (skipNodeOperations)",
@@ -99,6 +100,11 @@ def read_slice(raw: Raw) -> DeviceSlice | None:
         return None
     driver, written = text(spec.get("driver")), mapping(spec.get("pool"))
     pool = text(written.get("name"))
+    devices, counters = objects(spec.get("devices")), _counters(spec.get("sharedCounters"), "name")
+    unsupported = _first_feature(spec, _SLICE_FEATURES)
+    if counters and devices:  # the core would ignore the devices
+        devices = [{**device, "consumesCounters": None} for device in devices]
+        counters, unsupported = {}, _OLD_COUNTERS
     fields = {
         "driver": driver,
         "pool": pool,
@@ -106,9 +112,9 @@ def read_slice(raw: Raw) -> DeviceSlice | None:
         "slices": integer(written.get("resourceSliceCount")),
         **_compact(_where(spec)),
         "perDevice": spec.get("perDeviceNodeSelection") is True,
-        "devices": [_device(device, driver) for device in objects(spec.get("devices"))],
-        "counters": _counters(spec.get("sharedCounters"), "name") or None,
-        "unsupported": _first_feature(spec, _SLICE_FEATURES) or None,
+        "devices": [_device(device, driver) for device in devices],
+        "counters": counters or None,
+        "unsupported": unsupported or None,
     }
     return DeviceSlice(name, driver, pool, for_core(ObjectKind.DEVICE_SLICE, name, fields, limits.DEVICE_SLICE_BYTES))
 
@@ -326,7 +332,10 @@ def _reported(ref: ClaimRef, always: dict[str, Any], fields: dict[str, Any]) -> 
     found = for_core(ObjectKind.DEVICE_CLAIM, ref.key, _compact(always | {"unsupported": problem}))
     if not found.gone:
         return found
-    unreachable = {"results": always["allocation"]["results"], "nodes": []} if "allocation" in always else None
+    unreachable = None
+    if "allocation" in always:  # a device without what its share takes counts as a whole, so that no claim gets it
+        whole = [{**result, "consumed": None} for result in always["allocation"]["results"]]
+        unreachable = {"results": [_compact(result) for result in whole], "nodes": []}
     problem = f"an allocation of more than {limits.FACT_BYTES} bytes"
     few = {"uid": ref.uid, "deleting": always["deleting"], "allocation": unreachable, "unsupported": problem}
     return for_core(ObjectKind.DEVICE_CLAIM, ref.key, _compact(few))

@@ -5,13 +5,14 @@ solution wins. The search is bounded by its steps, not by time. Two shortcuts sk
 counts that no choice can satisfy, and devices that are equal to one that was tried in vain at the same place.
 
 Differs: a request for all devices of a pool that is incomplete or invalid, and too many devices for one claim, refuse
-the node and not the pod on all nodes. A selector that cannot be evaluated refuses the pod, as in Kubernetes.
+the node and not the pod on all nodes. A selector that cannot be evaluated refuses the pod, as in Kubernetes. A device
+that is not shared any more, and of which claims still have shares, is in use.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from typing import Final
@@ -32,30 +33,39 @@ from muster_core.model.devices import (
     DeviceTaint,
     NodeAccess,
 )
-from muster_core.placement.devices import capacity, expressions
+from muster_core.placement.devices import capacity
+from muster_core.placement.devices.selection import every_request, is_repelled, matches_all, selectors_of
 from muster_core.state.device_use import SHARES, DeviceUse, PoolCounters
-from muster_core.state.devices import CANNOT, DeviceCandidate, DeviceView, PoolView, Refusal
+from muster_core.state.devices import CANNOT, DeviceCandidate, DeviceView, Refusal
 
 #: Steps of one search, and devices of all claims of one pod. A step is a look at a device, one or two microseconds.
 STEPS: Final = 20_000
 _STEPS_AT_LEAST: Final = 64
+_STEPS_AT_MOST: Final = 8 * STEPS
+
+CUT: Final = Refusal(f"{CANNOT}: the search for devices was ended after too many steps", is_cut=True)
 
 #: Devices after which the search looks ahead at each one, because it is not one of the usual short searches.
 _FEW: Final = 64
 MOST_DEVICES: Final = 192
-
-_PREVENTING: Final = frozenset({"NoSchedule", "NoExecute"})
+_TOO_MANY: Final = f"{CANNOT}: the claims of one pod get at most {MOST_DEVICES} devices"
 
 
 @dataclass(slots=True)
 class StepBudget:
-    """Steps that several searches may take together. Each may take up to STEPS, and at least _STEPS_AT_LEAST."""
+    """Steps that several searches may take together. Each may take up to STEPS, and at least _STEPS_AT_LEAST.
+
+    `overdraft`: steps beyond them that searches without backtracking may take together; None = as many as they need.
+    """
 
     left: int = STEPS
+    overdraft: int | None = None
 
     def take(self, least: int) -> int:
         """Returns how many steps the next search may take. `least`: steps of a search without backtracking."""
-        return max(min(STEPS, self.left), least + _STEPS_AT_LEAST)
+        if self.overdraft is not None and self.left < -self.overdraft:
+            return 0
+        return max(min(STEPS, self.left), min(least + _STEPS_AT_LEAST, _STEPS_AT_MOST))
 
 
 class _Refused(Exception):
@@ -119,22 +129,26 @@ class _Constraint:
         about = (domain, name) if slash else (kind.driver, domain)
         return next((value for one, value in kind.attributes if one == about), None)
 
-    def can_hold(self, needs: Iterable[_Need], kinds: Sequence[DeviceKind], claim: int) -> bool:
+    def can_hold(self, needs: Sequence[_Need], kinds: Sequence[DeviceKind], claim: int, work: _Work) -> bool:
         """Whether the requests can get their devices with one value of the attribute, or with distinct values."""
         others = [need for need in needs if not self._binds(need, claim)]
         bound = [need for need in needs if self._binds(need, claim)]
         by_value: dict[Attribute, set[int]] = {}
-        for index in frozenset[int]().union(*(need.usable for need in bound)):
+        indices = frozenset[int]().union(*(need.usable for need in bound))
+        work(len(indices) // 2)
+        for index in indices:
             value = self.value(kinds[index])
             if value is not None and self._allows(value):
                 by_value.setdefault(value, set()).add(index)
+        work(len(by_value) * len(needs) // 4)
         if self._is_distinct:  # a value is given once, like a device
             usable = [
                 frozenset(at for at, same in enumerate(by_value.values()) if need.usable & same) for need in bound
             ]
-            return _fit([replace(need, usable=one) for need, one in zip(bound, usable, strict=True)])
+            return _fit([replace(need, usable=one) for need, one in zip(bound, usable, strict=True)], work)
         return not bound or any(
-            _fit([*(replace(need, usable=need.usable & same) for need in bound), *others]) for same in by_value.values()
+            _fit([*(replace(need, usable=need.usable & same) for need in bound), *others], work)
+            for same in by_value.values()
         )
 
     def _binds(self, need: _Need, claim: int) -> bool:
@@ -186,28 +200,50 @@ class _Need:
         return self.wanted[0].request.admin
 
 
-def _fit(needs: Iterable[_Need]) -> bool:
+def _fit(needs: Iterable[_Need], work: _Work) -> bool:
     """Whether each request can get its devices, so that no device is given twice."""
     taken: dict[int, _Need] = {}
-
-    def find(need: _Need, seen: set[int]) -> bool:
-        for device in need.usable:
-            if device not in seen:
-                seen.add(device)
-                holder = taken.get(device)
-                if holder is None or (holder is not need and find(holder, seen)):
-                    taken[device] = need
-                    return True
-        return False
-
     for need in needs:
         if need.is_shared:
             if len(need.usable) < (need.count or 0):
                 return False
-        elif not all(find(need, set()) for _ in range(need.count or 0)):
+        elif not all(_has_one_more(need, taken, work) for _ in range(need.count or 0)):
             return False
     return True
 
+
+def _has_one_more(need: _Need, taken: dict[int, _Need], work: _Work) -> bool:
+    """Gives the request one more device, for which others may change theirs. Returns whether there is one."""
+    #: Requests that look for a device, and the one that each then gives up; and by device that was looked at.
+    looking: list[tuple[_Need, int | None]] = [(need, None)]
+    asked, gives_up = {need}, dict[int, int | None]()
+    for one, given in looking:
+        for device in one.usable:
+            if device in gives_up:
+                continue
+            gives_up[device] = given
+            holder = taken.get(device)
+            if holder is None:
+                work(len(gives_up) // 8)
+                _move(need, device, gives_up, taken)
+                return True
+            if holder not in asked:
+                asked.add(holder)
+                looking.append((holder, device))
+    work(len(gives_up) // 8)
+    return False
+
+
+def _move(need: _Need, device: int, gives_up: Mapping[int, int | None], taken: dict[int, _Need]) -> None:
+    """Gives this free device to the request that looked for it, the one that it gives up to the next, and so on."""
+    while (given := gives_up[device]) is not None:
+        taken[device] = taken[given]
+        device = given
+    taken[device] = need
+
+
+#: Function that counts steps. It raises _Refused if there are too many.
+_Work = Callable[[int], None]
 
 _Alike = tuple[DeviceKind, tuple[DeviceTaint, ...], PoolCounters | None, Counters]
 
@@ -221,8 +257,12 @@ def allocate(
 ) -> tuple[DeviceAllocation, ...] | Refusal:
     """Returns an allocation for each demand, or why there is none. `use`: what others have."""
     work = work or StepBudget()
-    requests = sum(len(one.alternatives) or 1 for demand in demands for one in demand.requests)
-    steps = work.take(len(view.candidates) * (2 + 2 * requests))
+    requests = [request for demand in demands for _, request in every_request(demand)]
+    selectors = sum(len(one.selectors) + _selectors(classes.get(one.device_class)) for one in requests)
+    looks = sum(_cost(candidate) for candidate in view.candidates)
+    steps = work.take(looks * (2 + 3 * len(requests)) + len(view.candidates) * selectors)
+    if steps <= 0:
+        return CUT
     search = _Search(view, demands, classes, use, steps)
     try:
         return search.run()
@@ -244,7 +284,7 @@ class _Search:  # long: one search with its state
         steps: int,
     ) -> None:
         self._view, self._demands, self._classes = view, demands, classes
-        self._use, self._is_used = use, use.is_used
+        self._use = use
         self.steps = steps
         self._devices = 0
         self._wanted: list[list[list[_Wanted]]] = []
@@ -263,6 +303,8 @@ class _Search:  # long: one search with its state
 
     def run(self) -> tuple[DeviceAllocation, ...]:
         """Returns an allocation for each demand. Raises _Refused."""
+        if sum(map(_least, self._demands)) > MOST_DEVICES:
+            raise _Refused(_TOO_MANY, is_fatal=True)
         for demand in self._demands:
             self._prepare(demand)
         self._needs = self._find_needs()
@@ -293,6 +335,7 @@ class _Search:  # long: one search with its state
         if of_class is None:
             raise _Refused(f"device class {request.device_class} does not exist", is_fatal=True)
         selectors = selectors_of(of_class, request)
+        self._work(1 + len(self._view.candidates) // 32)
         matching = [found for pool in self._view.pools for found in pool.results(selectors)]
         wanted = _Wanted(request, parent, selectors, matching, request.count)
         if request.everything:
@@ -310,6 +353,7 @@ class _Search:  # long: one search with its state
                 raise _Refused(f"request {wanted.name}: {text}")
             end = start + len(pool.candidates)
             for index in range(start, end):
+                self._work(_cost(self._view.candidates[index]))
                 if self._is_selectable(wanted, index) and self._has_capacity(wanted, index, is_empty=True):
                     yield index
             start = end
@@ -325,7 +369,7 @@ class _Search:  # long: one search with its state
         """Returns whether the candidate matches, or an error. The result is kept for the pool."""
         found = wanted.matching[index]
         if found is None:
-            self._work(1)
+            self._work(len(wanted.selectors))
             candidate, place = self._view.candidates[index], index
             found = wanted.matching[index] = matches_all(wanted.selectors, candidate.device.kind, candidate.id)
             for pool in self._view.pools:
@@ -370,11 +414,11 @@ class _Search:  # long: one search with its state
         left = [need if need.is_shared else replace(need, usable=need.usable - out) for need in needs]
         if self._shareable:
             left = [need if need.is_shared else need.without(self._shareable) for need in left]
-        if not _fit(left):
+        if not _fit(left, self._work):
             return True
         kinds = [candidate.device.kind for candidate in self._view.candidates]
         return any(
-            not constraint.can_hold(left, kinds, claim)
+            not constraint.can_hold(left, kinds, claim, self._work)
             for claim, constraints in enumerate(self._constraints)
             for constraint in constraints
         )
@@ -383,8 +427,9 @@ class _Search:  # long: one search with its state
         """Returns the candidates that the request may get; None = a selector cannot be evaluated."""
         found = []
         for index, candidate in enumerate(self._view.candidates):
-            if not wanted.request.admin and self._is_used(candidate.id):
+            if not wanted.request.admin and is_in_use(self._use, candidate):
                 continue
+            self._work(_cost(candidate))
             matching = self._matches(wanted, index)
             if isinstance(matching, str):
                 return None
@@ -461,7 +506,7 @@ class _Search:  # long: one search with its state
         if wanted.count - number > RESULTS_PER_CLAIM - len(self._results[claim]):
             return _Outcome.EXCEEDED
         if sum(map(len, self._results)) >= MOST_DEVICES:
-            raise _Refused(f"{CANNOT}: the claims of one pod get at most {MOST_DEVICES} devices")
+            raise _Refused(_TOO_MANY)
         if wanted.request.everything:
             return self._whole(at, wanted, number)
         self._devices += 1
@@ -473,20 +518,20 @@ class _Search:  # long: one search with its state
         """Counts steps. Raises _Refused if there are too many."""
         self.steps -= steps
         if self.steps < 0:
-            raise _Refused(f"{CANNOT}: the search for devices was ended after too many steps", is_cut=True)
+            raise _Refused(CUT.text, is_cut=True)
 
     def _first(self, at: tuple[int, int], wanted: _Wanted, number: int, start: int) -> _Outcome:
         """Tries the candidates from `start` for device `number` of the request."""
         claim, tried = at[0], set[_Alike]()
         for index in range(start, len(self._view.candidates)):
             candidate = self._view.candidates[index]
+            self._work(_cost(candidate))
             if (
                 self._is_taken(claim, wanted, candidate)
                 or not self._is_selectable(wanted, index)
                 or not self._has_capacity(wanted, index)
             ):
                 continue
-            self._work(1)
             device = candidate.device
             kind: _Alike = device.kind, device.taints, candidate.counters, device.consumes
             if kind in tried or not self._take(claim, wanted, index):
@@ -518,7 +563,7 @@ class _Search:  # long: one search with its state
     def _is_taken(self, claim: int, wanted: _Wanted, candidate: DeviceCandidate) -> bool:
         """Whether the device is in use; with admin access, whether this claim has it."""
         takers = self._taken.get(candidate.id, ())
-        return claim in takers if wanted.request.admin else bool(takers) or self._is_used(candidate.id)
+        return claim in takers if wanted.request.admin else bool(takers) or is_in_use(self._use, candidate)
 
     def _take(self, claim: int, wanted: _Wanted, index: int, *, must: bool = False) -> bool:
         """Adds a matching, free device to the results if the constraints allow it. Raises _Refused if it `must`."""
@@ -611,62 +656,22 @@ def _extend(known: list[Requirement], more: Iterable[Requirement]) -> None:
             known.append(one)
 
 
-def is_repelled(request: DeviceRequest, taints: Iterable[DeviceTaint]) -> bool:
-    """Whether the request does not tolerate one of the taints."""
-    preventing = (taint for taint in taints if taint.effect in _PREVENTING)
-    return any(not any(one.tolerates(taint) for one in request.tolerations) for taint in preventing)
+def is_in_use(use: DeviceUse, candidate: DeviceCandidate) -> bool:
+    """Whether claims have the device so that no other claim can get it. Of a shared one, its capacity decides."""
+    return use.is_used(candidate.id) or (not candidate.device.kind.is_shared and use.shares(candidate.id) is not None)
 
 
-def matches_all(selectors: Iterable[tuple[str, str]], device: DeviceKind, name: object) -> bool | str:
-    """Returns whether all selectors match, or the error of the first one that cannot be evaluated."""
-    for owner, expression in selectors:
-        program = expressions.compiled(expression)
-        if isinstance(program, str):
-            return f"{owner}: CEL compile error: {program}"
-        found = expressions.matches(program, expression, device)
-        if isinstance(found, str):
-            return f"{owner}: selector on device {name}: CEL runtime error: {found}"
-        if not found:
-            return False
-    return True
+def _cost(candidate: DeviceCandidate) -> int:
+    """Returns the steps of a look at a device and its capacities."""
+    return 1 + len(candidate.device.limits) // 4
 
 
-def matters(pool: PoolView, demands: Iterable[DeviceDemand], classes: Mapping[str, DeviceClass]) -> bool:
-    """Whether the pool may change the answer for the demands: some device matches a request, or it has no devices."""
-    if pool.is_incomplete or pool.is_invalid:
-        return True
-    for request in (request for demand in demands for _, request in every_request(demand)):
-        of_class = classes.get(request.device_class)
-        if of_class is None:
-            return True
-        selectors = selectors_of(of_class, request)
-        results = pool.results(selectors)
-        for index, candidate in enumerate(pool.candidates):
-            if results[index] is None:
-                results[index] = matches_all(selectors, candidate.device.kind, candidate.id)
-            if results[index]:
-                return True
-    return False
+def _selectors(of_class: DeviceClass | None) -> int:
+    """Returns the number of selectors of a class."""
+    return 0 if of_class is None else len(of_class.selectors)
 
 
-def selectors_of(of_class: DeviceClass, request: DeviceRequest) -> tuple[tuple[str, str], ...]:
-    """Returns all selectors of a request with their owners."""
-    owned = ((f"class {of_class.name}", one) for one in of_class.selectors)
-    return (*owned, *(("claim", one) for one in request.selectors))
-
-
-def compile_error(selectors: Iterable[tuple[str, str]]) -> str:
-    """Returns why one of the selectors cannot be compiled; empty = all can."""
-    for owner, expression in selectors:
-        if isinstance(program := expressions.compiled(expression), str):
-            return f"{owner}: CEL compile error: {program}"
-    return ""
-
-
-def every_request(demand: DeviceDemand) -> Iterator[tuple[str, DeviceRequest]]:
-    """Yields the requests that name a class, with their names in messages."""
-    for request in demand.requests:
-        if not request.alternatives:
-            yield request.name, request
-        for one in request.alternatives:
-            yield f"{request.name}/{one.name}", one
+def _least(demand: DeviceDemand) -> int:
+    """Returns how many devices the claim needs at least, as far as that does not depend on the node."""
+    counts = (min(0 if one.everything else one.count for one in of.alternatives or (of,)) for of in demand.requests)
+    return min(sum(counts), RESULTS_PER_CLAIM)

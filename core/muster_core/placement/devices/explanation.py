@@ -14,15 +14,10 @@ from typing import Final
 from muster_core.model.devices import AttributeConstraint, DeviceClass, DeviceDemand, DeviceId, DeviceRequest
 from muster_core.model.ids import NodeId
 from muster_core.model.resources import NOTHING, Resources
-from muster_core.placement.devices.allocation import (
-    StepBudget,
-    allocate,
-    is_repelled,
-    matches_all,
-    selectors_of,
-)
+from muster_core.placement.devices.allocation import StepBudget, allocate, is_in_use
 from muster_core.placement.devices.capacity import fits
 from muster_core.placement.devices.filter import is_anywhere, open_demands, unusable, with_views
+from muster_core.placement.devices.selection import is_repelled, matches_all, selectors_of
 from muster_core.state.devices import DeviceCandidate, Devices, DeviceView, PlannedDevices, PoolView, Refusal
 from muster_core.state.nodes import NodeTable
 from muster_core.state.snapshot import RequestShape, Snapshot
@@ -117,8 +112,9 @@ class _Explanation:
 
     def _supply(self, request: DeviceRequest) -> _Supply:
         found, of_class = _Supply(), self._devices.classes[request.device_class]
+        looks = 1 + len(of_class.selectors) + len(request.selectors)
         for pool in self._pools:
-            self._left -= len(pool.candidates)
+            self._left -= looks * len(pool.candidates)
             if self._left < 0:
                 return found
             found.usable[pool] = self._count(pool, request, of_class, found)
@@ -142,7 +138,7 @@ class _Explanation:
             found.matching.add(name)
             if device.unsupported:
                 found.features.setdefault(device.unsupported, set()).add(name)
-            elif not request.admin and self._planned.is_used(name):
+            elif not request.admin and is_in_use(self._planned, candidate):
                 continue
             elif is_repelled(request, device.taints):
                 found.repelled.add(name)

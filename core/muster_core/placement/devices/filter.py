@@ -20,15 +20,8 @@ from muster_core.model.devices import (
     PodClaim,
     PoolId,
 )
-from muster_core.placement.devices.allocation import (
-    StepBudget,
-    allocate,
-    compile_error,
-    every_request,
-    matches_all,
-    matters,
-    selectors_of,
-)
+from muster_core.placement.devices.allocation import StepBudget, allocate
+from muster_core.placement.devices.selection import Evaluations, compile_error, every_request, matters, selectors_of
 from muster_core.placement.plugins.node_properties import term_holds
 from muster_core.placement.volumes.binding import AlwaysUnschedulable, memoized_reach, own_name
 from muster_core.state.columns import BoolColumn, IntColumn
@@ -44,8 +37,9 @@ IN_USE: Final = "resourceclaim in use"
 #: Demands whose answers are kept.
 _MOST_DEMANDS: Final = 256
 
-#: Steps that the searches of one filter may take together.
+#: Steps that the searches of one filter may take together, and those without backtracking in addition.
 _STEPS_TOGETHER: Final = 40_000
+_OVERDRAFT: Final = 300_000
 
 #: Steps for the changes of one plan, which asks again for each member and for each victim. A search without
 #: backtracking is always completed.
@@ -329,7 +323,7 @@ def _real_answers(devices: Devices, demands: Demands) -> Answers:
     if known.fatal is not None and known.fatal[0] in groups and known.codes[known.fatal[0]] != _UNKNOWN:
         return known
     known.fatal = None
-    work = StepBudget(_STEPS_TOGETHER)
+    work = StepBudget(_STEPS_TOGETHER, _OVERDRAFT)
     for number in groups[known.codes[groups] == _UNKNOWN].tolist():
         if _ask(devices, known, number, demands, devices, work):
             break
@@ -338,12 +332,13 @@ def _real_answers(devices: Devices, demands: Demands) -> Answers:
 
 def _group(devices: Devices, answers: Answers, demands: Demands) -> None:
     """Finds for each new view the pools that matter for the demands."""
+    evaluations = Evaluations()
     answers.group_of = _extended(answers.group_of, len(devices.views), -1)
     for number in devices.present[answers.group_of[devices.present] < 0].tolist():
         pools = devices.views[number].pools
         for pool in pools:
             if pool not in answers.matters:
-                answers.matters[pool] = matters(pool, demands, devices.classes)
+                answers.matters[pool] = matters(pool, demands, devices.classes, evaluations)
         group = devices.view(tuple([pool for pool in pools if answers.matters[pool]]))
         answers.group_of[number] = group.id
         for pool in group.pools:
@@ -361,11 +356,12 @@ def _extended(column: IntColumn, size: int, filler: int) -> IntColumn:
 class Concern:
     """Whether changes of devices may help waiting pods. Each demand and each kind of a device is compared once."""
 
-    __slots__ = ("_changes", "_demands", "_devices", "_kinds")
+    __slots__ = ("_changes", "_demands", "_devices", "_evaluations", "_kinds")
 
     def __init__(self, devices: Devices, changes: DeviceChanges) -> None:
         self._devices, self._changes = devices, changes
         self._demands: dict[DeviceDemand, bool] = {}
+        self._evaluations = Evaluations()
         self._kinds: dict[DeviceKind, None] | None = None
 
     def has(self, claims: Sequence[PodClaim]) -> bool:
@@ -392,7 +388,9 @@ class Concern:
             return False
         selectors, kinds = selectors_of(of_class, request), self._changed_kinds()
         # An error counts as a match, because a change may have ended it.
-        return len(kinds) > _MOST_COMPARED or any(matches_all(selectors, kind, "") for kind in kinds)
+        return len(kinds) > _MOST_COMPARED or any(
+            self._evaluations.take(selectors, kind, "") is not False for kind in kinds
+        )
 
     def _changed_kinds(self) -> dict[DeviceKind, None]:
         """Returns the kinds of devices in the changed pools, a few more than are compared at most."""

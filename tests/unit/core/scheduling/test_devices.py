@@ -29,6 +29,7 @@ from muster_core.model.specs import AskSpec, PodProperties
 from muster_core.rest.summaries import nodes
 from muster_core.rest.views import allocation, node
 from muster_core.scheduling.commit import commit
+from muster_core.scheduling.device_invariants import broken
 from muster_core.state.devices import Devices
 from muster_si import keys
 from tests.unit.builders import PARTITION, a_configuration, a_queue, an_allocation, an_application, an_ask
@@ -174,6 +175,30 @@ def test_the_sum_of_shares_is_checked_before_they_are_given() -> None:
     scenario.release("a")
     send(scenario, a_claim("a"))
     assert (devices(scenario).shared, devices(scenario).used) == ({}, {})
+
+
+def test_a_device_is_not_given_as_a_whole_beside_shares() -> None:
+    scenario = scenario_with(gpus("n0", 1, share_of=8), a_claim("a"), a_claim("x"), a_claim("y"))
+    whole, share = (
+        ChosenDevices(f"ns/{one}", f"uid-{one}", got("n0", "d0", memory=of)) for one, of in (("x", None), ("y", 1))
+    )
+    held = devices(scenario)
+    assert ["free any more" in held.conflict(choice) for choice in ((share,), (whole, share))] == [False, True]
+    scenario.ask(pod("a"))
+    assert "not free" in held.conflict((whole,))
+    held.assume(whole)
+    assert "device gpu.example.com/n0/d0 is assumed as a whole and in shares" in set(
+        broken(held, [using("a"), using("x")])
+    )
+
+
+def test_a_choice_of_a_pool_that_became_invalid_is_a_conflict() -> None:
+    halves = replace(gpus("n0", 3, consumes={"memory": 4}), count=2)
+    scenario = scenario_with(halves, counters("n0", {"memory": 8}), a_claim("a"), a_claim("b"))
+    scenario.ask(pod("a"))
+    send(scenario, replace(gpus("n0", 3, consumes={"memory": 4, "gone": 1}), count=2))
+    scenario.ask(pod("b"))
+    assert "is invalid" in devices(scenario).conflict((ChosenDevices("ns/b", "uid-b", got("n0", "d1")),))
 
 
 def test_a_decision_is_dropped_if_a_device_is_not_free_any_more() -> None:

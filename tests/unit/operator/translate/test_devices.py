@@ -165,6 +165,15 @@ def test_a_device_with_a_feature_that_muster_lacks_names_it(field: str) -> None:
     assert usable == {"name": "e"}
 
 
+def test_a_slice_in_the_form_of_kubernetes_1_34_makes_its_devices_unusable() -> None:
+    """Its counters are left out, so that they do not make the pool invalid, and the reason names the feature."""
+    counters = [{"name": "c", "counters": {"memory": {"value": "8"}}}]
+    device = {"name": "d", "consumesCounters": [{"counterSet": "c", "counters": {"memory": {"value": "4"}}}]}
+    found = document(slice_seen(a_slice(device, sharedCounters=counters)).reported)
+    feature = "shared counters beside devices (the form of Kubernetes 1.34)"
+    assert (found["devices"], found["unsupported"], "counters" in found) == ([{"name": "d"}], feature, False)
+
+
 def test_a_slice_beyond_the_limit_is_reported_as_gone() -> None:
     """Its pool is incomplete then, and gives no devices."""
     devices = [{"name": "d", "attributes": {"a": {"string": "x" * limits.DEVICE_SLICE_BYTES}}}]
@@ -334,6 +343,15 @@ def test_the_devices_of_an_allocation_beyond_the_limit_still_count() -> None:
         "allocation": {"results": [result], "nodes": []},
         "unsupported": f"an allocation of more than {limits.FACT_BYTES} bytes",
     }
+
+
+def test_the_devices_of_an_allocation_with_many_capacities_count_as_a_whole() -> None:
+    names = [f"domain-of-a-driver.{'x' * 40}.example.com/capacity-{number:02}" for number in range(32)]
+    result = {"request": "one", "driver": DRIVER, "pool": "p", "device": "d"}
+    share = {**result, "shareID": "s", "consumedCapacity": dict.fromkeys(names, "42949672960")}
+    raw = a_claim(exactly(), status={"allocation": {"devices": {"results": [share] * 32}}})
+    found = document(claim_seen(raw).reported)
+    assert found["allocation"] == {"results": [result] * 32, "nodes": []}
 
 
 def test_configurations_beyond_the_limit_are_not_kept() -> None:

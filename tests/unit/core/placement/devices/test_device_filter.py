@@ -14,6 +14,7 @@ from muster_core.model.devices import (
     DeviceClass,
     DeviceDemand,
     DeviceFact,
+    DeviceKind,
     DeviceObject,
     DeviceObjectGone,
     DeviceSlice,
@@ -24,7 +25,10 @@ from muster_core.model.devices import (
 from muster_core.model.specs import PodOnNode, PodProperties
 from muster_core.placement import node_search
 from muster_core.placement.devices import explanation
+from muster_core.placement.devices import filter as filter_
+from muster_core.placement.devices.expressions import Program
 from muster_core.placement.devices.filter import Concern
+from muster_core.placement.devices.selection import Evaluations
 from muster_core.state.devices import PoolView
 from tests.unit.builders import a_node
 from tests.unit.core.function_calls import CallCounter
@@ -511,3 +515,80 @@ def test_a_search_that_would_not_end_is_ended_and_named() -> None:
         reasons = there.reasons("new")
     assert counter.calls < 1_000_000
     assert reasons == {"a": [f"{CANNOT}: the search for devices was ended after too many steps"]}
+
+
+def in_a_chain(claims: int) -> Published:
+    """Claims of 32 requests, each for a device or the next one; the last one wants the first, so that all move."""
+    last = 32 * claims - 1
+    there = Published("a", facts=(a_slice("a", at("a"), *(a_device(f"d{n:05}", i=n) for n in range(last + 1))),))
+    for claim in range(claims):
+        pairs = ([n, n + 1] if n < last else [0] for n in range(32 * claim, 32 * claim + 32))
+        requests = (wanting(name=f"r{n}", selectors=(INDEX_IN.format(pair),)) for n, pair in enumerate(pairs))
+        there.send(a_claim(f"c{claim}", *requests))
+    return there
+
+
+INDEX_IN = f'device.attributes["{DRIVER}"].i in {{}}'
+
+
+@pytest.mark.parametrize("claims, reason", [(1, ""), (6, "too many steps"), (7, "at most 192"), (40, "at most 192")])
+def test_claims_that_displace_each_others_devices_are_searched_within_bounds(claims: int, reason: str) -> None:
+    there = in_a_chain(claims)
+    with CallCounter() as counter:
+        reasons = there.reasons(*(f"c{number}" for number in range(claims)))
+    assert counter.calls < 3_000_000
+    assert [reason in text for texts in reasons.values() for text in texts] == ([True] if reason else [])
+
+
+def test_a_search_with_many_alternatives_and_capacities_is_bounded() -> None:
+    limits = tuple(CapacityLimit(f"c{number:02}", 2**62, default=1, least=1, step=3) for number in range(16))
+    some = (a_device(f"d{number:04}", share_of=1, number=number) for number in range(2_000))
+    shared = [replace(one, limits=limits, has_policy=True) for one in some]
+    there = Published("a", facts=(a_slice("a", at("a"), *shared),))
+    each = tuple((limit.name, 5) for limit in limits)
+    alternatives = tuple(wanting(name=f"a{number}", capacity=each) for number in range(8))
+    there.send(a_claim("c", *(wanting(name=f"r{number}", alternatives=alternatives) for number in range(16))))
+    with CallCounter() as counter:
+        assert ["too many steps" in text for text in there.reasons("c")["a"]] == [True]
+    assert counter.calls < 3_000_000
+
+
+def test_selectors_on_unique_attributes_are_evaluated_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No cache helps, so that a filter evaluates at most so many, however many nodes there are."""
+    evaluated: list[DeviceKind] = []
+    evaluate = Program.evaluate
+
+    def counted(program: Program, kind: DeviceKind) -> bool | str:
+        evaluated.append(kind)
+        return evaluate(program, kind)
+
+    monkeypatch.setattr(Program, "evaluate", counted)
+    monkeypatch.setattr(Evaluations, "__init__", lambda self: setattr(self, "left", 2_000))
+    monkeypatch.setattr(filter_, "_OVERDRAFT", 2_000)
+    monkeypatch.setattr(filter_, "_STEPS_TOGETHER", 2_000)
+    slices = (a_slice(f"n{n}", at(f"n{n}"), *(a_device(f"d{d}", uuid=f"{n}-{d}") for d in range(8))) for n in range(60))
+    there = Published(*(f"n{number}" for number in range(60)), facts=tuple(slices))
+    uuid = f'device.attributes["{DRIVER}"].uuid'
+    requests = (
+        wanting(name=f"r{n}", selectors=(*(f'{uuid} != "x{n}-{at}"' for at in range(7)), f'{uuid} == "y{n}"'))
+        for n in range(8)
+    )
+    there.send(a_claim("c", *requests))
+    assert there.free("c") == ""
+    assert 4_000 < len(evaluated) < 9_000
+    texts = {text for texts in there.reasons("c").values() for text in texts}
+    assert texts == {CANNOT, f"{CANNOT}: the search for devices was ended after too many steps"}
+    for _ in range(200):
+        if {text for texts in there.reasons("c").values() for text in texts} == {CANNOT}:
+            break
+    else:
+        pytest.fail("later filters do not continue")
+
+
+def test_a_device_with_shares_is_never_given_as_a_whole() -> None:
+    there = Published("a", facts=(gpus("a", 1, share_of=8), a_claim("held", allocation=got("a", "d0", memory=4))))
+    there.send(a_claim("new"), a_claim("admin", wanting(admin=True)))
+    assert there.free("new") == "a"
+    there.send(replace(gpus("a", 1), generation=2))
+    assert (there.free("new"), there.free("admin")) == ("", "a")
+    assert "0 free" in there.text("new")
