@@ -24,7 +24,7 @@ from muster_operator.model.cluster_events import (
     TaintRuleSeen,
 )
 from muster_operator.model.commands import Outcome, ReserveClaim, SetCondition
-from muster_operator.model.devices import ChosenDevices, DeviceClaim, PodClaim, TaintRule
+from muster_operator.model.devices import ChosenDevices, DeviceClaim, DeviceName, PodClaim, TaintRule
 from muster_operator.model.ids import PodUid, Resources, added
 from muster_operator.model.pods import Condition, Pod, PodRef
 from muster_operator.model.states import TaskState
@@ -281,11 +281,12 @@ def steps(ledger: Ledger, task: Task, chosen: Iterable[ChosenDevices]) -> dict[s
         known = ledger.devices.claims.get(key)
         ref = ClaimRef(task.pod.ref.namespace, claim.claim or "", "") if known is None else known.ref
         devices = allocations.get(ref)
-        written = ""
+        written, has = "", frozenset[DeviceName]() if known is None else known.has
         if known is not None and devices:
             written = allocation(known, devices, ledger.devices.classes, task.pod.ref.uid)
+            has = frozenset((one.driver, one.pool, one.device) for one in devices.devices)
         found[device_key(key)] = DeviceStep(
-            claim=ref, allocation=written, known=known.known if known and written else ""
+            claim=ref, allocation=written, has=has, known=known.known if known and written else ""
         )
     return found
 
@@ -297,7 +298,12 @@ def state_of(ledger: Ledger, step: DeviceStep) -> str | None:
         return problems.claim_gone(step.claim.name, _KIND)
     if claim.is_deleting:
         return problems.claim_being_deleted(step.claim.name, _KIND)
-    return None if step.state is StepState.WRITTEN else ""
+    if step.state is not StepState.WRITTEN or step.order is None:
+        return ""
+    is_shown = 0 < step.version <= claim.version
+    if is_shown and not (claim.is_allocated and claim.has == step.has and step.order.pod.uid in claim.reserved):
+        return problems.reservation_lost(step.claim.name)
+    return None
 
 
 def undo(command: ReserveClaim, *, is_awaited: bool) -> ReserveClaim:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from muster_operator.model.commands import ClaimCommand, ReserveClaim
-from muster_operator.model.devices import DeviceClaim, DeviceClass, DeviceSlice, TaintRule
+from muster_operator.model.devices import DeviceClaim, DeviceClass, DeviceName, DeviceSlice, TaintRule
 from muster_operator.model.ids import NodeName, PodUid
 from muster_operator.model.storage import Attachment, Claim, ClaimRef, NodeDrivers, Volume
 
@@ -50,10 +50,11 @@ class VolumeStep(Step):
 class DeviceStep(Step):
     """A ResourceClaim. ``allocation``: what is written to its status, empty = it is allocated already.
 
-    ``known``: see ReserveClaim.
+    ``has``: the devices that it has then. ``known``: see ReserveClaim.
     """
 
     allocation: str
+    has: frozenset[DeviceName] = frozenset()
     known: str = ""
 
 

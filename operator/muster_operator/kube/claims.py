@@ -142,11 +142,12 @@ def _reservation_change(command: ReserveClaim, raw: Raw) -> dict[str, Any] | Non
 
 
 def _unreserved(command: ReserveClaim, status: Raw) -> dict[str, Any] | None:
-    """Removes the reservation, and the allocation if no other pod uses or awaits it."""
+    """Removes the reservation, and the allocation if no other pod uses or awaits it, and no other one was written."""
     consumers = objects(status.get("reservedFor"))
     others = [consumer for consumer in consumers if consumer.get("uid") != command.pod.uid]
-    is_allocated = status.get("allocation") is not None
-    if not others and is_allocated and not command.keeps:
+    found = status.get("allocation")
+    is_it = not command.allocation or _devices_of(found or {}) == _devices_of(orjson.loads(command.allocation))
+    if not others and found is not None and is_it and not command.keeps:
         return {"status": {"reservedFor": None, "allocation": None}}
     return {"status": {"reservedFor": others}} if len(others) < len(consumers) else None
 

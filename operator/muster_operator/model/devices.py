@@ -9,6 +9,9 @@ from typing import Any
 from muster_operator.model.ids import Resources
 from muster_operator.model.storage import ClaimRef, ClusterObject
 
+#: Driver, pool and name.
+DeviceName = tuple[str, str, str]
+
 
 @dataclass(frozen=True, slots=True)
 class PodClaim:
@@ -47,7 +50,8 @@ class DeviceClaim:
     ``known``: JSON of what a write depends on; empty if it is allocated or reserved. ``is_ours``: Muster wrote it.
 
     ``configurations``: JSON of ``spec.devices.config``; empty if there are none, or the claim is allocated already.
-    ``devices``: number of devices by class, as queues count them.
+    ``devices``: number of devices by class, as queues count them. ``has``: the allocated devices. ``version``: resource
+    version, 0 if it is not a number.
     """
 
     ref: ClaimRef
@@ -60,6 +64,8 @@ class DeviceClaim:
     known: str = ""
     is_ours: bool = False
     devices: Resources = field(default_factory=dict)
+    has: frozenset[DeviceName] = frozenset()
+    version: int = 0
 
 
 @dataclass(frozen=True, slots=True)

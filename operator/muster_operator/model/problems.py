@@ -401,6 +401,11 @@ def claim_of_another_pod(claim: str, pod: str) -> str:
     return f'resourceclaim "{claim}" was not created for pod "{pod}" (pod is not owner)'
 
 
+def reservation_lost(claim: str) -> str:
+    """Another client changed the ResourceClaim after it was reserved for the pod. The core chooses again."""
+    return f'resourceclaim "{claim}" lost its devices or the reservation for the pod'
+
+
 def device_class_missing(name: str) -> str:
     """The DeviceClass of a request was deleted after the core chose the devices.
 

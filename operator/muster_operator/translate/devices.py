@@ -29,7 +29,7 @@ from muster_operator.model.ids import PodUid, added, larger
 from muster_operator.model.names import FIELD_MANAGER
 from muster_operator.model.storage import ClaimRef, ClusterObject, ObjectKind
 from muster_operator.translate.constraints import node_term
-from muster_operator.translate.storage import for_core
+from muster_operator.translate.storage import for_core, version_of
 from muster_operator.translate.values import (
     Raw,
     canonical,
@@ -279,6 +279,11 @@ def read_claim(raw: Raw) -> DeviceClaim | None:
         known="" if status.get("allocation") or reserved else _known(metadata),
         is_ours=any(entry.get("manager") == FIELD_MANAGER for entry in objects(metadata.get("managedFields"))),
         devices=_devices_by_class(devices),
+        has=frozenset(
+            (text(one.get("driver")), text(one.get("pool")), text(one.get("device")))
+            for one in _results(mapping(allocation))
+        ),
+        version=version_of(raw),
     )
 
 

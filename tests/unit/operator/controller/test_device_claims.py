@@ -14,6 +14,7 @@ from muster_operator.controller import recovery
 from muster_operator.controller.state import SWEEP_S
 from muster_operator.model.cluster_events import ClusterEvent
 from muster_operator.model.commands import (
+    CommandSucceeded,
     CommandUnanswered,
     Order,
     Outcome,
@@ -355,6 +356,31 @@ def test_a_claim_that_cannot_be_reserved_is_undone_with_an_event(fail: Any, why:
     assert of_claims(orders(out)) == [("gpu", ["gpu-0"], True, False)]
     [event] = [one for one in out.commands if isinstance(one, PostEvent)]
     assert (event.reason, event.note) == ("PodDevicesBindFailure", f"reserving devices for node n1 failed: {why}")
+
+
+LOST_NOTE = 'reserving devices for node n1 failed: resourceclaim "gpu" lost its devices or the reservation for the pod'
+#: What another client makes of a reserved claim while the pod waits for another one.
+LOST: dict[str, Raw] = {
+    "deallocated": {},
+    "other devices": {"allocation": an_allocation("gpu-9"), "reserved": ("uid-w0",)},
+    "not reserved": {"allocation": an_allocation(), "reserved": ("uid-x",)},
+}
+
+
+@pytest.mark.parametrize("is_allocated", [False, True], ids=["new", "allocated before"])
+@pytest.mark.parametrize("fields", LOST.values(), ids=LOST)
+def test_a_pod_is_not_bound_after_its_claim_was_changed(fields: Raw, *, is_allocated: bool) -> None:
+    before = [device_claim_seen(allocation=an_allocation())] if is_allocated else []
+    driver = a_driver(device_claim_seen("nic", allocation=an_allocation()), *before)
+    waiting(driver, a_user(ENTRY, {"name": "net", "resourceClaimName": "nic"}))
+    command, _ = orders(driver.allocated("uid-w0", devices=() if is_allocated else (chosen(),)))
+    driver.result(CommandSucceeded(command, version=9))
+    driver.fact(device_claim_seen(resourceVersion="8", **fields))
+    assert "uid-w0" in driver.ledger.storage.waiting["resourceclaim dev/gpu"], "an older state"
+    shown = driver.fact(device_claim_seen(resourceVersion="9", reserved=("uid-w0", "x"), allocation=an_allocation()))
+    assert events(shown) == []
+    changed = driver.fact(device_claim_seen(resourceVersion="10", **fields))
+    assert [command.note for command in changed.commands if isinstance(command, PostEvent)] == [LOST_NOTE]
 
 
 def test_a_class_that_was_deleted_in_the_meantime_writes_nothing() -> None:
