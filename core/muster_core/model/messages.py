@@ -67,12 +67,12 @@ def _gang_requests(resource: str, requested: int) -> str:
     return f"the gang requests {resource_name(resource)} {quantity(resource, requested)} in total"
 
 
-def other_queue(requested: str, queue: str) -> str:
+def other_queue(requested: str, queue: str, why: str) -> str:
     """A placement rule selected another queue than the pods name.
 
     Use a queue that the rules allow (`muster queues`), or change `placementrules`.
     """
-    return f"queue {requested} is ignored: a placement rule of queues.yaml selected {queue}"
+    return f"queue {requested} is ignored: {why}a placement rule of queues.yaml selected {queue}"
 
 
 def gang_in_fair_queue(queue: str, origin: str) -> str:

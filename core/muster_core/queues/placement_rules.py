@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 from muster_core.model import config, messages
@@ -15,6 +16,7 @@ from muster_core.model.states import QueueState
 from muster_core.state.queues import Queue, QueueTree
 from muster_core.state.users import ANYONE
 from muster_si import keys
+from muster_si.near_names import nearest
 
 
 def may_submit(queue: Queue, user: str, groups: Sequence[str] | None) -> bool | None:
@@ -52,6 +54,8 @@ _QUALIFIED: Final = f"{ROOT}."
 _IN_RECOVERY: Final = f"{RECOVERY}."
 _PART: Final = re.compile(r"[a-z0-9_:#/@-]{1,64}")
 _MOST_LEVELS: Final = 32
+#: Names that are compared with one that does not exist.
+_MOST_COMPARED: Final = 100
 
 #: Replaces a dot in a name that is one queue name and not a path.
 _DOT: Final = "_dot_"
@@ -114,6 +118,20 @@ def is_requested(requested: str, path: QueuePath) -> bool:
     """Whether a queue is the one that an application requests, or the application requests none."""
     name = requested.strip().lower()
     return not name or path == name or path.endswith(f".{name.removeprefix(_QUALIFIED)}")
+
+
+def why_not_requested(tree: QueueTree, requested: str) -> str:
+    """Why an application does not get the queue that it requests; empty = a rule has selected another one."""
+    name = requested.strip().lower()
+    path = name if name == ROOT or name.startswith(_QUALIFIED) else f"{_QUALIFIED}{name}"
+    if (queue := tree.get(QueuePath(path))) is not None:
+        does_not_fit = "" if queue.is_leaf else "it is a parent queue, and pods need a leaf; "
+        return does_not_fit if path == name else f"{does_not_fit}did you mean {path}?; "
+    above, parts = tree.root, path.split(".")[1:]
+    while parts and (below := above.children.get(parts[0])) is not None:
+        above, parts = below, parts[1:]
+    meant = nearest(parts[0], islice(above.children, _MOST_COMPARED)) if len(parts) == 1 else ""
+    return f"it does not exist{f', did you mean {above.path}.{meant}?' if meant else ''}; "
 
 
 def recovery_queue(tree: QueueTree) -> Chosen:

@@ -22,7 +22,14 @@ from muster_core.model.events import Timer, TimerKind
 from muster_core.model.ids import RECOVERY, ROOT, ApplicationId, QueuePath, parent_path
 from muster_core.model.specs import ApplicationSpec
 from muster_core.model.states import APPLICATION, ApplicationEvent, ApplicationState, follow
-from muster_core.queues.placement_rules import Chosen, GroupsNeeded, choose_queue, group_limit_on, is_requested
+from muster_core.queues.placement_rules import (
+    Chosen,
+    GroupsNeeded,
+    choose_queue,
+    group_limit_on,
+    is_requested,
+    why_not_requested,
+)
 from muster_core.scheduling import ledger, queues, records, reporting, requeue, selectors
 from muster_core.state import ordering
 from muster_core.state.applications import Application, enter_queue
@@ -324,7 +331,9 @@ def accept(partition: Partition, app: Application, now_ns: int) -> None:
     The update tells if its queue is not the requested one.
     """
     requested, path = app.spec.queue, app.queue.path
-    message = "" if is_requested(requested, path) else messages.other_queue(requested, path)
+    message = ""
+    if not is_requested(requested, path):
+        message = messages.other_queue(requested, path, why_not_requested(partition.queues, requested))
     change_state(partition, app, ApplicationEvent.ACCEPT, now_ns, message)
     if app.is_reserving:
         at_ns = max(app.submitted_ns + partition.timing.starvation_age_ns, now_ns)

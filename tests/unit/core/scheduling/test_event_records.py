@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from muster_core.model.config import Configuration, PlacementRule, QueueConfig, QuotaLimit, Timing
 from muster_core.model.effects import ApplicationUpdated
 from muster_core.model.events import (
@@ -131,12 +133,22 @@ def test_a_rejected_application_is_recorded_with_the_reason() -> None:
     assert "already exists" in rejected[0].message
 
 
-def test_a_queue_that_a_placement_rule_replaced_is_reported_once_with_the_state() -> None:
-    scenario = a_scenario()
+@pytest.mark.parametrize(
+    "requested, why",
+    [
+        ("root.other", "it does not exist; "),
+        ("root.team.bleu", "it does not exist, did you mean root.team.blue?; "),
+        ("root.team", "it is a parent queue, and pods need a leaf; "),
+        ("team.blue", "did you mean root.team.blue?; "),
+        ("root.team.blue", ""),
+    ],
+)
+def test_a_queue_that_a_placement_rule_replaced_is_reported_once_with_the_state(requested: str, why: str) -> None:
+    scenario = a_scenario(a_queue("a"), a_queue("team", a_queue("blue")))
     [partition] = scenario.scheduler_state.partitions.values()
     partition.config = replace(partition.config, rules=(PlacementRule("fixed", value="root.a"),))
-    sent = scenario.submit(an_application(queue="root.other"), an_ask("r0")) + scenario.ask(an_ask("r1"))
-    text = "queue root.other is ignored: a placement rule of queues.yaml selected root.a"
+    sent = scenario.submit(an_application(queue=requested), an_ask("r0")) + scenario.ask(an_ask("r1"))
+    text = f"queue {requested} is ignored: {why}a placement rule of queues.yaml selected root.a"
     assert [(one.state, one.message) for one in sent if isinstance(one, ApplicationUpdated)] == [
         (ApplicationState.ACCEPTED, text),
         (ApplicationState.RUNNING, ""),
