@@ -16,6 +16,7 @@ from enum import StrEnum
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from muster.errors import Forbidden, Unreachable
 from muster.leases import PREFIX, holder, is_alive, late_s
 from muster_si.near_names import nearest
 
@@ -58,9 +59,10 @@ def problem(check: str, message: str, remedy: str) -> Finding:
     return Finding(check, Level.PROBLEM, message, remedy)
 
 
-def unknown(check: str, error: object) -> Finding:
-    """The check was skipped."""
-    return Finding(check, Level.UNKNOWN, str(error), "use an account with read permission")
+def unknown(check: str, error: Exception) -> Finding:
+    """The check was skipped, because a request failed or was denied."""
+    remedy = "use an account with read permission" if isinstance(error, Forbidden) else ""
+    return Finding(check, Level.UNKNOWN, str(error), remedy)
 
 
 # --- core -------------------------------------------------------------------------------------------------------------
@@ -68,9 +70,13 @@ def unknown(check: str, error: object) -> Finding:
 CORE: Final = "core"
 
 
-def core_unreachable(error: str) -> Finding:
+HEALTH: Final = "health"
+
+
+def core_unreachable(error: Unreachable) -> Iterator[Finding]:
     """The core does not respond."""
-    return problem(CORE, error, "check that its pod runs (kubectl get pods -l app=muster -A), or set --server")
+    yield problem(CORE, str(error), "check that its pod runs (kubectl get pods -l app=muster -A), or set --server")
+    yield unknown(HEALTH, error)
 
 
 def check_core(status: Json) -> Iterator[Finding]:
@@ -86,9 +92,9 @@ def check_core(status: Json) -> Iterator[Finding]:
         yield fine(CORE, f"{status['core']} schedules {status['partitions'][0]['totalNodes']} nodes")
     broken = [check for check in (status["health"] or {}).get("HealthChecks", []) if not check["Succeeded"]]
     for check in broken:
-        yield warning("health", f"{check['Name']}: {check['DiagnosisMessage']}", "see the core's log, and report it")
+        yield warning(HEALTH, f"{check['Name']}: {check['DiagnosisMessage']}", "see the core's log, and report it")
     if not broken:
-        yield fine("health", "all checks passed" if status["health"] else "not checked yet")
+        yield fine(HEALTH, "all checks passed" if status["health"] else "not checked yet")
 
 
 # --- leader -----------------------------------------------------------------------------------------------------------
@@ -148,21 +154,21 @@ def _lease_names(lease: Json) -> frozenset[str]:
 # --- configuration ----------------------------------------------------------------------------------------------------
 
 CONFIGURATION: Final = "configuration"
-#: Errors and warnings of the configuration, of each kind.
+#: Findings of one kind that a check lists.
 _MOST_LINES: Final = 10
-_REJECTED: Final = "the previous one remains active, and Muster cannot start with this one"
+_REJECTED: Final = "rejected; the previous one remains active, and Muster cannot start with this one"
 
 
 def check_configuration(errors: Sequence[str], warnings: Sequence[str], *, exists: bool) -> Iterator[Finding]:
     """Of the ConfigMaps as they are now, which Muster may have rejected. `exists`: there is one."""
     remedy = "correct the ConfigMap; `muster validate FILE` checks it before a change"
-    for line in errors[:_MOST_LINES]:
-        yield problem(CONFIGURATION, f"rejected; {_REJECTED}: {line}", remedy)
-    for line in warnings[:_MOST_LINES]:
-        yield warning(CONFIGURATION, line, remedy)
-    rest = sum(max(0, len(lines) - _MOST_LINES) for lines in (errors, warnings))
-    if rest:
-        yield warning(CONFIGURATION, f"{rest} further errors or warnings", "`muster config show` lists all of them")
+    if errors:
+        yield problem(CONFIGURATION, _REJECTED, remedy)
+    for level, kind, lines in ((Level.PROBLEM, "error", errors), (Level.WARNING, "warning", warnings)):
+        most = len(lines) if len(lines) <= _MOST_LINES + 1 else _MOST_LINES  # the line about others takes a place too
+        yield from (Finding(CONFIGURATION, level, line, remedy) for line in lines[:most])
+        if rest := len(lines) - most:
+            yield Finding(CONFIGURATION, level, f"{rest} further {kind}s", "`muster config show` lists all of them")
     if not errors and not warnings:
         yield fine(CONFIGURATION, "valid" if exists else "there is no ConfigMap, so the defaults apply")
 
@@ -171,6 +177,7 @@ def check_configuration(errors: Sequence[str], warnings: Sequence[str], *, exist
 
 SCHEDULER_NAME: Final = "scheduler name"
 POD_QUEUES: Final = "queues of pods"
+WITHHELD: Final = "withheld pods"
 _DOMAIN: Final = "yunikorn.apache.org/"
 #: Labels and annotations of pods for Muster.
 MARKS: Final = frozenset(
@@ -239,15 +246,24 @@ def check_queues(
             POD_QUEUES,
             f"{_list(apps, 'application')}: queue {queue} of the pods is ignored, because a placement rule selected "
             "another one",
-            "use a queue of `muster queues`, or change placementrules in queues.yaml",
+            "use the full name of a leaf of `muster queues`, or change placementrules in queues.yaml",
         )
     if not by_app and not ignored:
         yield fine(POD_QUEUES, "no pod of a rejected application, and no queue of pods is ignored")
 
 
-def application_of(pod: Json) -> str:
-    """The application ID of the pod, or the one that all pods of the namespace without an ID share."""
-    return _value(pod, _APP) or f"yunikorn-{pod['metadata']['namespace']}-autogen"
+def check_withheld(reasons: Mapping[str, str]) -> Iterator[Finding]:
+    """`reasons`: why pods wait that the core has not received, by NAMESPACE/NAME; empty = it is not reported."""
+    by_reason: dict[str, list[str]] = defaultdict(list)
+    for name, reason in reasons.items():
+        by_reason[reason or "no reason is reported yet"].append(name)
+    for reason, names in sorted(by_reason.items())[:_MOST_LINES]:
+        remedy = f"follow the message; `muster explain {names[0]}` shows events"
+        yield warning(WITHHELD, f"{_list(names)}: {reason}", remedy)
+    if len(by_reason) > _MOST_LINES:
+        yield warning(WITHHELD, f"{len(by_reason) - _MOST_LINES} further reasons", "`muster explain POD` shows them")
+    if not by_reason:
+        yield fine(WITHHELD, "the core has received all pods that wait")
 
 
 def _value(pod: Json, keys: Iterable[str]) -> str:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import typer
 
-from muster import checks, leases, permissions, printers
+from muster import checks, from_pods, leases, pending, permissions, printers
 from muster.checks import Finding, Level
 from muster.clients import installations, port_forward
 from muster.clients.kubernetes import Cluster
@@ -31,9 +31,9 @@ _CONFIGURATIONS: Final = ("mutatingwebhookconfigurations", "validatingwebhookcon
 def command(target: Target, *, output: Format = Output.TABLE) -> None:
     """Diagnose the installation and misconfigured pods.
 
-    Checks the core, the leader, the configuration, scheduler names and queues of pods, misspelt names, the webhook,
-    user identity, the operator's permissions, and other schedulers. Exits with 1 if there is a problem, and with 3 if
-    the cluster is unreachable.
+    Checks the core, the leader, the configuration, scheduler names and queues of pods, pods that the core has not
+    received, misspelt names, the webhook, user identity, the operator's permissions, and other schedulers. Exits with 1
+    if there is a problem, and with 3 if the cluster is unreachable.
     A check without read permission is reported as unknown.
     """
     now = target.cluster.server_time()
@@ -125,7 +125,7 @@ def _core(installation: DiagnosedInstallation) -> Iterator[Finding]:
     try:
         yield from checks.check_core(read_status(installation.target.rest))
     except Unreachable as error:
-        yield checks.core_unreachable(str(error))
+        yield from checks.core_unreachable(error)
 
 
 def _leader(installation: DiagnosedInstallation) -> Iterator[Finding]:
@@ -160,6 +160,29 @@ def _queues(installation: DiagnosedInstallation) -> Iterator[Finding]:
     return checks.check_queues(pods, installation.names, rejected, installation.target.rest.applications())
 
 
+#: Pods whose events are read, because they have no condition.
+_MOST_READ: Final = 10
+
+
+def _withheld(installation: DiagnosedInstallation) -> Iterator[Finding]:
+    apps = installation.target.rest.applications()
+    received = {pending.full_name(item) for app in apps for item in (*app["allocations"], *app["requests"])}
+    by_id = {(app.get("namespace"), app["applicationID"]): app for app in apps}
+    reasons: dict[str, str] = {}
+    read = 0
+    for pod in installation.cluster.list("/api/v1/pods", fieldSelector="status.phase=Pending"):
+        space, name = pod["metadata"]["namespace"], f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
+        if from_pods.scheduler(pod) not in installation.names or not from_pods.is_waiting(pod) or name in received:
+            continue
+        app = by_id.get((space, from_pods.application_of(pod)))
+        if app is None or not pending.is_withheld_member(app, pod):
+            reasons[name] = from_pods.condition(pod)
+            if not reasons[name] and read < _MOST_READ:
+                read += 1
+                reasons[name] = from_pods.last_event(installation.cluster, pod)
+    return checks.check_withheld(reasons)
+
+
 def _placeholders(installation: DiagnosedInstallation) -> Iterator[Finding]:
     from muster import placeholders  # noqa: PLC0415  # loads the operator; --help does not need it
 
@@ -174,7 +197,16 @@ def _names(installation: DiagnosedInstallation) -> Iterator[Finding]:
     pods = installation.cluster.list("/api/v1/pods", fieldSelector="status.phase!=Succeeded")
     namespaces = installation.cluster.list("/api/v1/namespaces")
     settings = config.operator_settings(installation.config_maps)
-    return ignored_names.check_names(pods, namespaces, installation.names, settings)
+    try:
+        apps = installation.target.rest.applications()
+    except Unreachable:
+        apps = []
+    without_gang = {
+        (app.get("namespace") or "", app["applicationID"])
+        for app in apps
+        if not (app.get("gangSchedulingStyle") or app.get("gangProblem"))
+    }
+    return ignored_names.check_names(pods, namespaces, installation.names, settings, without_gang)
 
 
 def _webhooks(installation: DiagnosedInstallation) -> Iterator[Finding]:
@@ -236,6 +268,7 @@ _CHECKS: Final[tuple[tuple[str, Callable[[DiagnosedInstallation], Iterator[Findi
     (checks.CONFIGURATION, _configuration),
     (checks.SCHEDULER_NAME, _scheduler_names),
     (checks.POD_QUEUES, _queues),
+    (checks.WITHHELD, _withheld),
     ("placeholders", _placeholders),
     ("names", _names),
     (checks.WEBHOOK, _webhooks),

@@ -4,13 +4,15 @@ was probably meant: the nearest name, the application of a pod, or the scheduler
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
-from typing import Any
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Final
 from urllib.parse import quote
 
-from muster import leases, pending, printers
-from muster.checks import DEFAULT_NAMES, DEFAULT_SCHEDULER, application_of
+from muster import from_pods, leases, pending, printers
+from muster.checks import DEFAULT_NAMES
 from muster.clients import installations
 from muster.clients.rest import Rest
 from muster.errors import BadUsage, NotThere, Unreachable
@@ -82,39 +84,73 @@ def application_of_pod(target: Target, name: str, namespace: str) -> str:
     space = prefix or namespace
     for app, full in pending.find_pods(target.rest.applications(), pod, space):
         return f"no application {name} found; pod {full} belongs to application {app['applicationID']}"
-    return next(filter(None, (_foreign_pod(target, one) for one in _cluster_pods(target, pod, space))), "")
+    return _foreign_pods(_cluster_pods(target, f"pod/{name}", namespace), _served(target))
 
 
-def subject(target: Target, written: str, namespace: str) -> tuple[Json, str]:
-    """The application, and the name of the pod if the subject is one."""
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What is explained: an application or, with `pod`, one pod of it; or `withheld` pods that the core does not have.
+
+    `core`: what the core has instead of these pods.
+    """
+
+    app: Json
+    pod: str = ""
+    withheld: tuple[Json, ...] = ()
+    core: str = ""
+
+
+def subject(target: Target, written: str, namespace: str) -> Subject:
+    """The application or pod of that name in the core, else the pods of Muster in the cluster.
+
+    Raises NotThere, and BadUsage if the name is not unique.
+    """
     rest = target.rest
     kind, _, name = written.partition("/")
-    if kind == "app":
-        return application(rest, name, namespace), ""
+    if kind not in ("app", "pod"):
+        kind, name = "", written
+    app: Json | None = None
     if kind != "pod":
-        try:
-            return application(rest, written, namespace), ""
-        except NotThere:
-            name = written
+        with suppress(NotThere):
+            app = application(rest, name, namespace)
+    if app is not None:
+        if not (app["allocations"] or app["requests"] or app["rejectedMessage"]):  # its pods may be of a later run
+            pods = _cluster_pods(target, f"app/{app['applicationID']}", app.get("namespace") or namespace)
+            if waiting := [pod for pod in _own(target, pods) if from_pods.is_waiting(pod)]:
+                return _withheld(waiting, app)
+        return Subject(app)
     prefix, _, pod = name.rpartition("/")
     space = prefix or namespace
-    found = pending.find_pods(rest.applications(), pod, space)
-    if not found:
-        in_cluster = _cluster_pods(target, pod, space)
-        found = list(_withheld(rest, in_cluster))
-        if not found:
-            where = f" in namespace {space} (-n or -A selects others)" if space and not prefix else ""
-            outside = next(filter(None, (_foreign_pod(target, one) for one in in_cluster)), "")
-            closest = nearest(name, _names(rest, space)) if kind != "pod" else ""
-            advice = (
-                f"did you mean {closest}?"
-                if closest
-                else f"{program()} doctor lists pods that Muster does not schedule"
-            )
-            raise NotThere(outside or f"no application or pod {name} found{where}; {advice}")
+    found = pending.find_pods(rest.applications(), pod, space) if kind != "app" else []
     if len(found) > 1:
         raise BadUsage(f"several pods have the name {name}: {', '.join(full for _, full in found)}; name one of them")
-    return found[0]
+    if found:
+        return Subject(*found[0])
+    in_cluster = _cluster_pods(target, written, namespace)
+    if own := _own(target, in_cluster):
+        return _in_cluster(rest, own)
+    if kind == "app":
+        application(rest, name, namespace)  # raises
+    where = f" in namespace {space} (-n or -A selects others)" if space and not prefix else ""
+    closest = nearest(name, _names(rest, space)) if kind != "pod" else ""
+    advice = f"did you mean {closest}?" if closest else f"{program()} doctor lists pods that Muster does not schedule"
+    outside = _foreign_pods(in_cluster, _served(target))
+    raise NotThere(outside or f"no application or pod {name} found{where}; {advice}")
+
+
+def _in_cluster(rest: Rest, pods: list[Json]) -> Subject:
+    """Pods that the core does not have. Members that wait for the placeholders of their gang are explained by these."""
+    pod, metadata, app = pods[0], pods[0]["metadata"], None
+    with suppress(NotThere):
+        app = rest.application(from_pods.application_of(pod), metadata["namespace"])
+    if app is not None and (pending.is_withheld_member(app, pod) or not from_pods.is_waiting(pod)):
+        return Subject(app, f"{metadata['namespace']}/{metadata['name']}")
+    return _withheld(pods, app)
+
+
+def _withheld(pods: list[Json], app: Json | None) -> Subject:
+    has = f"; its application {app['applicationID']} is {app['applicationState']}" if app else ""
+    return Subject({}, withheld=tuple(pods), core=f"has not received the pods{has}")
 
 
 def _names(rest: Rest, namespace: str) -> Iterator[str]:
@@ -125,37 +161,61 @@ def _names(rest: Rest, namespace: str) -> Iterator[str]:
             yield from map(pending.name, (*app["allocations"], *app["requests"]))
 
 
-def _cluster_pods(target: Target, name: str, namespace: str) -> list[Json]:
-    """The pods of that name in a namespace, as the API server has them; empty namespace = all."""
-    path = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods" if namespace else "/api/v1/pods"
+def _cluster_pods(target: Target, written: str, namespace: str) -> list[Json]:
+    """The pods of the subject in the cluster; empty namespace = all. Raises BadUsage if it is ambiguous."""
     try:
-        return list(target.cluster.list(path, fieldSelector=f"metadata.name={name}"))
-    except (NotThere, Unreachable, BadUsage):
-        return []  # with --server, the cluster may be unreachable
-
-
-def _withheld(rest: Rest, pods: Iterable[Json]) -> Iterator[tuple[Json, str]]:
-    """Pods of applications that the core has: the operator withholds members of incomplete gangs."""
-    for pod in pods:
-        metadata = pod["metadata"]
-        with suppress(NotThere):
-            yield (
-                rest.application(application_of(pod), metadata["namespace"]),
-                f"{metadata['namespace']}/{metadata['name']}",
-            )
-
-
-def _foreign_pod(target: Target, pod: Json) -> str:
-    """Which scheduler is responsible for a pod that is not Muster's; empty if Muster is."""
-    metadata, scheduler = pod["metadata"], str(pod["spec"].get("schedulerName") or DEFAULT_SCHEDULER)
+        cluster = target.cluster
+    except (BadUsage, Unreachable):
+        return []  # --server needs no kubeconfig
     try:
-        names = {
-            lease["metadata"]["name"].removeprefix(leases.PREFIX) for lease in installations.name_leases(target.cluster)
-        }
+        return from_pods.pods_of(cluster, written, namespace)
     except (NotThere, Unreachable):
-        names = set()
-    if scheduler in (served := sorted(names or DEFAULT_NAMES)):
+        return []
+
+
+#: Pods of an application that are read for its warnings.
+_MOST_READ: Final = 10
+
+
+def warnings_of(target: Target, app: Json, pod: str) -> list[str]:
+    """What has no effect on pods of the application, or on one of them; empty without a cluster."""
+    items = [item for item in (*app["requests"], *app["allocations"]) if pending.kind(item) == "pod"]
+    names = dict.fromkeys([*filter(None, (pod,)), *map(pending.full_name, items)])
+    pods: list[Json] = []
+    with suppress(Unreachable, BadUsage):
+        for name in islice(names, _MOST_READ):
+            space, _, short = name.partition("/")
+            with suppress(NotThere):
+                pods.append(target.cluster.get(f"/api/v1/namespaces/{quote(space)}/pods/{quote(short)}"))
+    if not pods:
+        return []
+    from muster.ignored_names import warnings_of as of_pods  # noqa: PLC0415  # loads the operator
+
+    return of_pods(app, pods, frozenset(_served(target)), pod)
+
+
+def _served(target: Target) -> list[str]:
+    """The scheduler names of all Musters in the cluster."""
+    with suppress(NotThere, Unreachable, BadUsage):
+        found = {
+            str(one["metadata"]["name"]).removeprefix(leases.PREFIX)
+            for one in installations.name_leases(target.cluster)
+        }
+        return sorted(found or DEFAULT_NAMES)
+    return sorted(DEFAULT_NAMES)
+
+
+def _own(target: Target, pods: list[Json]) -> list[Json]:
+    served = _served(target) if pods else []
+    return [pod for pod in pods if from_pods.scheduler(pod) in served]
+
+
+def _foreign_pods(pods: list[Json], served: list[str]) -> str:
+    """Which scheduler is responsible for the first pod that is not Muster's; empty if there is none."""
+    pod = next((one for one in pods if from_pods.scheduler(one) not in served), None)
+    if pod is None:
         return ""
+    metadata, scheduler = pod["metadata"], from_pods.scheduler(pod)
     closest = nearest(scheduler, served)
     space, name = metadata["namespace"], metadata["name"]
     advice = f"did you mean {closest}? C" if closest else "for Muster, c"

@@ -1,19 +1,20 @@
 """`muster explain` without the core: what the operator wrote into the conditions and events of the pods.
 
-Users without the right to open a port-forward in Muster's namespace can read these in their own namespace.
+Users without the right to open a port-forward in Muster's namespace can read these in their own namespace. They also
+explain pods that the operator has not sent to the core: gated, invalid, or of a gang that waits for its pods.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 from urllib.parse import quote
 
 from rich.console import Group, RenderableType
 
 from muster import printers
-from muster.checks import DEFAULT_SCHEDULER, application_of
+from muster.checks import DEFAULT_SCHEDULER
 from muster.clients.kubernetes import Cluster
 from muster.errors import BadUsage, NotThere, Unreachable
 from muster.output import Facts
@@ -25,8 +26,8 @@ _ENDED: Final = ("Succeeded", "Failed")
 _SHOWN: Final = 3
 
 
-def explain(cluster: Cluster, subject: str, namespace: str, unreachable: str, *, with_history: bool = False) -> Json:
-    """The pods of an application, or one pod, in a namespace; `unreachable`: why the core is not asked.
+def pods_of(cluster: Cluster, subject: str, namespace: str) -> list[Json]:
+    """The pods of an application, or one pod; empty namespace = all.
 
     Raises NotThere, Unreachable, and BadUsage if several namespaces have the ID or the pod.
     """
@@ -37,12 +38,17 @@ def explain(cluster: Cluster, subject: str, namespace: str, unreachable: str, *,
     if not pods:
         where = f" in namespace {namespace} (-n or -A selects others)" if namespace else ""
         raise NotThere(f"no application or pod {name} found{where}")
+    return pods
+
+
+def explain(cluster: Cluster, pods: Sequence[Json], core: str, *, with_history: bool = False) -> Json:
+    """Why the pods of one application wait. `core`: why the core does not explain it. Raises Unreachable."""
     found = [_pod(pod) for pod in pods]
-    waiting = [pod for pod in found if not pod["node"] and pod["phase"] not in _ENDED]
+    waiting = [shown for shown, pod in zip(found, pods, strict=True) if is_waiting(pod)]
     explained: Json = {
         "application": application_of(pods[0]),
-        "schedulers": sorted({str(pod["spec"].get("schedulerName") or DEFAULT_SCHEDULER) for pod in pods}),
-        "core": unreachable,
+        "schedulers": sorted(set(map(scheduler, pods))),
+        "core": core,
         "bound": sum(1 for pod in found if pod["node"] and pod["phase"] not in _ENDED),
         "pending": len(waiting),
         "pods": found,
@@ -53,6 +59,33 @@ def explain(cluster: Cluster, subject: str, namespace: str, unreachable: str, *,
 
         explained["history"] = of_pods(cluster, pods)
     return explained
+
+
+def application_of(pod: Json) -> str:
+    """The application ID of the pod: its own, that of its gang, or the one that other pods of its namespace share."""
+    from muster.ignored_names import application_of as read  # noqa: PLC0415  # loads the operator
+
+    return read(pod)
+
+
+def scheduler(pod: Json) -> str:
+    """The scheduler name of the pod."""
+    return str(pod["spec"].get("schedulerName") or DEFAULT_SCHEDULER)
+
+
+def is_waiting(pod: Json) -> bool:
+    """Whether the pod has no node, and has not ended."""
+    return not pod["spec"].get("nodeName") and (pod.get("status") or {}).get("phase") not in _ENDED
+
+
+def condition(pod: Json) -> str:
+    """Why the pod waits, by its condition; empty = it has none."""
+    return str(_pod(pod)["message"])
+
+
+def last_event(cluster: Cluster, pod: Json) -> str:
+    """The message of the last event of the pod; empty = it has none."""
+    return next((str(event["message"]) for event in reversed([*_events(cluster, _pod(pod))])), "")
 
 
 def _of_application(cluster: Cluster, name: str, namespace: str) -> list[Json]:
@@ -115,7 +148,7 @@ def view(found: Json) -> RenderableType:
     facts.add_row("bound", str(found["bound"]))
     facts.add_row("pending", str(found["pending"]))
     facts.add_row("source", "conditions and events of the pods")
-    facts.add_row("core", f"not asked: {found['core']}")
+    facts.add_row("core", found["core"])
     by_message: defaultdict[str, list[str]] = defaultdict(list)
     for pod in found["pods"]:
         if not pod["node"] and pod["phase"] not in _ENDED:
@@ -129,6 +162,8 @@ def view(found: Json) -> RenderableType:
     if found["events"]:
         events = {(event["reason"], event["message"]): None for event in found["events"]}
         parts += ["", "Events:", *(f"  {reason}: {message}" for reason, message in events)]
+    if missing := " and ".join(name for name in ("changes", "estimate") if name in found):
+        parts += ["", f"No {missing}: the core has not received the pods"]
     if "history" in found:
         parts += ["", *printers.history(found["history"])]
     return Group(*parts)

@@ -165,10 +165,11 @@ def apps(  # noqa: PLR0913 # long: the command line is its options
         return [app for app in found if user in ("", app["user"]) and pending.in_namespace(app, wanted)]
 
     view = partial(printers.apps, all_namespaces=not wanted)
-    kind = "" if state is State.ACTIVE else f"{state} "
+    kind = f"{state} "
     place = "".join((f" in queue {queue}" if queue else "", f" of user {user}" if user else ""))
     where = f" in namespace {wanted} (-n or -A selects others)" if wanted else ""
-    show(read, view, output, watch=watch, empty=f"No {kind}applications found{place}{where}")
+    others = "; --state completed lists those that have ended" if state is State.ACTIVE else ""
+    show(read, view, output, watch=watch, empty=f"No {kind}applications found{place}{where}{others}")
 
 
 def _in_queue(rest: Rest, queue: str, state: State) -> list[Json]:
@@ -273,16 +274,22 @@ def _read_explanation(target: Target, subject: str, namespace: str, wants: _Want
         if wants.changes or wants.estimate:
             raise
         try:
-            return from_pods.explain(target.cluster, subject, namespace, str(error), with_history=wants.history)
+            pods = from_pods.pods_of(target.cluster, subject, namespace)
+            return from_pods.explain(target.cluster, pods, f"not asked: {error}", with_history=wants.history)
         except Unreachable:
             raise error from None
-    app, pod = find.subject(target, subject, namespace)
+    named = find.subject(target, subject, namespace)
+    if named.withheld:
+        found = from_pods.explain(target.cluster, named.withheld, named.core, with_history=wants.history)
+        return found | _predictions(target, {}, wants, is_pending=False)
+    app, pod = named.app, named.pod
     path = app["queueName"]  # empty if the application was rejected before it had a queue
     try:
         queue, waiting = (rest.queue(path), rest.pending(path)) if path else (None, [])
     except NotThere:
         queue, waiting = None, []
     found = pending.explain(app, queue, waiting, pod).data()
+    found["warnings"] = "; ".join(find.warnings_of(target, app, pod)) or found["warnings"]
     if pending.lacking(found["reasons"]):
         known = {name for partition in rest.partitions() for name in partition["capacity"]["capacity"]}
         pending.advise_names(found["reasons"], known)

@@ -5,14 +5,15 @@ API server deletes after an hour.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
 from muster.checks import Finding, Json, fine, problem, warning
 from muster_operator.model.errors import BadInputError
-from muster_operator.model.ids import PodUid
-from muster_operator.model.names import ANNOTATION_PLACEHOLDER, ANNOTATION_TASK_GROUP_NAME
-from muster_operator.model.pods import GangProblem, PodRef, TaskGroup
+from muster_operator.model.ids import PodUid, application_name
+from muster_operator.model.messages import missing_groups
+from muster_operator.model.names import ANNOTATION_PLACEHOLDER, ANNOTATION_TASK_GROUP_NAME, ANNOTATION_TASK_GROUPS
+from muster_operator.model.pods import GangProblem, Membership, PodRef, TaskGroup
 from muster_operator.model.problems import no_task_group
 from muster_operator.model.settings import Settings
 from muster_operator.translate.gangs.dialects import read_gang
@@ -39,20 +40,18 @@ _Found = dict[tuple[str, str], list[str]]
 
 
 def check_names(
-    pods: Iterable[Json], namespaces: Iterable[Json], served: frozenset[str], settings: Settings | None = None
+    pods: Iterable[Json],
+    namespaces: Iterable[Json],
+    served: frozenset[str],
+    settings: Settings | None = None,
+    without_gang: Collection[_App] = (),
 ) -> Iterator[Finding]:
     """`served`: the scheduler names of Muster. Pods that have ended are left out.
 
-    `settings`: for the default placement. There is one finding per problem, with the objects that have it.
+    `settings`: for the default placement. `without_gang`: namespace and ID of applications that are no gangs in the
+    core. There is one finding per problem, with the objects that have it.
     """
-    found: _Found = defaultdict(list)
-    own = [pod for pod in pods if mapping(pod.get("spec")).get("schedulerName") in served]
-    living = [pod for pod in own if mapping(pod.get("status")).get("phase") not in _ENDED]
-    groups: dict[_App, dict[str, TaskGroup]] = defaultdict(dict)
-    for pod in living:
-        for check, text in _problems(pod, settings or Settings(), groups):
-            found[check, text].append(_named(pod))
-    _check_groups(own, living, groups, found)
+    found = _of_pods(pods, served, settings or Settings(), without_gang)
     for thing in namespaces:
         if (namespace := read_namespace(thing)) is not None:
             for text in (*namespace.problems, *namespace.misspelt):
@@ -61,12 +60,61 @@ def check_names(
     yield from _findings(TASK_GROUPS, found, "no pod has invalid task groups")
 
 
-def _problems(pod: Json, settings: Settings, groups: dict[_App, dict[str, TaskGroup]]) -> Iterator[tuple[str, str]]:
-    """The check and the problem of what the pod alone has. Adds its task groups to `groups`."""
+def application_of(pod: Json) -> str:
+    """The application ID of the pod: its own, that of its gang, or the one that other pods of its namespace share."""
+    return application_name(_membership(pod, Settings()).app)
+
+
+def _membership(pod: Json, settings: Settings) -> Membership:
     metadata = mapping(pod.get("metadata"))
     namespace, name, uid = (str(metadata.get(key) or "") for key in ("namespace", "name", "uid"))
-    ref = PodRef(namespace, name, PodUid(uid))
-    member = membership(metadata, ref, settings)
+    return membership(metadata, PodRef(namespace, name, PodUid(uid)), settings, mapping(pod.get("spec")))
+
+
+def warnings_of(app: Json, pods: Iterable[Json], served: frozenset[str], pod: str = "") -> list[str]:
+    """The warnings about some pods of an application of the core, or about one of them, NAMESPACE/NAME."""
+    has_gang = app.get("gangSchedulingStyle") or app.get("gangProblem")
+    id_of_app = {(str(app.get("namespace") or ""), str(app["applicationID"]))}
+    found = _of_pods(pods, served, Settings(), () if has_gang else id_of_app)
+    written = f"{app.get('gangProblem') or ''} {app.get('gangWarnings') or ''}"
+    texts = (text for (_, text), things in found.items() if not pod or f"pod {pod}" in things)
+    return [*filter(None, (app.get("gangWarnings"),)), *(text for text in texts if text not in written)]
+
+
+def _of_pods(
+    pods: Iterable[Json], served: frozenset[str], settings: Settings, without_gang: Collection[_App]
+) -> _Found:
+    found: _Found = defaultdict(list)
+    own = [pod for pod in pods if mapping(pod.get("spec")).get("schedulerName") in served]
+    living = [pod for pod in own if mapping(pod.get("status")).get("phase") not in _ENDED]
+    groups: dict[_App, dict[str, TaskGroup]] = defaultdict(dict)
+    for pod in living:
+        for check, text in _problems(pod, settings, groups):
+            found[check, text].append(_named(pod))
+    _check_groups(own, living, groups, found)
+    _check_lost_gangs(living, without_gang, found)
+    return found
+
+
+def _check_lost_gangs(living: list[Json], without_gang: Collection[_App], found: _Found) -> None:
+    """Pods with task groups whose application is no gang, because its first pod has none."""
+    by_app: dict[_App, list[Json]] = defaultdict(list)
+    for pod in living if without_gang else ():
+        app = str(pod["metadata"].get("namespace")), application_of(pod)
+        if app in without_gang:
+            by_app[app].append(pod)
+    for (_, app_id), members in by_app.items():
+        first = min(members, key=lambda pod: str(pod["metadata"].get("creationTimestamp")))
+        for pod in members:
+            key = next(filter(_annotations(pod).get, (ANNOTATION_TASK_GROUPS, ANNOTATION_TASK_GROUP_NAME)), "")
+            if key:
+                originator = "" if pod is first else str(first["metadata"]["name"])
+                found[TASK_GROUPS, missing_groups(key, app_id, originator).text].append(_named(pod))
+
+
+def _problems(pod: Json, settings: Settings, groups: dict[_App, dict[str, TaskGroup]]) -> Iterator[tuple[str, str]]:
+    """The check and the problem of what the pod alone has. Adds its task groups to `groups`."""
+    metadata, member = mapping(pod.get("metadata")), _membership(pod, settings)
     conflicts = () if member.marked else member.conflicts  # the check of placeholders is about these
     for text in (*pod_problems(metadata), *filter(None, (member.user_problem, *conflicts))):
         yield NAMES, text

@@ -37,6 +37,21 @@ CONSTRAINTS: Final = {
     "cluster": "correct the constraints in the message, or the labels and taints of the nodes; no node satisfies them, "
     "even if it is empty",
 }
+#: Instead, by a part of a node's reason (in lower case): the short form, and the suggestion.
+_BY_NODE_REASON: Final = {
+    "cannot allocate all claims": (
+        "insufficient free devices",
+        "free matching devices, add nodes with such devices, or change the requests of the claim",
+    ),
+    '" not found': (
+        "an object that does not exist",
+        "create the object in the message, or correct its name in the pod",
+    ),
+    "persistentvolume": (
+        "its volume claims",
+        "correct the claim in the message; `kubectl describe pvc` shows its events",
+    ),
+}
 #: Instead, for a gang that all nodes together cannot hold: one more node of the same size can be enough.
 GANG_CLUSTER: Final = "request less, or add nodes: all nodes together could not hold the gang, even if they were empty"
 #: Instead, if the request exceeds the complete quota (`keys.NEVER_FITS`).
@@ -151,6 +166,11 @@ def find_pods(apps: Iterable[Json], wanted: str, in_space: str = "") -> list[tup
             and in_space in ("", namespace(item) or app.get("namespace"))
         )
     ]
+
+
+def is_withheld_member(app: Json, pod: Json) -> bool:
+    """Whether the operator withholds a pod of the application because placeholders of its gang are pending."""
+    return bool(_gang_placeholders(app)) and not pod["spec"].get("schedulingGates")
 
 
 # --- explanation -----------------------------------------------------------------------------------------------------
@@ -336,7 +356,8 @@ def _for_unsatisfiable(app: Json, reasons: list[Reason]) -> list[Reason]:
     """The same reasons; free resources do not help an unsatisfiable gang."""
     for found in reasons:
         if app.get("unsatisfiable") and found.reason in CONSTRAINTS:
-            found.suggestion = CONSTRAINTS["cluster"] if _is_constrained(found) else GANG_CLUSTER
+            special = _by_node_reason(found)[1] or CONSTRAINTS["cluster"]
+            found.suggestion = special if _is_constrained(found) else GANG_CLUSTER
     return reasons
 
 
@@ -350,9 +371,15 @@ def _is_constrained(found: Reason) -> bool:
     return bool(found.nodes) and not any(text.startswith(_IS_RESOURCE) for text in found.nodes)
 
 
+def _by_node_reason(found: Reason) -> tuple[str, str]:
+    """The short form and the suggestion of constraints with texts of their own; empty = these are other ones."""
+    reasons = [text.lower() for text in found.nodes]
+    return next((texts for part, texts in _BY_NODE_REASON.items() if any(part in text for text in reasons)), ("", ""))
+
+
 def _suggestion(found: Reason) -> str:
     if found.reason in CONSTRAINTS and _is_constrained(found):
-        return CONSTRAINTS[found.reason]
+        return _by_node_reason(found)[1] or CONSTRAINTS[found.reason]
     if found.reason in NEVER_FITS and keys.NEVER_FITS in found.message:
         return NEVER_FITS[found.reason]
     return SUGGESTIONS.get(found.reason, "")
@@ -375,7 +402,9 @@ def _blocked_by(pending: Iterable[Json], prefix: str, first: Sequence[str] = ())
     short = [
         *first,
         *(
-            _CONSTRAINED_BY if found.reason in CONSTRAINTS and _is_constrained(found) else BLOCKED_BY[found.reason]
+            (_by_node_reason(found)[0] or _CONSTRAINED_BY)
+            if found.reason in CONSTRAINTS and _is_constrained(found)
+            else BLOCKED_BY[found.reason]
             for found in _grouped(pending)
             if found.reason in BLOCKED_BY
         ),

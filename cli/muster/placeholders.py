@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from muster.checks import DEFAULT_NAMES, Finding, fine, unknown, warning
+from muster.checks import DEFAULT_NAMES, Finding, Level, fine, warning
 from muster.clients import installations
 from muster.clients import kubeconfig as kubeconfig_files
 from muster.clients.kubernetes import Cluster, connect
@@ -220,7 +220,7 @@ def check_placeholders(found: Survey) -> Iterator[Finding]:
             "delete them with muster placeholders -A --delete when YuniKorn no longer uses them",
         )
     if found.unverified and found.error:
-        yield unknown(CHECK, _unverified(found))
+        yield Finding(CHECK, Level.UNKNOWN, _unverified(found), "use an account that may read the Secret")
     elif found.unverified:
         yield warning(CHECK, _unverified(found), f"restore the key in the Secret {SECRET}, or delete the pods")
     elif not found.unsigned:

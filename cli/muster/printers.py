@@ -537,7 +537,7 @@ def _summary(found: list[Json]) -> str:
     numbers = {level: sum(finding["level"] == level for finding in found) for level in reversed(_SEVERITY)}
     shown = [count(number, level) for level, number in numbers.items() if number and level in ("problem", "warning")]
     if numbers["unknown"]:
-        shown.append(f"{numbers['unknown']} skipped")
+        shown.append(f"{numbers['unknown']} unknown")
     return ", ".join(shown) or "no problems found"
 
 

@@ -34,7 +34,7 @@ async def all_wait(attack: Attack, text: str) -> None:
 @pytest.mark.parametrize(
     "kind, text",
     [
-        ("impossible", "'2147483648' is not a number of pods from 1 to 10000"),
+        ("impossible", '"2147483648" is not a number of pods; write a whole number from 1 to 10,000'),
         ("contradictory", "write the same value on all of them"),
         ("alone", "waiting for more pods"),
     ],

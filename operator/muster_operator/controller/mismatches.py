@@ -17,6 +17,7 @@ from muster_operator.model import limits, messages, names, problems
 from muster_operator.model.commands import Outcome
 from muster_operator.model.pods import GangDefinition, Pod, UserInfo
 from muster_operator.translate.known_names import free_group, unknown_group
+from muster_operator.translate.membership import shared_app_id
 
 #: Mismatches reported per application; further ones are not reported.
 _MAX_MISMATCHES: Final = 16
@@ -37,8 +38,8 @@ def report_mismatches(ledger: Ledger, out: Outcome, app: Application, task: Task
             reporting.post(out, pod.ref, note)
     if app.gang is not None:
         _warn_group(out, app, app.gang, pod)
-    elif not app.source.is_written and not ledger.settings.disable_gang and not app.is_missing_gang_reported:
-        app.is_missing_gang_reported = _warn_missing_definition(out, app, pod)
+    elif not app.source.is_written and not ledger.settings.disable_gang:
+        _warn_missing_definition(out, app, pod)
 
 
 def report_placement(ledger: Ledger, out: Outcome, app: Application, text: str, now: float) -> None:
@@ -71,6 +72,9 @@ def _differences(app: Application, pod: Pod) -> Iterator[str]:
         yield problems.queue_ignored(member.queue, app.name, app.queue)
     if _is_another_person(member.user, app.user):
         yield problems.user_ignored(member.user.user, app.name, app.user.user)
+    groups, used = member.gang.task_groups, app.source.task_groups
+    if app.source.is_written and groups not in {"", used}:
+        yield problems.task_groups_ignored(_owner(pod), app.name, app.originator.ref.name)
     if pod.ref.namespace != app.namespace:
         yield problems.other_namespace(pod.ref.namespace, app.name, app.namespace)
 
@@ -129,15 +133,17 @@ def _owner(pod: Pod) -> str:
     return pod.controller_name or f"Pod/{pod.ref.name}"
 
 
-def _warn_missing_definition(out: Outcome, app: Application, pod: Pod) -> bool:
-    """Warns that the application has no task groups. Returns whether the pod expects some."""
+def _warn_missing_definition(out: Outcome, app: Application, pod: Pod) -> None:
+    """Warns that the application has no task groups although the pod expects some.
+
+    Once, or once for each controller if the pods have no application ID, because then they can be unrelated.
+    """
     wanted = {
         names.ANNOTATION_TASK_GROUPS: pod.membership.gang.is_written,
         names.ANNOTATION_TASK_GROUP_NAME: pod.membership.task_group,
     }
     key = next((key for key, value in wanted.items() if value), None)
-    if key is None:
-        return False
-    originator = "" if app.originator.ref == pod.ref else app.originator.ref.name
-    reporting.post(out, pod.ref, messages.missing_groups(key, app.name, originator))
-    return True
+    workload = _owner(pod) if app.name == shared_app_id(app.namespace) else ""
+    if key is not None and _is_new(app, f"no gang: {workload}"):
+        originator = "" if app.originator.ref == pod.ref else app.originator.ref.name
+        reporting.post(out, pod.ref, messages.missing_groups(key, app.name, originator))

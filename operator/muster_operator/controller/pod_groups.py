@@ -327,9 +327,10 @@ def session_is_live(ledger: Ledger, out: Outcome, now: float) -> None:
 
 
 def on_timer(ledger: Ledger, out: Outcome, key: str, now: float) -> None:
-    """Timer: ends a pause, and writes why the pods of the group wait, as conditions of the group and of those pods.
+    """Timer: ends a pause, and writes why the pods of the group wait: as conditions of the group and of those pods.
 
-    A pod that cannot be requested has a reason of its own.
+    The first pod gets an event too, because `kubectl describe` shows no messages of conditions. A pod that cannot be
+    requested has a reason of its own.
     """
     members = ledger.group_members[key]
     if now >= members.paused_until:
@@ -339,12 +340,15 @@ def on_timer(ledger: Ledger, out: Outcome, key: str, now: float) -> None:
         return
     if members.told and members.told != why:  # one write of a user must not cause thousands of writes each time
         members.report_s = min(_MAX_REPORT_S, 2 * max(members.report_s, ledger.settings.condition_delay_s))
-    members.told = why
     report(ledger, out, key, GroupCondition(is_scheduled=False, reason=reason, message=why))
     condition = Condition(messages.SKIPPED, why)
-    for uid in members.living:
-        pod = ledger.pods.get(uid)
-        if pod is not None and pod.node is None and uid not in members.held and pod.condition != condition:
+    found = (ledger.pods.get(uid) for uid in members.living if uid not in members.held)
+    waiting = [pod for pod in found if pod is not None and pod.node is None]
+    for pod in waiting[: members.told != why]:
+        out.commands.append(messages.failed_scheduling(why).about(pod.ref.namespace, pod.ref.name, pod.ref.uid))
+    members.told = why
+    for pod in waiting:
+        if pod.condition != condition:
             out.commands.append(SetCondition(pod.ref, condition.reason, condition.message))
 
 

@@ -251,9 +251,8 @@ class Application:
     ``slots``: placeholders by name while the gang reserves; ``open_slots`` are not bound yet. ``failure``: reason and
     message for pods that have to fail. ``core_has_begun``: the core has reported a state after acceptance. ``is_over``:
     the core has removed the application. ``is_our_end``: the operator ends it and has to remove it from the core.
-    ``is_missing_gang_reported``: a pod has an event that there is no gang. ``asks_early``: its first pod may be
-    requested before the core accepts it, and no other pod has been requested. ``submission``: which submission of the
-    session it was. ``user``, ``namespace``: those of the first pod.
+    ``asks_early``: its first pod may be requested before the core accepts it, and no other pod has been requested.
+    ``submission``: which submission of the session it was. ``user``, ``namespace``: those of the first pod.
     """
 
     id: AppId
@@ -308,7 +307,6 @@ class Application:
     core_is_running: bool = False
     is_over: bool = False
     is_our_end: bool = False
-    is_missing_gang_reported: bool = False
     asks_early: bool = False
     submission: int = 0
     #: Whether the gang has a ProvisioningRequest, None = unknown; the problem that was posted last (`provisioning`).

@@ -61,6 +61,17 @@ def other_namespace(namespace: str, app: str, of_app: str) -> str:
     )
 
 
+def task_groups_ignored(owner: str, app: str, originator: str) -> str:
+    """The pod defines other task groups than the first pod of its application.
+
+    Use another application ID, or write the same task groups on all pods.
+    """
+    return (
+        f'{names.ANNOTATION_TASK_GROUPS} of {owner} ignored: application "{app}" uses those of pod "{originator}". '
+        f"{_FIX} run another gang"
+    )
+
+
 def changed_application_ignored(named: str, app: str) -> str:
     """The application ID of a pod was changed after the pod joined its application.
 
@@ -128,7 +139,8 @@ def gang_value(key: str, value: str, problem: str) -> str:
 
     Do what the message suggests.
     """
-    return f"{key}{f' {_cut(value)!a}' if value else ''} {problem}"
+    written = ascii(_cut(value))[1:-1]
+    return f"""{key}{f' "{written}"' if value else ""} {problem}"""
 
 
 def contradictory_members(title: str, key: str, one: str, other: str) -> str:

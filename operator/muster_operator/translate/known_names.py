@@ -52,6 +52,22 @@ OURS: Final = ("yunikorn", "muster")
 KEY_STARTS: Final = tuple(f'"{start}'.encode() for start in OURS)
 KNOWN_KEYS: Final = frozenset(key.encode() for key in POD_ANNOTATIONS | _OF_YUNIKORN)
 
+#: Annotations of gangs, which are often written without their domain, and parts of the JSON of pods with such a key or
+#: with empty task groups.
+_WITHOUT_DOMAIN: Final = {
+    known.removeprefix(_DOMAIN): known
+    for known in (
+        names.ANNOTATION_TASK_GROUPS,
+        names.ANNOTATION_TASK_GROUP_NAME,
+        names.ANNOTATION_PARAMETERS,
+        names.ANNOTATION_GANG_SIZE,
+    )
+}
+MISTAKES: Final = (
+    *(f'"{name}"'.encode() for name in _WITHOUT_DOMAIN),
+    f'"{names.ANNOTATION_TASK_GROUPS}":""'.encode(),
+)
+
 #: Scheduling parameters, which are not annotations of their own.
 PARAMETERS: Final = (
     "gangPlacement",
@@ -135,6 +151,12 @@ def _of_pod(metadata: Raw) -> Iterator[str]:
     for key in _suspicious(annotations, POD_ANNOTATIONS):
         # A name that the pod has already is not what another one stands for.
         yield problems.no_effect("annotation", key, _advice(key, POD_ANNOTATIONS - annotations.keys(), ""))
+    for where, keys_of in (("label", labels), ("annotation", annotations)):
+        for key in filter(keys_of.__contains__, _WITHOUT_DOMAIN):
+            yield problems.no_effect(where, key, f"did you mean annotation {_WITHOUT_DOMAIN[key]}?")
+    if annotations.get(names.ANNOTATION_TASK_GROUPS) == "":
+        advice = "it is empty; write a JSON array of groups, or remove it"
+        yield problems.no_effect("annotation", names.ANNOTATION_TASK_GROUPS, advice)
     value = annotations.get(names.ANNOTATION_ALLOW_PREEMPTION)
     if value and value not in {"true", "false"}:
         yield problems.no_boolean(names.ANNOTATION_ALLOW_PREEMPTION, value)

@@ -28,6 +28,7 @@ from muster_operator.translate.known_names import (
     APPLICATION_IDS,
     KEY_STARTS,
     KNOWN_KEYS,
+    MISTAKES,
     OURS,
     POD_LABELS,
     resembles_application_id,
@@ -564,7 +565,7 @@ def _may_have_problems(json: bytes | memoryview, labels: Iterable[str]) -> bool:
     if not has_application and any(key[:1] in "aA" and resembles_application_id(key) for key in labels):
         return True
     text = json if isinstance(json, bytes) else bytes(json)
-    return any(_has_unknown(text, start) for start in KEY_STARTS)
+    return any(_has_unknown(text, start) for start in KEY_STARTS) or any(part in text for part in MISTAKES)
 
 
 def _has_unknown(text: bytes, start: bytes) -> bool:

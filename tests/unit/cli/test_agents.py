@@ -90,7 +90,8 @@ async def test_every_tool_answers_and_only_reads(served: Served, cluster: ApiSer
         assert (started["result"], started["namespace"]) == ("starts", "default")
         changes = (await ask(client, "plan", queues_yaml=edited))["differences"]
         assert [one["application"] for one in changes if one["change"] == "starts"] == ["wide"]
-        assert "no application or pod wide found" in await problem(client, "explain", subject="wide")
+        assert (await ask(client, "explain", subject="wide"))["core"] == "has not received the pods"
+        assert "no application or pod nosuch found" in await problem(client, "explain", subject="nosuch")
     assert {method for method, _, _ in cluster.requests} == {"GET"}
 
 

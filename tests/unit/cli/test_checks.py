@@ -363,7 +363,7 @@ def test_the_summary_counts_the_findings() -> None:
         {"check": "c", "level": level, "message": "s", "remedy": ""}
         for level in ("problem", "ok", "unknown", "problem")
     ]
-    assert printers._summary(found) == "2 problems, 1 skipped"
+    assert printers._summary(found) == "2 problems, 1 unknown"
     assert printers._summary(found[1:2]) == "no problems found"
 
 

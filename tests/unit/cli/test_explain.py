@@ -300,6 +300,21 @@ def test_constraints_are_not_called_missing_resources(kind: str) -> None:
     assert mixed.reasons[0].suggestion == pending.SUGGESTIONS[kind]
 
 
+@pytest.mark.parametrize(
+    "reason, short, suggestion",
+    [
+        ("cannot allocate all claims", "insufficient free devices", "free matching devices"),
+        ('persistentvolumeclaim "nosuch" not found', "an object that does not exist", "create the object"),
+        ("pod has unbound immediate PersistentVolumeClaims", "its volume claims", "correct the claim"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["nodes", "cluster"])
+def test_constraints_that_are_not_about_nodes_are_named(kind: str, reason: str, short: str, suggestion: str) -> None:
+    found = reason_of(kind, "why", **{reason: 8})
+    assert found.status == f"Pending: 1 blocked by {short}"
+    assert found.reasons[0].suggestion.startswith(suggestion)
+
+
 def test_a_request_above_the_complete_limit_gets_no_suggestion_to_wait(served: Served) -> None:
     submit(served, "never", "root.a", "default/huge", vcore=9500)
     [reason] = explained(served, "never")["reasons"]

@@ -138,8 +138,9 @@ def test_the_doctor_reports_a_configuration_that_muster_rejects(tmp_path: Path) 
     with api_server(*LEASES, a_config_map("team", WRONG | {"gang.placement": "Nowhere"})) as api:
         result = run("doctor", "-o", "json", "--kubeconfig", api.kubeconfig(tmp_path))
         found = [one for one in json.loads(result.stdout)["items"] if one["check"] == "configuration"]
-        assert [one["level"] for one in found] == ["problem"] * 3
+        assert [one["level"] for one in found] == ["problem"] * 4
         texts = " ".join(one["message"] for one in found)
+        assert texts.count("rejected") == 1
         assert "queues.yaml:3: partitions[0].queues[0].propertees" in texts
         assert "the previous one remains active" in texts
         assert "setting gang.waitTimeout: invalid value 'soon'" in texts
@@ -171,7 +172,7 @@ def test_the_doctor_does_not_take_leases_that_it_cannot_list_for_missing_ones(tm
         assert of_leader[0] == ("ok", "m-2_m-2-uid leads, for muster")
         assert [level for level, _ in of_leader[1:]] == ["unknown"]
         levels = {finding["check"]: finding["level"] for finding in found}
-        assert (levels["core"], levels["queues of pods"]) == ("problem", "unknown")
+        assert (levels["core"], levels["health"], levels["queues of pods"]) == ("problem", "unknown", "unknown")
 
 
 def test_the_leases_of_names_are_those_that_the_operator_writes() -> None:

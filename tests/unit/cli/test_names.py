@@ -10,6 +10,7 @@ from muster_core.model.events import ApplicationAdded
 from tests.unit.builders import an_ask
 from tests.unit.cli.api_server import Json, api_server
 from tests.unit.cli.conftest import NO_CLUSTER, Served, an_application, run
+from tests.unit.cli.test_explain import submit
 
 
 def a_pod(name: str, scheduler: str = "", **labels: str) -> Json:
@@ -73,6 +74,91 @@ def test_the_name_of_a_pod_leads_to_its_application(served: Served) -> None:
     [item, *_] = served.scenario.app("waits").asks.values()
     key = item.spec.key
     assert served.run("app", key).stderr.endswith("belongs to application waits\n")
+
+
+def a_waiting_pod(name: str, message: str, annotations: Json, spec: Json) -> Json:
+    """A pod of a Job whose reason is in its condition, or in an event of `an_event`."""
+    pod = a_pod(name, "muster")
+    pod["metadata"] |= {
+        "uid": f"uid-{name}",
+        "annotations": annotations,
+        "ownerReferences": [{"kind": "Job", "name": "train", "uid": "j", "controller": True}],
+    }
+    pod["spec"] |= spec
+    pod["status"] = {"phase": "Pending"}
+    if message:
+        pod["status"]["conditions"] = [{"type": "PodScheduled", "status": "False", "message": message}]
+    return pod
+
+
+EVENT = {
+    "kind": "Event",
+    "metadata": {"namespace": "ns", "name": "e"},
+    "reason": "TaskRejected",
+    "message": "not signed",
+}
+SIZE = {"yunikorn.apache.org/gang-size": "4"}
+FORGED = {"yunikorn.apache.org/placeholder": "true"}
+WITHHELD = [
+    ("train", "waiting for more pods", SIZE, {}),
+    ("train-x", "waiting for more pods", SIZE, {}),
+    ("app/other", "waiting for more pods", {"yunikorn.apache.org/app-id": "other"} | SIZE, {}),
+    ("train-x", "Scheduling is blocked", {}, {"schedulingGates": [{"name": "x.y/z"}]}),
+    ("pod/train-x", "not signed", FORGED, {}),
+]
+
+
+@pytest.mark.parametrize("case", WITHHELD)
+@pytest.mark.parametrize("earlier", ["", "train", "other"])
+def test_a_pod_that_the_core_does_not_have_is_explained_by_its_condition_and_events(
+    served: Served, tmp_path: Path, case: tuple[str, str, Json, Json], earlier: str
+) -> None:
+    """Also if the core has an earlier run of its application, or another one."""
+    subject, reason, annotations, spec = case
+    if earlier:
+        served.scenario.send(ApplicationAdded(an_application(earlier, queue="root.b")))
+    pod = a_waiting_pod("train-x", "" if reason == "not signed" else reason, annotations, spec)
+    with api_server(pod, a_pod("train-y", "volcano"), EVENT) as api:
+        options = ("--kubeconfig", api.kubeconfig(tmp_path), "-o", "json")
+        result = served.run("explain", subject, "-n", "ns", "--changes", *options)
+        assert result.exit_code == 0, result.output
+        found = json.loads(result.stdout)
+        doctor = json.loads(served.run("doctor", *options).stdout)["items"]
+    assert (found["pending"], [one["name"] for one in found["pods"]], found["changes"]) == (1, ["train-x"], None)
+    assert reason in str(found["pods"] + found["events"])
+    its_own = f"; its application {earlier} is New" if earlier == found["application"] else ""
+    assert found["core"] == f"has not received the pods{its_own}"
+    [listed] = [one for one in doctor if one["check"] == "withheld pods"]
+    assert (listed["level"], listed["message"]) == ("warning", f"1 pod (ns/train-x): {reason}")
+
+
+GROUPS = '[{"name": "workers", "minMember": 2, "minResource": {"cpu": "1"}}]'
+
+
+@pytest.mark.parametrize(
+    "annotations, warning",
+    [
+        ({"yunikorn.apache.org/gang-sise": "4"}, "did you mean yunikorn.apache.org/gang-size?"),
+        ({"yunikorn.apache.org/user.info": "ann"}, "user.info is ignored"),
+        ({"task-groups": GROUPS}, "annotation task-groups has no effect"),
+        ({"yunikorn.apache.org/task-groups": GROUPS}, "was created by pod first without task groups"),
+    ],
+)
+@pytest.mark.parametrize("subject", ["one", "pod/second"])
+def test_what_has_no_effect_on_a_pod_is_in_its_explanation_and_in_doctor(
+    served: Served, tmp_path: Path, annotations: Json, warning: str, subject: str
+) -> None:
+    submit(served, "one", "root.b", "ns/first", "ns/second")
+    pods = [a_pod(name, "muster", **{"yunikorn.apache.org/app-id": "one"}) for name in ("first", "second")]
+    for number, pod in enumerate(pods):
+        pod["metadata"] |= {"creationTimestamp": f"2030-01-01T00:00:0{number}Z"}
+    pods[1]["metadata"]["annotations"] = annotations
+    with api_server(*pods) as api:
+        options = ("--kubeconfig", api.kubeconfig(tmp_path), "-o", "json")
+        found = json.loads(served.run("explain", subject, "-n", "ns", *options).stdout)
+        doctor = json.loads(served.run("doctor", *options).stdout)["items"]
+    assert warning in found["warnings"]
+    assert [one["check"] for one in doctor if warning in one["message"] and "pod ns/second: " in one["message"]]
 
 
 @pytest.mark.parametrize("option, text", [("--changes", "Changes: none"), ("--estimate", "Estimated start: no pod")])

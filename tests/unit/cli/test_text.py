@@ -232,11 +232,12 @@ def test_queues_are_shown_as_a_tree(served: Served) -> None:
 
 def test_an_empty_list_is_a_sentence_on_standard_error(served: Served) -> None:
     result = served.run("apps", "-n", "nowhere")
-    message = "No applications found in namespace nowhere (-n or -A selects others)\n"
-    assert (result.exit_code, result.stdout, result.stderr) == (0, "", message)
+    message = "No active applications found in namespace nowhere (-n or -A selects others)"
+    others = "; --state completed lists those that have ended\n"
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "", f"{message}{others}")
     assert (
         served.run("apps", "-q", "root.a", "-A", "-u", "x").stderr
-        == "No applications found in queue root.a of user x\n"
+        == f"No active applications found in queue root.a of user x{others}"
     )
 
 

@@ -16,7 +16,7 @@ from muster_operator.model import limits, names, problems
 from muster_operator.model.pod_groups import PodGroup
 from muster_operator.translate.values import Raw, controller
 
-_SIZE: Final = f"is not a number of pods from 1 to {limits.GANG_MEMBERS}"
+_SIZE: Final = f"is not a number of pods; write a whole number from 1 to {limits.GANG_MEMBERS:,}"
 _NOT_A_NAME: Final = "is not a name: use 1 to 253 letters, digits, hyphens, underscores and dots"
 _UNSUPPORTED: Final = "is not supported; remove it, or use another scheduler"
 _NO_IDENTITY: Final = f"has no effect without a controller of the pod or {names.LABEL_APP_ID}; write an application ID"

@@ -259,7 +259,17 @@ def test_an_invalid_size_keeps_the_gang_waiting(member: Member) -> None:
     driver = live()
     driver.see(member("w0"))
     assert submitted(driver.see(member("w1", str(2**31)))) == []
-    assert "'2147483648' is not a number of pods from 1 to 10000" in told(driver)
+    assert '"2147483648" is not a number of pods; write a whole number from 1 to 10,000' in told(driver)
+
+
+@MEMBERS
+@pytest.mark.parametrize("size, why", [("3", "waiting for more pods"), ("many", '"many" is not a number of pods')])
+def test_each_reason_why_a_gang_waits_is_one_event_on_its_first_pod(member: Member, size: str, why: str) -> None:
+    driver = live()
+    driver.see(member("w0", size))
+    driver.see(member("w1", size))
+    [event] = [one for one in driver.wait(600).commands if isinstance(one, PostEvent)]
+    assert (event.name, event.reason, why in event.note) == ("w0", "FailedScheduling", True)
 
 
 @MEMBERS

@@ -25,7 +25,7 @@ from muster_operator.model.settings import Settings
 from muster_si import keys
 from tests.unit.operator.controller.driver import APP, done, events, live, orders, refused, requested_keys
 from tests.unit.operator.controller.gang import a_member, creates, pod_of, reserving, uid
-from tests.unit.operator.controller.objects import Raw, a_container, a_group, a_pod, gang_annotations
+from tests.unit.operator.controller.objects import TASK_GROUPS, Raw, a_container, a_group, a_pod, gang_annotations
 from tests.unit.operator.model.signing import sign_placeholder
 
 TIMEOUT = TerminationType.TIMEOUT
@@ -245,6 +245,18 @@ def test_a_later_definition_is_not_read_and_its_first_pod_is_reported() -> None:
     )
     assert events(driver.see(a_member("w2"))) == []
     assert creates(driver.accepted()) == []
+
+
+@pytest.mark.parametrize("first, app", [("", ""), ("other", ""), ("invalid", ""), ("other", "job"), ("invalid", "job")])
+def test_task_groups_that_are_not_used_are_reported_on_each_workload(first: str, app: str) -> None:
+    """Whether the first pod of the application has none, other ones, or invalid ones."""
+    texts = {"other": gang_annotations(a_group("other", 1)), "invalid": {TASK_GROUPS: "["}}
+    driver = live()
+    driver.see(a_pod("w0", app=app, annotations=texts.get(first, {})))
+    for name in ("w1", "w2"):
+        out = driver.see(a_pod(name, app=app, annotations=gang_annotations(a_group(f"of-{name}", 2))))
+        [event] = [one for one in out.commands if isinstance(one, PostEvent) and TASK_GROUPS in one.note]
+        assert (event.name, "w0" in event.note) == (name, True)
 
 
 def test_an_undefined_group_is_reported() -> None:

@@ -255,6 +255,7 @@ def test_every_field_of_a_pod_that_is_translated_is_decoded() -> None:
     "place, key",
     [
         ("annotations", "yunikorn.apache.org/taskGroups"),
+        ("annotations", "task-groups"),
         ("annotations", "muster.example.com/queue"),
         ("labels", "yunikorn.apache.org/allow-preemption"),
         ("labels", "applicaionId"),

@@ -58,7 +58,7 @@ def test_each_dialect_names_the_gang_and_its_size(
     "annotations, labels, rule",
     [
         *(
-            ({SIZE: text}, {KUEUE + "name": "b"}, "is not a number of pods from 1 to 10000")
+            ({SIZE: text}, {KUEUE + "name": "b"}, "is not a number of pods; write a whole number from 1 to 10,000")
             for text in ("0", "-1", "2147483648", "10001", "9" * 5000, "1.5", "³", " 3", "three")
         ),
         ({GANG + "name": "a"}, {}, "min-available is missing"),

@@ -36,6 +36,18 @@ def test_an_unknown_annotation_of_a_pod_is_named_with_its_remedy(annotation: str
     assert found == (f"annotation {Y}{annotation} has no effect; {advice}",)
 
 
+@pytest.mark.parametrize("name", ["task-groups", "task-group-name", "schedulingPolicyParameters", "gang-size"])
+@pytest.mark.parametrize("place", ["label", "annotation"])
+def test_the_name_of_a_gang_without_its_domain_is_named(place: str, name: str) -> None:
+    found = pod_problems({f"{place}s": {name: "x"}})
+    assert found == (f"{place} {name} has no effect; did you mean annotation {Y}{name}?",)
+
+
+def test_empty_task_groups_are_named() -> None:
+    [found] = pod_problems({"annotations": {f"{Y}task-groups": "", f"{Y}task-group-name": "g"}})
+    assert found.startswith(f"annotation {Y}task-groups has no effect; it is empty; write a JSON array")
+
+
 @pytest.mark.parametrize("present, meant", [("task-group-name", "task-groups"), ("task-groups", "task-group-name")])
 def test_a_name_that_the_pod_has_already_is_not_suggested(present: str, meant: str) -> None:
     [found] = pod_problems({"annotations": {f"{Y}{present}": "x", f"{Y}task-group": "x"}})
