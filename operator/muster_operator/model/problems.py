@@ -139,8 +139,7 @@ def gang_value(key: str, value: str, problem: str) -> str:
 
     Do what the message suggests.
     """
-    written = ascii(_cut(value))[1:-1]
-    return f"""{key}{f' "{written}"' if value else ""} {problem}"""
+    return " ".join(filter(None, (key, value and f'"{ascii(_cut(value))[1:-1]}"', problem)))
 
 
 def contradictory_members(title: str, key: str, one: str, other: str) -> str:
