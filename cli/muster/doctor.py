@@ -206,7 +206,8 @@ def _names(installation: DiagnosedInstallation) -> Iterator[Finding]:
         for app in apps
         if not (app.get("gangSchedulingStyle") or app.get("gangProblem"))
     }
-    return ignored_names.check_names(pods, namespaces, installation.names, settings, without_gang)
+    queues = "".join(str((one.get("data") or {}).get("queues.yaml", "")) for one in installation.config_maps)
+    return ignored_names.check_names(pods, namespaces, installation.names, settings, without_gang, queues)
 
 
 def _webhooks(installation: DiagnosedInstallation) -> Iterator[Finding]:

@@ -12,9 +12,14 @@ from muster.checks import Finding, Json, fine, problem, warning
 from muster_operator.model.errors import BadInputError
 from muster_operator.model.ids import PodUid, application_name
 from muster_operator.model.messages import missing_groups
-from muster_operator.model.names import ANNOTATION_PLACEHOLDER, ANNOTATION_TASK_GROUP_NAME, ANNOTATION_TASK_GROUPS
+from muster_operator.model.names import (
+    ANNOTATION_PARENT_QUEUE,
+    ANNOTATION_PLACEHOLDER,
+    ANNOTATION_TASK_GROUP_NAME,
+    ANNOTATION_TASK_GROUPS,
+)
 from muster_operator.model.pods import GangProblem, Membership, PodRef, TaskGroup
-from muster_operator.model.problems import no_task_group
+from muster_operator.model.problems import no_effect, no_task_group
 from muster_operator.model.settings import Settings
 from muster_operator.translate.gangs.dialects import read_gang
 from muster_operator.translate.known_names import free_group, pod_problems, unknown_group
@@ -22,6 +27,7 @@ from muster_operator.translate.membership import gang_source, membership, writte
 from muster_operator.translate.nodes import read_namespace
 from muster_operator.translate.pods import pod_resources
 from muster_operator.translate.values import is_true, mapping, strings
+from muster_si.keys import APP_TAG_PARENT_QUEUE
 
 NAMES: Final = "names"
 TASK_GROUPS: Final = "task groups"
@@ -45,17 +51,23 @@ def check_names(
     served: frozenset[str],
     settings: Settings | None = None,
     without_gang: Collection[_App] = (),
+    queues: str | None = None,
 ) -> Iterator[Finding]:
     """`served`: the scheduler names of Muster. Pods that have ended are left out.
 
     `settings`: for the default placement. `without_gang`: namespace and ID of applications that are no gangs in the
-    core. There is one finding per problem, with the objects that have it.
+    core. `queues`: the active queues.yaml. There is one finding per problem, with the objects that have it.
     """
     found = _of_pods(pods, served, settings or Settings(), without_gang)
     for thing in namespaces:
         if (namespace := read_namespace(thing)) is not None:
             for text in (*namespace.problems, *namespace.misspelt):
                 found[NAMES, text].append(f"namespace {namespace.name}")
+            if APP_TAG_PARENT_QUEUE in namespace.tags and queues is not None and APP_TAG_PARENT_QUEUE not in queues:
+                advice = f"no placement rule of queues.yaml reads it (name: tag, value: {APP_TAG_PARENT_QUEUE})"
+                found[NAMES, no_effect("annotation", ANNOTATION_PARENT_QUEUE, advice)].append(
+                    f"namespace {namespace.name}"
+                )
     yield from _findings(NAMES, found, "every name on pods and namespaces has an effect")
     yield from _findings(TASK_GROUPS, found, "no pod has invalid task groups")
 
@@ -105,6 +117,8 @@ def _check_lost_gangs(living: list[Json], without_gang: Collection[_App], found:
             by_app[app].append(pod)
     for (_, app_id), members in by_app.items():
         first = min(members, key=lambda pod: str(pod["metadata"].get("creationTimestamp")))
+        if _annotations(first).get(ANNOTATION_TASK_GROUPS):
+            continue  # its gang was given up, or gang scheduling is disabled
         for pod in members:
             key = next(filter(_annotations(pod).get, (ANNOTATION_TASK_GROUPS, ANNOTATION_TASK_GROUP_NAME)), "")
             if key:

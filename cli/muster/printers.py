@@ -364,8 +364,11 @@ _ALL_NODES: Final = -1
 def explanation(found: Json, wide: bool, now_ns: int) -> RenderableType:  # noqa: FBT001  # the signature of a View
     """Status, reasons with suggestions, preemption attempts, applications ahead in the queue."""
     parts: list[RenderableType] = [_explanation_facts(found)]
+    by_message: dict[str, list[Json]] = {}
     for reason in found["reasons"]:
-        parts += ["", *_reason(reason)]
+        by_message.setdefault(reason["message"], []).append(reason)
+    for reasons in by_message.values():
+        parts += ["", *_reason(reasons)]
     if found["preemption"]:
         parts += ["", "Preemption: " + "; ".join(found["preemption"])]
     if found["ahead"]:
@@ -471,8 +474,10 @@ def _explanation_facts(found: Json) -> Facts:
     return made
 
 
-def _reason(reason: Json) -> list[RenderableType]:
-    parts: list[RenderableType] = [f"{_blocked_pods(reason)}: {reason['message']}"]
+def _reason(reasons: list[Json]) -> list[RenderableType]:
+    """One message, of pods and slots."""
+    reason = reasons[0]
+    parts: list[RenderableType] = [f"{', '.join(map(_blocked_pods, reasons))}: {reason['message']}"]
     if reason["nodes"]:
         counts = table("NODES", "REASON", sentences=("REASON",))
         for text, number in sorted(reason["nodes"].items(), key=lambda entry: (-entry[1], entry[0])):

@@ -396,7 +396,8 @@ def _warn(
     allocation_plan.checked = True
     if short is None:
         return
-    group, shape, count = members[short.demand]
+    group, shape, _ = members[short.demand]
+    count = sum(member.count for member in app.spec.members if member.group == group)
     mistyped = mistyped_resource(dict(shape.resources.items()), dict(nodes.capacity_total.items()))
     why = UnschedulableReason(ReasonKind.CLUSTER, counts=short.why.counts, nodes=short.why.nodes).text()
     advice = messages.no_such_resource(*mistyped) if mistyped else messages.WAITS_FOR_NODES

@@ -167,10 +167,9 @@ def submit(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
     step(app, AppEvent.SUBMIT)
     app.submission = ledger.submissions = ledger.submissions + 1
     namespace = ledger.namespaces.get(app.namespace)
-    if namespace is not None and app.originator.node is None:
-        for problem in namespace.problems:
-            note = messages.namespace_of_application_ignored(namespace.name, problem)
-            reporting.post(out, app.originator.ref, note)
+    if namespace is not None and namespace.problems:
+        note = messages.namespace_of_application_ignored(namespace.name, "; ".join(namespace.problems))
+        mismatches.report_in_namespace(ledger, out, app, note, now)
     out.requests.append(ApplicationSubmitted(application_spec(ledger, app)))
     if app.asks_early and ledger.phase is Phase.LIVE and len(app.members) == 1:
         submit_waiting(ledger, out, app, now)

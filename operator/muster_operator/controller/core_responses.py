@@ -434,7 +434,7 @@ def _updated(ledger: Ledger, out: Outcome, update: ApplicationUpdated, now: floa
         return
     app.core_has_begun = True
     if update.state == keys.APP_ACCEPTED and update.message:
-        mismatches.report_placement(ledger, out, app, update.message, now)
+        mismatches.report_in_namespace(ledger, out, app, messages.ignored(update.message), now)
     match update.state:
         case keys.APP_RUNNING | keys.APP_ACCEPTED:
             _continue_application(ledger, out, app, now, is_running=update.state == keys.APP_RUNNING)

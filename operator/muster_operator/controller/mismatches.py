@@ -15,6 +15,7 @@ from muster_operator.controller.reporting import EVENT_TTL_S
 from muster_operator.controller.state import Application, Ledger, Task
 from muster_operator.model import limits, messages, names, problems
 from muster_operator.model.commands import Outcome
+from muster_operator.model.event_texts import Note
 from muster_operator.model.pods import GangDefinition, Pod, UserInfo
 from muster_operator.translate.known_names import free_group, unknown_group
 from muster_operator.translate.membership import shared_app_id
@@ -42,18 +43,17 @@ def report_mismatches(ledger: Ledger, out: Outcome, app: Application, task: Task
         _warn_missing_definition(out, app, pod)
 
 
-def report_placement(ledger: Ledger, out: Outcome, app: Application, text: str, now: float) -> None:
-    """Warns about a queue that a placement rule selected instead of the named one.
+def report_in_namespace(ledger: Ledger, out: Outcome, app: Application, note: Note, now: float) -> None:
+    """Warns about what all applications of the namespace can have, such as a queue that a placement rule replaced.
 
-    `text` names both queues. Of equal warnings in a namespace, one is posted within the event lifetime, on the first
-    pod of an application.
+    Of equal warnings in a namespace, one is posted within the event lifetime, on the first pod of an application.
     """
-    reported, key = ledger.ignored_queues, (app.namespace, text)
+    reported, key = ledger.reported_in_namespace, (app.namespace, note.text)
     if app.originator.node is None and now >= reported.get(key, now - EVENT_TTL_S) + EVENT_TTL_S:
-        reporting.post(out, app.originator.ref, messages.ignored(text))
+        reporting.post(out, app.originator.ref, note)
         reported.pop(key, None)  # the first entry is the oldest
         reported[key] = now
-        if len(reported) > limits.IGNORED_QUEUES:
+        if len(reported) > limits.REPORTED_IN_NAMESPACES:
             del reported[next(iter(reported))]
 
 

@@ -463,8 +463,8 @@ class Ledger:
     resumed: set[PodUid] = field(default_factory=set)
     #: Pods with an event that is posted only once.
     noticed: set[PodUid] = field(default_factory=set)
-    #: Namespace and text of each reported queue that a placement rule selected instead of the named one, and when.
-    ignored_queues: dict[tuple[str, str], float] = field(default_factory=dict)
+    #: Namespace and text of each warning that its applications share, and when it was posted.
+    reported_in_namespace: dict[tuple[str, str], float] = field(default_factory=dict)
     #: The ignored labels and annotations that were reported, by pod.
     ignored: dict[PodUid, list[str]] = field(default_factory=dict)
     deletions: dict[PodUid, Deletion] = field(default_factory=dict)

@@ -19,9 +19,8 @@ LOGGED_DELETIONS: Final = 20
 FAILED_OBJECTS: Final = 1_000
 
 # -- warnings -----------------------------------------------------------------
-#: Queues that placement rules selected instead of the named one, and that were reported in a namespace. The oldest ones
-#: are dropped first, and reported again with the next application.
-IGNORED_QUEUES: Final = 1_000
+#: Warnings that the applications of a namespace share. The oldest ones are dropped first, and posted again later.
+REPORTED_IN_NAMESPACES: Final = 1_000
 
 # -- one pod ------------------------------------------------------------------
 #: A constraint of a pod as written in the object. The core rejects longer ones.

@@ -480,6 +480,18 @@ def test_all_problems_are_listed_and_wrong_values_are_not_called_names() -> None
     assert {one.remedy.partition(";")[0] for one in rest} == {"correct the name or value"}
 
 
+@pytest.mark.parametrize("queues, is_named", [("", True), ("parent: {name: tag, value: namespace.parentqueue}", False)])
+def test_a_parent_queue_that_no_placement_rule_reads_is_listed(queues: str, is_named: bool) -> None:  # noqa: FBT001
+    namespace = {"metadata": {"name": "dev", "annotations": {"yunikorn.apache.org/parentqueue": "root.nosuch"}}}
+    found, _ = ignored_names.check_names([], [namespace], BOTH, queues=queues)
+    assert ("namespace dev: annotation yunikorn.apache.org/parentqueue has no effect" in found.message) is is_named
+
+
+def test_a_gang_that_was_given_up_is_not_called_lost() -> None:
+    pods = [a_requesting_pod(f"w{n}", "1", **{"yunikorn.apache.org/task-group-name": "workers"}) for n in range(2)]
+    assert levels(ignored_names.check_names(pods, [], BOTH, without_gang={("dev", "train")})) == [Level.FINE] * 2
+
+
 def test_without_such_names_both_checks_are_fine() -> None:
     fine_pod = a_named_pod("p", {"yunikorn.apache.org/app-id": "a"})
     assert levels(ignored_names.check_names([fine_pod], [{"metadata": {"name": "dev"}}], BOTH)) == [Level.FINE] * 2

@@ -269,6 +269,7 @@ def test_slots_without_pods_are_not_called_placeholders(served: Served) -> None:
     submit_direct(served, "large", 13, 1)
     page = served.run("explain", "large").stdout
     assert "slots of workers: " in page
+    assert page.count("Not enough") + page.count("nodes are available") == 1, "members and slots share a reason"
     assert "placeholders of workers" not in page
 
 

@@ -79,6 +79,12 @@ def test_a_gang_larger_than_the_empty_cluster_is_reported_once() -> None:
     assert notices(scenario.ask(*members(5)[1:])) == []
 
 
+def test_present_and_absent_members_of_a_group_are_counted_together() -> None:
+    scenario = Scenario(a_configuration(a_queue("a")), nodes=1, vcore=1000)
+    [effects] = notices(scenario.send(a_gang(2), AskAdded(member("smaller", vcore=900))))
+    assert ": 1 of 2 members of task group workers would not fit" in effects
+
+
 @pytest.mark.parametrize(
     "resource, ending",
     [

@@ -139,12 +139,15 @@ def test_pods_that_are_deleted_before_their_namespace_appears_leave_no_state() -
     assert not driver.wait(60)
 
 
-def test_a_bad_quota_is_ignored_and_reported_on_the_first_pod_of_each_application() -> None:
+def test_bad_quotas_are_ignored_and_reported_once_within_the_event_lifetime() -> None:
     driver = live()
-    driver.fact(namespace_seen(a_namespace("new", namespace_quota='{"cpu": "1", "memory": "much"}')))
+    driver.fact(namespace_seen(a_namespace("new", namespace_quota='{"memory": "much"}', namespace_guaranteed="[")))
     out = driver.see(in_new())
     assert events(out) == [("w0", "InvalidAnnotation", "InvalidAnnotation")]
     assert TAG not in tags(out)[0]
+    other = in_new("o0")
+    other["metadata"]["labels"] = {"applicationId": "other"}
+    assert events(driver.see(other)) == []
     assert events(driver.see(in_new("w1"))) == []
 
 
@@ -279,9 +282,11 @@ def test_a_queue_that_placement_rules_ignore_is_reported_once_per_namespace_and_
     driver.now += EVENT_TTL_S
     again = driver.updated(keys.APP_ACCEPTED, texts[0], AppId("dev/app4"))
     assert reported_mismatches(again) == [("p4", texts[0])]
-    for number in range(limits.IGNORED_QUEUES):
+    for number in range(limits.REPORTED_IN_NAMESPACES):
         driver.updated(keys.APP_ACCEPTED, str(number), AppId("dev/app0"))
-    assert [text for _, text in driver.ledger.ignored_queues] == [str(n) for n in range(limits.IGNORED_QUEUES)]
+    assert [text for _, text in driver.ledger.reported_in_namespace] == [
+        str(n) for n in range(limits.REPORTED_IN_NAMESPACES)
+    ]
 
 
 def test_a_different_user_is_reported_and_the_application_keeps_the_first_user() -> None:
