@@ -245,7 +245,7 @@ class Live:
             case EndApplication():
                 self._apply([ApplicationRemoved(PARTITION, change.application)])
             case AddNode():
-                name = f"new-{len(cluster.nodes)}"
+                name = f"{change.like.id}-added-{change.number}"  # equal nodes are taken in the order of their names
                 node = replace(change.like, id=NodeId(name), labels={**change.like.labels, HOST: name})
                 cluster.nodes.append(node)
                 self._apply([NodeAdded(node)])
