@@ -1,5 +1,5 @@
 // Nodes: one square for each node by topology, how often a gang of some size would still fit, a table, and one node.
-import { html, useEffect, useMemo, useState } from './html.js';
+import { html, useLayoutEffect, useMemo, useState } from './html.js';
 import { segment, useData } from './data.js';
 import { appLink, Card, Choice, Facts, Legend, link, matches, Missing, Name, nodeLink, open, Search, State, Table, Usage } from './parts.js';
 import { age, amounts, count, label, printable, short, shown } from './words.js';
@@ -69,7 +69,7 @@ function Fit({ groups, groupName, resources }) {
 function Drawer({ partition, name }) {
   const found = useData(`partition/${encodeURIComponent(partition)}/node/${segment(name)}`);
   const close = () => open(link(['nodes']));
-  useEffect(() => {
+  useLayoutEffect(() => {
     addEventListener('muster-close', close);
     return () => removeEventListener('muster-close', close);
   }, []);

@@ -1,5 +1,5 @@
 // Components that several pages use: links, bars, chips, charts, and the table of any number of rows.
-import { Fragment, html, useEffect, useLayoutEffect, useMemo, useRef, useState } from './html.js';
+import { Fragment, html, useLayoutEffect, useMemo, useRef, useState } from './html.js';
 import { amount, blockedBy, label, printable, reasonClass, short } from './words.js';
 
 // --- addresses -------------------------------------------------------------------------------------------------------
@@ -144,7 +144,7 @@ export function Table({ columns, rows, keyOf, open: addressOf, label: name, filt
     return () => observer.disconnect();
   }, []);
 
-  useEffect(() => { // j, k and Enter, wherever the focus is (main.js)
+  useLayoutEffect(() => { // j, k and Enter, wherever the focus is (main.js)
     const move = ({ detail }) => {
       const at = sorted.findIndex((row) => keyOf(row) === selected);
       if (detail === 'open') { if (at >= 0 && addressOf) open(addressOf(sorted[at])); return; }

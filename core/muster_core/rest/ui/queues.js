@@ -1,5 +1,5 @@
 // Queues: the tree with guarantee, used, reserved, maximum and waiting amounts, and a drawer with the details of one queue.
-import { html, useEffect, useMemo, useState } from './html.js';
+import { html, useLayoutEffect, useMemo, useState } from './html.js';
 import { segment, useData } from './data.js';
 import { appLink, Bar, Card, Choice, Facts, Legend, link, matches, Missing, Name, open, queueLink, Search, State } from './parts.js';
 import { age, amount, amounts, appName, count, inOrder, label, printable, short, shown } from './words.js';
@@ -60,7 +60,7 @@ function Drawer({ partition, path, queue }) {
   const users = useData(`${base}/usage/users`, { slow: 2 });
   const groups = useData(`${base}/usage/groups`, { slow: 2 });
   const close = () => open(link(['queues']));
-  useEffect(() => {
+  useLayoutEffect(() => {
     addEventListener('muster-close', close);
     return () => removeEventListener('muster-close', close);
   }, []);
