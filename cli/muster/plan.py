@@ -237,7 +237,7 @@ def message(entry: Json) -> str:
         case "exceeds":
             return usage_text(entry)
         case "unlimited":
-            return f"maximum {amounts(entry['max'])} now"
+            return f"loses its maximum of {amounts(entry['max'])}"
         case "moves":
             return f"to {entry['to']}"
         case _:

@@ -72,7 +72,7 @@ class Case:
             for device in one["spec"].get("devices", ())
         ]
         self.allocated = [one for one in ids if self._chance(15)]
-        # Differs: kube-scheduler gives a device as a whole of which claims have shares, if it is not shared any more.
+        # Differs: kube-scheduler gives a whole device although claims have shares of it, if its slice ends sharing.
         shared = [one for one in ids if tuple(one) in self._shareable()]
         self.shared = [self._share(one) for one in shared if self.has_features and self._chance(15)]
 

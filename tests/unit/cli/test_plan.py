@@ -107,7 +107,7 @@ def test_a_maximum_that_a_typing_error_removes(served: Served, cluster: ApiServe
     lost = {"change": "unlimited", "queue": "root.a", "max": {"vcore": 5000}}
     assert planned(served, str(file))["root.a"] == lost
     page = served.run("plan", str(file)).stdout
-    assert "maximum cpu 5 now" in page
+    assert "loses its maximum of cpu 5" in page
     assert "1 without a maximum" in page
 
 

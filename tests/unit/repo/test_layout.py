@@ -182,7 +182,6 @@ FORBIDDEN_MODULES = {"mock", "unittest", "socket", "subprocess", "grpc", "aiohtt
 FORBIDDEN_FIXTURES = {"monkeypatch", "mocker"}
 #: File, offence and reason.
 EXCEPTIONS = {
-    ("tests/unit/core/placement/devices/test_device_filter.py", "monkeypatch"): "a smaller limit needs fewer nodes",
     ("tests/unit/core/scheduling/random_events/test_random_events.py", "monkeypatch"): "leaves out a write on purpose",
     ("tests/unit/core/scheduling/test_history.py", "monkeypatch"): "a smaller limit needs fewer applications",
     ("tests/unit/core/scheduling/test_node_demand.py", "monkeypatch"): "a failure, and a run without admission",

@@ -6,7 +6,7 @@ counts that no choice can satisfy, and devices that are equal to one that was tr
 
 Differs: a request for all devices of a pool that is incomplete or invalid, and too many devices for one claim, refuse
 the node and not the pod on all nodes. A selector that cannot be evaluated refuses the pod, as in Kubernetes. A device
-that is not shared any more, and of which claims still have shares, is in use.
+of which claims have shares stays in use when its slice ends sharing.
 """
 
 from __future__ import annotations
