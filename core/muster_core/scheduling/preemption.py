@@ -145,13 +145,23 @@ _NEVER: Final = 2**63
 
 
 def watch_leaf(partition: Partition, leaf: Queue, now_ns: int) -> None:
-    """Sets the preemption timer of a leaf below its guarantee with unschedulable requests."""
-    if leaf.preemption_timer or not leaf.waiting or not partition.config.preemption or not is_under_guarantee(leaf):
+    """Sets the preemption timer of a leaf below its guarantee with unschedulable requests.
+
+    A search that is in progress does not evaluate requests that came after its start. The next one follows it then.
+    """
+    search = leaf.preemption
+    if leaf.preemption_timer and not search.left:
+        return
+    if not leaf.waiting or not partition.config.preemption or not is_under_guarantee(leaf):
         return
     app = partition.applications[next(iter(leaf.waiting))]
     first = app.asks[next(iter(next(iter(app.waiting.values()))))]
     due_ns = first.asked_ns + leaf.policies.preemption_delay_ns
-    _set_timer(partition, leaf, max(now_ns, _after_last(partition, leaf), due_ns))
+    at_ns = max(now_ns, _after_last(partition, leaf), due_ns)
+    if leaf.preemption_timer:
+        search.next_ns = min(search.next_ns or at_ns, at_ns)
+    else:
+        _set_timer(partition, leaf, at_ns)
 
 
 def watch_shrunk(partition: Partition, now_ns: int) -> bool:

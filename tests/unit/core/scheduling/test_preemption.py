@@ -496,6 +496,22 @@ def test_all_entitled_asks_preempt_one_after_another() -> None:
     assert sorted(run_until_idle(scenario)) == ["b1", "b2", "b3"]
 
 
+@pytest.mark.parametrize("size", [500, 1000], ids=["of another class", "of the same class"])
+def test_a_request_that_comes_during_a_search_preempts_after_its_delay(size: int) -> None:
+    """A search continues after two attempts. It does not evaluate what came after its start."""
+    shared = a_queue("shared", a_queue("a", guaranteed=4000), a_queue("b"), vcore=4000)
+    scenario = Scenario(with_preemption(shared), nodes=2)
+    run(scenario, "root.shared.b", *pods("b", 4))
+    run(scenario, "root.shared.a", *pods("a", 2))
+    effects = scenario.wait(30)
+    assert len(victims(effects)) == 2
+    assert scenario.app("a").queue.preemption.left
+    confirm(scenario, effects)
+    scenario.submit(an_application("late", queue="root.shared.a"), an_ask("late", vcore=size))
+    assert victims(scenario.wait(29)) == set()
+    assert len(victims(scenario.wait(16))) == 1
+
+
 def test_a_users_limit_does_not_block_the_same_pod_of_another_user() -> None:
     limits = (a_limit(users=("kim",), vcore=1000),)
     queues = (a_queue("a", guaranteed=3000, limits=limits), a_queue("b"))
