@@ -19,7 +19,7 @@ from typing import Any, BinaryIO, Final, NamedTuple
 from muster_core.model.config import Configuration
 from muster_core.model.constraints import NO_INTER_POD_CONSTRAINTS
 from muster_core.model.events import AllocationReported, ApplicationAdded, AskAdded, Event, NodeAdded
-from muster_core.model.ids import PartitionId
+from muster_core.model.ids import AllocationId, PartitionId
 from muster_core.model.resources import NOTHING, Limit, Resources
 from muster_core.model.specs import NO_PROPERTIES, AllocationSpec
 from muster_core.model.states import ApplicationState, NodeState
@@ -70,7 +70,7 @@ def written(present: PresentState, partition: Partition) -> Iterator[bytes]:
 def read(file: BinaryIO) -> PresentState:
     """Reads what `written` yields, and orders the events. Only for data of a core: pickled data can run any code."""
     present: PresentState = pickle.load(file)  # noqa: S301  # the core wrote it
-    events = sorted(_parts(file), key=lambda event: _ORDER[type(event)])
+    events = sorted(_parts(file), key=_order)
     return replace(present, events=tuple(events), runs=tuple(_parts(file)))
 
 
@@ -79,8 +79,17 @@ def _parts(file: BinaryIO) -> Iterator[Any]:
         yield from part
 
 
-#: All resources are known to be used before anything asks for them.
-_ORDER: Final[dict[type, int]] = {NodeAdded: 0, ApplicationAdded: 1, AllocationReported: 2, AskAdded: 3}
+def _order(event: Event) -> int:
+    """All resources are known to be used before anything asks for them."""
+    match event:
+        case ApplicationAdded():
+            return 3 if event.spec.is_renewal else 1
+        case AllocationReported():
+            return 2
+        case AskAdded():
+            return 4
+        case _:
+            return 0
 
 
 # --- events ----------------------------------------------------------------------------------------------------------
@@ -89,7 +98,7 @@ _ORDER: Final[dict[type, int]] = {NodeAdded: 0, ApplicationAdded: 1, AllocationR
 def events_of(partition: Partition) -> Iterator[Event]:
     """Yields nodes, then each application with its allocations and requests, as after a recovery.
 
-    Virtual placeholders and what is being released are left out: a core that receives these events reserves again.
+    Also the virtual placeholders that gangs hold. What is being released is left out.
     """
     for name in list(partition.nodes):
         if name in partition.nodes:
@@ -101,14 +110,18 @@ def events_of(partition: Partition) -> Iterator[Event]:
 
 
 def _application(app: Application) -> Iterator[Event]:
-    asks = [ask for ask in app.asks.values() if not ask.spec.is_virtual]
-    held = [one for one in app.allocations.values() if not one.spec.is_virtual and one.releasing is None]
-    if app.removed or not (asks or held):
+    held = [one for one in app.allocations.values() if one.releasing is None]
+    if app.removed or not (app.asks or held):
         return
     missing = app.gang.members_missing or app.spec.members_missing
     yield ApplicationAdded(replace(app.spec, forced=bool(held), members_missing=missing))
-    yield from (AllocationReported(_reported(one)) for one in held)
-    for ask in asks:
+    # A bound member takes a slot that is not reported yet.
+    yield from (AllocationReported(_reported(one)) for one in sorted(held, key=lambda one: one.spec.is_virtual))
+    if app.spec.is_gang and app.gang.over:
+        yield ApplicationAdded(replace(app.spec, is_renewal=True, is_reserved=True))
+    for ask in app.asks.values():
+        if ask.spec.is_virtual:
+            continue
         left = max(ask.left, 1)
         yield AskAdded(ask.spec if left == ask.spec.max_allocations else replace(ask.spec, max_allocations=left))
 
@@ -119,7 +132,7 @@ def _reported(one: Allocation) -> AllocationSpec:
         spec.partition,
         spec.application,
         spec.key,
-        one.id,
+        AllocationId(f"{one.id}/present") if spec.is_virtual else one.id,  # the copy may use the ID of a slot again
         one.node,
         spec.resources,
         spec.group,
@@ -134,6 +147,7 @@ def _reported(one: Allocation) -> AllocationSpec:
         allow_preempt_other=spec.allow_preempt_other,
         created_ns=spec.created_ns,
         allocated_ns=one.allocated_ns,
+        virtual=spec if spec.is_virtual else None,
     )
 
 

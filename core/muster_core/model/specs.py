@@ -237,13 +237,15 @@ class ApplicationSpec:
     namespace: str = ""
     #: ID that users see, if it differs from `id`. Not unique.
     shown_as: str = ""
-    #: Update of an existing application with the present quota of its namespace. Only `quota`, `given_up`
-    #: and `members_missing` are read.
+    #: Update of an existing application with the present quota of its namespace. Only `quota`, `given_up`,
+    #: `members_missing` and `is_reserved` are read.
     is_renewal: bool = False
     #: Why the resource manager gives up the gang; empty = it does not.
     given_up: str = ""
     #: Why the gang waits for members that nothing creates; empty = all exist, None = not reported.
     members_missing: str | None = None
+    #: Its gang has ended its reservation, so that members that it lacks get no slot. Only `foresight.present` sets it.
+    is_reserved: bool = False
 
     @property
     def name(self) -> str:
@@ -346,6 +348,8 @@ class AllocationSpec:
     allocated_ns: int = 0
     #: It may be a placeholder that cannot be verified, so it does not prove that its gang was running.
     unverified: bool = False
+    #: The request of a virtual placeholder; None = the allocation is a pod. Only `foresight.present` sets it.
+    virtual: AskSpec | None = None
 
 
 @dataclass(frozen=True, slots=True)

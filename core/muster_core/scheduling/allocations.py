@@ -113,7 +113,7 @@ def _report_allocation(partition: Partition, spec: AllocationSpec, now_ns: int) 
 def _report_own(partition: Partition, app: Application, spec: AllocationSpec, now_ns: int) -> None:
     known = app.allocations.get(_identity(spec))
     waiting = app.asks.get(spec.key)
-    is_own = app.spec.uses_virtual_placeholders and is_virtual_key(app.id, spec.key)
+    is_own = app.spec.uses_virtual_placeholders and is_virtual_key(app.id, spec.key) and spec.virtual is None
     if is_own or (known is not None and known.spec.is_virtual):
         _reject(partition, spec, messages.reserved_key(spec.key))
         return
@@ -134,7 +134,7 @@ def _report_own(partition: Partition, app: Application, spec: AllocationSpec, no
     for queue in app.queue.path_up:
         preemption.note_excess(partition, queue, now_ns)
     _after_report(partition, app, spec, now_ns)
-    if not has_slot:
+    if not has_slot and spec.virtual is None:
         slots.release_surplus(partition, app, app.allocations[_identity(spec)], spec.allocated_ns, now_ns)
     partition.scheduling.requeue(app)  # the gang may need less, or no longer wait for the others
 
@@ -266,7 +266,7 @@ def _contradiction(key: AllocationKey, node: NodeId, spec: AllocationSpec) -> st
 
 def _ask_of(spec: AllocationSpec) -> AskSpec:
     """Returns the request that would have led to a recovered allocation."""
-    return AskSpec(
+    return spec.virtual or AskSpec(
         partition=spec.partition,
         application=spec.application,
         key=spec.key,
@@ -300,7 +300,8 @@ def _after_report(partition: Partition, app: Application, spec: AllocationSpec, 
     if not spec.placeholder:
         _after_real(partition, app, since_ns, now_ns)
         return
-    app.gang.recovered[_identity(spec)] = None
+    if spec.virtual is None:
+        app.gang.recovered[_identity(spec)] = None
     _recover_timer(partition, app, since_ns)
     gangs.after_placing(partition, app, now_ns)
     requeue.note_holding(partition, app)

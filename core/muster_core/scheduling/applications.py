@@ -254,7 +254,10 @@ def _add_application(partition: Partition, spec: ApplicationSpec, now_ns: int) -
             partition.undecided[spec.id] = replace(undecided, quota=spec.quota)
         elif known is not None:
             _renew(partition, known, spec, now_ns)
-            if spec.given_up and known.is_reserving:
+            if spec.is_reserved:
+                gangs.finish(partition, known)
+                gangs.call_off(partition, known, "")
+            elif spec.given_up and known.is_reserving:
                 known.gang.given_up = True
                 gangs.fail(partition, known, now_ns, spec.given_up)
             elif spec.members_missing is not None:

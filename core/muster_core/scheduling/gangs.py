@@ -166,7 +166,7 @@ def release_virtual_placeholders(partition: Partition, app: Application, reporte
         app.gang.groups[reported.group].count -= reported.placeholder  # the reported placeholder is counted separately
         drop_virtual_placeholder(partition, app, asked)
         return True
-    is_pod = not reported.placeholder or (app.spec.is_auto and reported.allocated_ns > 0)
+    is_pod = not reported.placeholder or (app.spec.is_auto and reported.allocated_ns > 0 and reported.virtual is None)
     held = _held(app, reported.group, reported.node) if is_pod else None
     if held is not None:
         app.gang.groups[reported.group].replaced += not reported.placeholder

@@ -14,11 +14,22 @@ from muster_core.foresight.present import PresentState, dumped, read, written
 from muster_core.foresight.submission import submitted
 from muster_core.foresight.unblocking import scheduled
 from muster_core.foresight.virtual_core import VirtualCore
-from muster_core.model.events import ApplicationAdded, AskAdded, Event, ManagerRegistered
+from muster_core.model.events import (
+    AllocationReleased,
+    ApplicationAdded,
+    AskAdded,
+    Event,
+    ManagerRegistered,
+    NodeAction,
+    NodeActionReported,
+    NodeAdded,
+)
+from muster_core.model.ids import NodeId, Termination
 from muster_core.model.resources import NOTHING
-from muster_core.model.specs import NO_PROPERTIES, HostPort, PodProperties
+from muster_core.model.specs import NO_PROPERTIES, GangPlacement, HostPort, PodProperties
+from muster_core.scheduling import invariants
 from tests.amounts import amount
-from tests.unit.builders import PARTITION, RM, SECOND, a_configuration, a_queue, an_application, an_ask
+from tests.unit.builders import PARTITION, RM, SECOND, a_configuration, a_node, a_queue, an_application, an_ask
 from tests.unit.core.foresight.small_clusters import NOW_NS, Cluster, Live
 from tests.unit.core.foresight.test_submission import a_cluster
 from tests.unit.core.scheduling.scenario import Scenario
@@ -73,6 +84,22 @@ def test_a_copy_uses_what_the_core_uses(seed: int) -> None:
         }
         present = {app.id: app.pending for app in one.applications.values() if app.asks or app.allocations}
         assert present == {app.id: app.pending for app in other.applications.values()}
+
+
+@pytest.mark.parametrize("placement", [GangPlacement.AUTO, GangPlacement.DIRECT])
+def test_a_copy_holds_the_slots_of_a_gang_where_they_are_and_no_others(placement: GangPlacement) -> None:
+    """A member that has ended has no slot. A new slot would be on the empty node."""
+    gang = an_application("gang", gang=4, placement=placement)
+    members = [an_ask(f"member-{number}", app="gang", group="workers") for number in range(2)]
+    cluster: list[Event] = [ManagerRegistered(RM, a_configuration(a_queue("a"))), NodeAdded(a_node("n"))]
+    core = scheduled([*cluster, ApplicationAdded(gang), *map(AskAdded, members)], NOW_NS)
+    core.send([AllocationReleased(PARTITION, gang.id, members[0].key, None, Termination.STOPPED_BY_RM)])
+    core.send([NodeAdded(a_node("empty")), NodeActionReported(PARTITION, NodeId("n"), NodeAction.DRAIN)])
+    copy, _ = copy_of(core)
+    [app] = copy.scheduler_state.partitions[PARTITION].applications.values()
+    assert [(one.node, one.spec.is_virtual) for one in app.allocations.values()] == [("n", False), *[("n", True)] * 2]
+    assert not app.asks
+    assert invariants.check(copy.scheduler_state) == []
 
 
 #: Finds the value among its equals, which needs its hash, and compares constants by identity.

@@ -24,7 +24,7 @@ _PART = amount(100, 250)
 
 def a_cluster(seed: int) -> tuple[Cluster, list[Event], ApplicationSpec, list[AskSpec]]:
     """A cluster, its events without the target, and the target: in some worlds with a
-    priority, a guaranteed share of its queue, or with Reserve.
+    priority, a guaranteed share of its queue, or with Reserve. Some pods of other gangs are not created yet.
     """
     random, cluster = Random(seed), Cluster(seed)
     cluster.guaranteed = {cluster.specs[TARGET].queue: random.choice((0, 3000, 6000))}
@@ -35,11 +35,12 @@ def a_cluster(seed: int) -> tuple[Cluster, list[Event], ApplicationSpec, list[As
     tags = tuple(cluster.asks[TARGET][0].tags.items())
     members = tuple(replace(member, priority=priority, tags=tags) for member in spec.members)
     asks = [replace(ask, priority=priority, created_ns=NOW_NS) for ask in cluster.asks[TARGET]]
+    absent = {ask.key for pods in cluster.asks.values() for ask in pods[1:] if ask.group and random.random() < 0.3}
     events = [
         event
         for event in cluster.events()
         if not (isinstance(event, ApplicationAdded) and event.spec.id == TARGET)
-        and not (isinstance(event, AskAdded) and event.spec.application == TARGET)
+        and not (isinstance(event, AskAdded) and (event.spec.application == TARGET or event.spec.key in absent))
     ]
     return cluster, events, replace(spec, members=members), asks
 
