@@ -79,12 +79,18 @@ def _hint(rest: Rest, name: str, namespace: str) -> str:
 
 
 def application_of_pod(target: Target, name: str, namespace: str) -> str:
-    """The application of the pod of that name, or why it has none; empty if there is no such pod."""
+    """The application of the pod of that name, or why the core has none; empty if there is no such pod.
+
+    Also for an application whose pods are only in the cluster.
+    """
     prefix, _, pod = name.rpartition("/")
     space = prefix or namespace
     for app, full in pending.find_pods(target.rest.applications(), pod, space):
         return f"no application {name} found; pod {full} belongs to application {app['applicationID']}"
-    return _foreign_pods(_cluster_pods(target, f"pod/{name}", namespace), _served(target))
+    in_cluster = _cluster_pods(target, name, namespace)
+    if _own(target, in_cluster):
+        return f"the core has no application {name}; {program()} explain {name} reads its pods from the cluster"
+    return _foreign_pods(in_cluster, _served(target))
 
 
 @dataclass(frozen=True, slots=True)

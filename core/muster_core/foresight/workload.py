@@ -213,8 +213,10 @@ class _Row:
         text = self.text(column)
         if not text:
             return 0
-        if not (text.isascii() and text.isdigit()) or (found := int(text[:20])) > _MOST:
-            raise self.bad(column, f"is not a whole number from 0 to {_MOST}")
+        if not (text.isascii() and text.isdigit()):
+            raise self.bad(column, "is not a whole number of at least 0")
+        if (found := int(text[:20])) > _MOST:
+            raise self.bad(column, f"is more than {_MOST}")
         return found
 
     def bad(self, column: str, rule: str) -> BadInput:
@@ -246,7 +248,7 @@ def _check_header(header: Sequence[str], file: str, needed: Sequence[str], known
     if missing := [column for column in needed if column not in header]:
         problem = f"has no column {', '.join(missing)}" if header else "is empty"
     elif mistyped:
-        problem = f"has an unknown column {', '.join(mistyped)}"
+        problem = f"has {'unknown columns' if len(mistyped) > 1 else 'an unknown column'} {', '.join(mistyped)}"
     else:
         return
     fixes = ", ".join(f"{closest} for {name}" for name, closest in mistyped.items())

@@ -38,6 +38,19 @@ def test_an_unknown_name_is_answered_with_the_nearest_one(served: Served, line: 
     assert result.stderr == f"muster: {advice}\n"
 
 
+@pytest.mark.parametrize("name", ["web", "train"])
+def test_an_application_that_only_the_cluster_has_is_explained_by_its_pods(
+    served: Served, tmp_path: Path, name: str
+) -> None:
+    with api_server(a_pod("web", "muster", applicationId="train")) as api:
+        options = ("-n", "ns", "--kubeconfig", api.kubeconfig(tmp_path))
+        shown, explained = (served.run(command, name, *options) for command in ("app", "explain"))
+    assert (shown.exit_code, explained.exit_code) == (1, 0)
+    assert shown.stderr == (
+        f"muster: the core has no application {name}; muster explain {name} reads its pods from the cluster\n"
+    )
+
+
 @pytest.mark.parametrize(
     "scheduler, named, wanted",
     [

@@ -60,6 +60,7 @@ NODE_COLUMNS = "name, sn, cpu_milli, memory_mib, gpu, model, pods, count"
         (("a,4,8Gi", "b,4,8Gi"), "has no column cpu_milli; name the columns in the first line"),
         (("name,cpu,memory", "a,4,8"), "has no column cpu_milli; write cpu_milli for cpu, memory_mib for memory"),
         (("name,cpu_milli,memory_gb", "a,4,8"), "has an unknown column memory_gb; write memory_mib for memory_gb"),
+        (("name,cpu_milli,pod,modl", "a,4"), "has unknown columns pod, modl; write pods for pod, model for modl"),
         (("name,cpu_milli,pod", "a,4,8"), "has an unknown column pod; write pods for pod"),
     ],
 )
@@ -82,8 +83,9 @@ def test_further_columns_are_ignored_unless_they_resemble_a_missing_one() -> Non
         ),
         ((HEAD, "a,0,1,,0,,,,,"), "trace:2: pods '0' is not a number from 1 to 100000"),
         ((HEAD, "a,0,1,,1,,,,,", "a,0,1,,1,,,,,"), "trace:3: id 'a' is the id of an earlier line"),
-        ((HEAD, "a,-1,1,,1,,,,,"), "trace:2: submit_s '-1' is not a whole number from 0 to 281474976710656"),
-        ((HEAD, "a,0,1,,1,٣,,,,"), "trace:2: cpu_milli '٣' is not a whole number from 0 to 281474976710656"),
+        ((HEAD, "a,-1,1,,1,,,,,"), "trace:2: submit_s '-1' is not a whole number of at least 0"),
+        ((HEAD, f"a,0,1,,1,{1 << 49},,,,"), f"trace:2: cpu_milli '{1 << 49}' is more than {1 << 48}"),
+        ((HEAD, "a,0,1,,1,٣,,,,"), "trace:2: cpu_milli '٣' is not a whole number of at least 0"),
     ],
 )
 def test_an_unusable_line_is_named_with_column_value_and_rule(lines: tuple[str, ...], message: str) -> None:
