@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import partial
 from itertools import islice
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from types import MappingProxyType
 from typing import Any, BinaryIO, Final, NamedTuple
 
@@ -70,8 +70,8 @@ def written(present: PresentState, partition: Partition) -> Iterator[bytes]:
 def read(file: BinaryIO) -> PresentState:
     """Reads what `written` yields, and orders the events. Only for data of a core: pickled data can run any code."""
     present: PresentState = pickle.load(file)  # noqa: S301  # the core wrote it
-    events = sorted(_parts(file), key=_order)
-    return replace(present, events=tuple(events), runs=tuple(_parts(file)))
+    events = sorted(_parts(file), key=itemgetter(0, 1))
+    return replace(present, events=tuple(event for _, _, event in events), runs=tuple(_parts(file)))
 
 
 def _parts(file: BinaryIO) -> Iterator[Any]:
@@ -79,23 +79,19 @@ def _parts(file: BinaryIO) -> Iterator[Any]:
         yield from part
 
 
-def _order(event: Event) -> int:
-    """All resources are known to be used before anything asks for them."""
-    match event:
-        case ApplicationAdded():
-            return 3 if event.spec.is_renewal else 1
-        case AllocationReported():
-            return 2
-        case AskAdded():
-            return 4
-        case _:
-            return 0
+#: An event of a copy with its phase. The events of a phase are in the order of the numbers: of equal pods, the one that
+#: started last is preempted first.
+Ordered = tuple[int, int, Event]
+
+#: All resources are known to be used before anything asks for them. A bound member of a gang would take a slot that is
+#: reported before.
+_NODES, _APPLICATIONS, _PODS, _SLOTS, _RESERVED, _REQUESTS = range(6)
 
 
 # --- events ----------------------------------------------------------------------------------------------------------
 
 
-def events_of(partition: Partition) -> Iterator[Event]:
+def events_of(partition: Partition) -> Iterator[Ordered]:
     """Yields nodes, then each application with its allocations and requests, as after a recovery.
 
     Also the virtual placeholders that gangs hold. What is being released is left out.
@@ -104,26 +100,27 @@ def events_of(partition: Partition) -> Iterator[Event]:
         if name in partition.nodes:
             node = partition.nodes.record(name)
             foreign = tuple(partition.foreign[identity] for identity in node.foreign_pods)
-            yield NodeAdded(node.spec, draining=node.state is NodeState.DRAINING, existing=foreign)
+            yield _NODES, 0, NodeAdded(node.spec, draining=node.state is NodeState.DRAINING, existing=foreign)
     for app in list(partition.applications.values()):
         yield from _application(app)
 
 
-def _application(app: Application) -> Iterator[Event]:
+def _application(app: Application) -> Iterator[Ordered]:
     held = [one for one in app.allocations.values() if one.releasing is None]
     if app.removed or not (app.asks or held):
         return
     missing = app.gang.members_missing or app.spec.members_missing
-    yield ApplicationAdded(replace(app.spec, forced=bool(held), members_missing=missing))
-    # A bound member takes a slot that is not reported yet.
-    yield from (AllocationReported(_reported(one)) for one in sorted(held, key=lambda one: one.spec.is_virtual))
+    yield _APPLICATIONS, 0, ApplicationAdded(replace(app.spec, forced=bool(held), members_missing=missing))
+    for one in held:
+        yield _SLOTS if one.spec.is_virtual else _PODS, one.sequence, AllocationReported(_reported(one))
     if app.spec.is_gang and app.gang.over:
-        yield ApplicationAdded(replace(app.spec, is_renewal=True, is_reserved=True))
+        yield _RESERVED, 0, ApplicationAdded(replace(app.spec, is_renewal=True, is_reserved=True))
     for ask in app.asks.values():
         if ask.spec.is_virtual:
             continue
         left = max(ask.left, 1)
-        yield AskAdded(ask.spec if left == ask.spec.max_allocations else replace(ask.spec, max_allocations=left))
+        asked = ask.spec if left == ask.spec.max_allocations else replace(ask.spec, max_allocations=left)
+        yield _REQUESTS, 0, AskAdded(asked)
 
 
 def _reported(one: Allocation) -> AllocationSpec:

@@ -34,7 +34,8 @@ from tests.unit.core.foresight.small_clusters import NOW_NS, Cluster, Live
 from tests.unit.core.foresight.test_submission import a_cluster
 from tests.unit.core.scheduling.scenario import Scenario
 
-_PART = amount(100, 250)
+#: Clusters per case of the first test: 300, or 10,000 in `make soak`.
+_PART = amount(150, 250)
 
 
 def sent(core: VirtualCore) -> PresentState:
@@ -56,6 +57,7 @@ def copy_of(core: VirtualCore) -> tuple[VirtualCore, list[Event]]:
 @pytest.mark.timeout(amount(300, 3600))
 @pytest.mark.parametrize("part", range(amount(2, 40)))
 def test_a_copy_predicts_what_then_happens(part: int) -> None:
+    """What the live core preempts next for other applications, the copy has preempted when it is made."""
     found: Counter[bool] = Counter()
     for seed in range(part * _PART, (part + 1) * _PART):
         cluster, events, spec, asks = a_cluster(seed)
@@ -66,6 +68,9 @@ def test_a_copy_predicts_what_then_happens(part: int) -> None:
         live.submit(spec, asks)
         expected = predicted.applications[spec.id]
         assert (expected.fate is Fate.STARTED) == live.has_started, f"seed {seed}: {expected}"
+        assert {victim.key for victim in predicted.victims} <= live.preempted, f"seed {seed}"
+        if live.has_started:
+            assert dict(expected.nodes) == Counter(live.placed[ask.key] for ask in asks), f"seed {seed}: {expected}"
         found[live.has_started] += 1
     assert len(found) == 2
 
