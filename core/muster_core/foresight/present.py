@@ -84,8 +84,8 @@ def _parts(file: BinaryIO) -> Iterator[Any]:
 Ordered = tuple[int, int, Event]
 
 #: All resources are known to be used before anything asks for them. A bound member of a gang would take a slot that is
-#: reported before.
-_NODES, _APPLICATIONS, _PODS, _SLOTS, _RESERVED, _REQUESTS = range(6)
+#: reported before, and a request that comes later may be too late to replace a lost member first.
+_NODES, _APPLICATIONS, _PODS, _SLOTS, _REQUESTS, _RESERVED = range(6)
 
 
 # --- events ----------------------------------------------------------------------------------------------------------
@@ -106,18 +106,18 @@ def events_of(partition: Partition) -> Iterator[Ordered]:
 
 
 def _application(app: Application) -> Iterator[Ordered]:
+    asks = [ask for ask in app.asks.values() if not ask.spec.is_virtual]
     held = [one for one in app.allocations.values() if one.releasing is None]
     if app.removed or not (app.asks or held):
         return
+    lost = tuple((group, of.count, of.first, of.resources, of.until_ns) for group, of in app.gang.lost.items())
+    if app.spec.is_gang and app.gang.over:
+        yield _RESERVED, 0, ApplicationAdded(replace(app.spec, is_renewal=True, is_reserved=True, lost=lost))
     missing = app.gang.members_missing or app.spec.members_missing
     yield _APPLICATIONS, 0, ApplicationAdded(replace(app.spec, forced=bool(held), members_missing=missing))
     for one in held:
         yield _SLOTS if one.spec.is_virtual else _PODS, one.sequence, AllocationReported(_reported(one))
-    if app.spec.is_gang and app.gang.over:
-        yield _RESERVED, 0, ApplicationAdded(replace(app.spec, is_renewal=True, is_reserved=True))
-    for ask in app.asks.values():
-        if ask.spec.is_virtual:
-            continue
+    for ask in asks:
         left = max(ask.left, 1)
         asked = ask.spec if left == ask.spec.max_allocations else replace(ask.spec, max_allocations=left)
         yield _REQUESTS, 0, AskAdded(asked)

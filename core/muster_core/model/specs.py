@@ -238,7 +238,7 @@ class ApplicationSpec:
     #: ID that users see, if it differs from `id`. Not unique.
     shown_as: str = ""
     #: Update of an existing application with the present quota of its namespace. Only `quota`, `given_up`,
-    #: `members_missing` and `is_reserved` are read.
+    #: `members_missing`, `is_reserved` and `lost` are read.
     is_renewal: bool = False
     #: Why the resource manager gives up the gang; empty = it does not.
     given_up: str = ""
@@ -246,6 +246,8 @@ class ApplicationSpec:
     members_missing: str | None = None
     #: Its gang has ended its reservation, so that members that it lacks get no slot. Only `foresight.present` sets it.
     is_reserved: bool = False
+    #: Of such a gang, per task group the fields of `LostMembers`: count, first, resources and until_ns.
+    lost: tuple[tuple[TaskGroup, int, int, Resources, int], ...] = ()
 
     @property
     def name(self) -> str:

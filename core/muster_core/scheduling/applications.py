@@ -40,7 +40,7 @@ from muster_core.scheduling import (
     selectors,
     slots,
 )
-from muster_core.state.applications import Application, Ask
+from muster_core.state.applications import Application, Ask, LostMembers
 from muster_core.state.queues import Queue, detached_queue
 from muster_core.state.request_classes import class_like, class_of
 from muster_core.state.scheduler_state import Partition, SchedulerState, UnfinishedEvent
@@ -255,6 +255,8 @@ def _add_application(partition: Partition, spec: ApplicationSpec, now_ns: int) -
         elif known is not None:
             _renew(partition, known, spec, now_ns)
             if spec.is_reserved:
+                for group, count, first, resources, until_ns in spec.lost:
+                    known.gang.lost[group] = LostMembers(count, first, resources, until_ns)
                 gangs.finish(partition, known)
                 gangs.call_off(partition, known, "")
             elif spec.given_up and known.is_reserving:

@@ -18,6 +18,7 @@ from muster_core.model.events import (
     AllocationReleased,
     ApplicationAdded,
     AskAdded,
+    AskReleased,
     Event,
     ManagerRegistered,
     NodeAction,
@@ -25,6 +26,7 @@ from muster_core.model.events import (
     NodeAdded,
 )
 from muster_core.model.ids import NodeId, Termination
+from muster_core.model.limits import REPAIR_NS
 from muster_core.model.resources import NOTHING
 from muster_core.model.specs import NO_PROPERTIES, GangPlacement, HostPort, PodProperties
 from muster_core.scheduling import invariants
@@ -32,7 +34,8 @@ from tests.amounts import amount
 from tests.unit.builders import PARTITION, RM, SECOND, a_configuration, a_node, a_queue, an_application, an_ask
 from tests.unit.core.foresight.small_clusters import NOW_NS, Cluster, Live
 from tests.unit.core.foresight.test_submission import a_cluster
-from tests.unit.core.scheduling.scenario import Scenario
+from tests.unit.core.scheduling.scenario import Scenario, placed
+from tests.unit.core.scheduling.test_gang_repair import a_running_gang, member, rival
 
 #: Clusters per case of the first test: 300, or 10,000 in `make soak`.
 _PART = amount(150, 250)
@@ -105,6 +108,37 @@ def test_a_copy_holds_the_slots_of_a_gang_where_they_are_and_no_others(placement
     assert [(one.node, one.spec.is_virtual) for one in app.allocations.values()] == [("n", False), *[("n", True)] * 2]
     assert not app.asks
     assert invariants.check(copy.scheduler_state) == []
+
+
+@pytest.mark.parametrize("placement", list(GangPlacement))
+@pytest.mark.parametrize("late_s", [0, REPAIR_NS // SECOND + 1])
+def test_a_copy_replaces_lost_members_of_a_gang_when_the_core_does(placement: GangPlacement, late_s: int) -> None:
+    """Replacements that came in time precede the older pods of another application."""
+    scenario = a_running_gang(placement)
+    rival(scenario, "rival")
+    node = next(one.node for one in scenario.app("train").allocations.values() if one.spec.key == "m1")
+    scenario.node(node, NodeAction.DRAIN)
+    scenario.release("m1", "train")
+    scenario.wait(late_s)
+    scenario.ask(member("again"))
+    core = VirtualCore(scenario.now_ns, scenario.scheduler_state)
+    copy, _ = copy_of(core)
+    effects = [each.send([NodeAdded(a_node("new", 1000))]) for each in (copy, core)]
+    assert placed(effects[0]) == placed(effects[1]) == {"rival" if late_s else "again": "new"}
+
+
+def test_the_state_of_a_large_application_may_change_while_it_is_written() -> None:
+    asks = [an_ask(f"pod-{number}") for number in range(300)]
+    cluster: list[Event] = [ManagerRegistered(RM, a_configuration(a_queue("a"))), ApplicationAdded(an_application())]
+    core = scheduled([*cluster, *map(AskAdded, asks)], NOW_NS)
+    configuration = core.scheduler_state.managers[RM].configuration
+    parts = []
+    for part in written(PresentState(PARTITION, configuration, {}, NOW_NS), core.scheduler_state.partitions[PARTITION]):
+        parts.append(part)
+        ask = asks.pop()
+        core.send([AskReleased(PARTITION, ask.application, ask.key, Termination.STOPPED_BY_RM)])
+    events = read(BytesIO(b"".join(parts))).events
+    assert len(asks) < sum(isinstance(event, AskAdded) for event in events) <= 300
 
 
 #: Finds the value among its equals, which needs its hash, and compares constants by identity.
