@@ -70,8 +70,8 @@ def written(present: PresentState, partition: Partition) -> Iterator[bytes]:
 def read(file: BinaryIO) -> PresentState:
     """Reads what `written` yields, and orders the events. Only for data of a core: pickled data can run any code."""
     present: PresentState = pickle.load(file)  # noqa: S301  # the core wrote it
-    events = sorted(_parts(file), key=itemgetter(0, 1))
-    return replace(present, events=tuple(event for _, _, event in events), runs=tuple(_parts(file)))
+    events = sorted(_parts(file), key=itemgetter(0))
+    return replace(present, events=tuple(event for _, event in events), runs=tuple(_parts(file)))
 
 
 def _parts(file: BinaryIO) -> Iterator[Any]:
@@ -79,13 +79,13 @@ def _parts(file: BinaryIO) -> Iterator[Any]:
         yield from part
 
 
-#: An event of a copy with its phase. The events of a phase are in the order of the numbers: of equal pods, the one that
-#: started last is preempted first.
-Ordered = tuple[int, int, Event]
+#: An event of a copy with its position: its phase, and for pods their order, because of equal pods the one that started
+#: last is preempted first.
+Ordered = tuple[int, Event]
 
 #: All resources are known to be used before anything asks for them. A bound member of a gang would take a slot that is
 #: reported before, and a request that comes later may be too late to replace a lost member first.
-_NODES, _APPLICATIONS, _PODS, _SLOTS, _REQUESTS, _RESERVED = range(6)
+_NODES, _APPLICATIONS, _PODS, _SLOTS, _REQUESTS, _RESERVED = (phase << 56 for phase in range(6))
 
 
 # --- events ----------------------------------------------------------------------------------------------------------
@@ -100,7 +100,7 @@ def events_of(partition: Partition) -> Iterator[Ordered]:
         if name in partition.nodes:
             node = partition.nodes.record(name)
             foreign = tuple(partition.foreign[identity] for identity in node.foreign_pods)
-            yield _NODES, 0, NodeAdded(node.spec, draining=node.state is NodeState.DRAINING, existing=foreign)
+            yield _NODES, NodeAdded(node.spec, draining=node.state is NodeState.DRAINING, existing=foreign)
     for app in list(partition.applications.values()):
         yield from _application(app)
 
@@ -112,15 +112,15 @@ def _application(app: Application) -> Iterator[Ordered]:
         return
     lost = tuple((group, of.count, of.first, of.resources, of.until_ns) for group, of in app.gang.lost.items())
     if app.spec.is_gang and app.gang.over:
-        yield _RESERVED, 0, ApplicationAdded(replace(app.spec, is_renewal=True, is_reserved=True, lost=lost))
+        yield _RESERVED, ApplicationAdded(replace(app.spec, is_renewal=True, is_reserved=True, lost=lost))
     missing = app.gang.members_missing or app.spec.members_missing
-    yield _APPLICATIONS, 0, ApplicationAdded(replace(app.spec, forced=bool(held), members_missing=missing))
+    yield _APPLICATIONS, ApplicationAdded(replace(app.spec, forced=bool(held), members_missing=missing))
     for one in held:
-        yield _SLOTS if one.spec.is_virtual else _PODS, one.sequence, AllocationReported(_reported(one))
+        yield (_SLOTS if one.spec.is_virtual else _PODS) + one.sequence, AllocationReported(_reported(one))
     for ask in asks:
         left = max(ask.left, 1)
         asked = ask.spec if left == ask.spec.max_allocations else replace(ask.spec, max_allocations=left)
-        yield _REQUESTS, 0, AskAdded(asked)
+        yield _REQUESTS, AskAdded(asked)
 
 
 def _reported(one: Allocation) -> AllocationSpec:
