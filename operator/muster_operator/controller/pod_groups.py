@@ -117,7 +117,7 @@ def _contradiction_of(one: PodGroup, other: PodGroup) -> str:
 def _is_held(ledger: Ledger, pod: Pod) -> bool:
     """Whether the pod cannot be requested, so that it is not one of the members that start together."""
     own = pod.membership.written or pod.membership
-    return bool(own.refusal or own.may_claim or pod.gates or (pod.claims and device_claims.missing(ledger, pod)))
+    return bool(own.refusal or own.marked or pod.gates or (pod.claims and device_claims.missing(ledger, pod)))
 
 
 def forget(ledger: Ledger, uid: PodUid) -> None:

@@ -280,6 +280,13 @@ def test_a_pod_that_cannot_be_requested_is_no_member_yet(held: Raw, told: list[s
     assert submitted(driver.see(member("w1"))) == [TRAIN]
 
 
+def test_pods_with_the_container_of_placeholders_are_members() -> None:
+    driver = live()
+    driver.fact(a_pod_group())
+    driver.see(member("w0", containers=[a_container("pause", cpu="1")]))
+    assert submitted(driver.see(member("w1", containers=[a_container("pause", cpu="1")]))) == [TRAIN]
+
+
 def test_a_refused_pod_is_no_member() -> None:
     driver = live()
     driver.fact(a_pod_group())
