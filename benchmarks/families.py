@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from benchmarks import cliffs, core_edge, growth, in_process, many_waiting, rest_answers, steady, through_both
 from benchmarks.cluster import measure as cluster
 from benchmarks.cluster.benches import BENCHES
+from benchmarks.duels import measure as duels
+from benchmarks.duels.workloads import DUELS
 from benchmarks.figures import Figure, Options
 
 
@@ -54,6 +56,12 @@ FAMILIES: Mapping[str, Family] = {
         cluster.measure,
         steps=cluster.steps,
         optional=frozenset(name for name, bench in BENCHES.items() if bench.optional),
+    ),
+    "duels": Family(
+        tuple(DUELS),
+        duels.measure,
+        steps=duels.steps,
+        optional=frozenset(name for name, duel in DUELS.items() if duel.optional),
     ),
 }
 

@@ -130,18 +130,19 @@ async def running(
     keep: bool = False,
     readable: bool = False,
     gangs: bool = False,
+    bare: bool = False,
 ) -> AsyncIterator[Cluster]:
     """Provide a cluster for the duration of the block.
 
     ``which``: None selects by ``MUSTER_CLUSTER``. ``keep``: leave everything
     running after a block that succeeded; ``kept`` can stop it. After a failed block everything is stopped.
-    ``readable`` and ``gangs``: see ``ControlPlane``; only for the local flavour.
+    ``readable``, ``gangs`` and ``bare``: see ``ControlPlane``; only for the local flavour.
     """
     async with AsyncExitStack() as stack:
         folder = Path(tempfile.mkdtemp(prefix="muster-"))
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
         cluster = await _open(
-            which or flavour.choose(), folder, stack, tethered=not keep, readable=readable, gangs=gangs
+            which or flavour.choose(), folder, stack, tethered=not keep, readable=readable, gangs=gangs, bare=bare
         )
         await cluster.add_nodes(fakes)
         yield cluster
@@ -150,11 +151,18 @@ async def running(
             stack.pop_all()
 
 
-async def _open(
-    which: Flavour, folder: Path, stack: AsyncExitStack, *, tethered: bool, readable: bool, gangs: bool
+async def _open(  # noqa: PLR0913 # the options of `running`
+    which: Flavour,
+    folder: Path,
+    stack: AsyncExitStack,
+    *,
+    tethered: bool,
+    readable: bool,
+    gangs: bool,
+    bare: bool,
 ) -> Cluster:
     if which is Flavour.LOCAL:
-        plane = ControlPlane(folder, binaries.ensure(), tethered=tethered, readable=readable, gangs=gangs)
+        plane = ControlPlane(folder, binaries.ensure(), tethered=tethered, readable=readable, gangs=gangs, bare=bare)
         stack.push_async_callback(plane.stop)
         await plane.start()
         cluster = Cluster(folder, plane.access, plane.authority.file, plane, tethered=tethered)

@@ -62,7 +62,8 @@ class ControlPlane:
     """The three processes and their files, all under ``folder``.
 
     ``readable``: etcd stores objects as JSON, so that a test can read their history; slower than protobuf.
-    ``gangs``: serves the API of Kubernetes' own gang scheduling.
+    ``gangs``: serves the API of Kubernetes' own gang scheduling. ``bare``: nodes need no kubelet and pods may name a
+    priority, as in scheduler_perf; a node is ready if its creator writes so.
     """
 
     def __init__(
@@ -73,6 +74,7 @@ class ControlPlane:
         tethered: bool = True,
         readable: bool = False,
         gangs: bool = False,
+        bare: bool = False,
     ) -> None:
         self.folder = folder
         self.ports = Ports.pick()
@@ -83,6 +85,7 @@ class ControlPlane:
         self._tethered = tethered
         self._readable = readable
         self._gates = [f"--feature-gates={GANG_GATES}"] if gangs else []
+        self._bare = bare
         self._token = secrets.token_hex(16)
         self._write_token_file()
         self.admin_kubeconfig = kubeconfig.write(
@@ -169,6 +172,7 @@ class ControlPlane:
             f"--etcd-servers={self.etcd_url}",
             *(["--storage-media-type=application/json"] if self._readable else []),
             *([*self._gates, f"--runtime-config={GANG_API}=true"] if self._gates else []),
+            *(["--disable-admission-plugins=ServiceAccount,TaintNodesByCondition,Priority"] if self._bare else []),
             f"--secure-port={self.ports.api}",
             "--bind-address=127.0.0.1",
             f"--tls-cert-file={certificate.certificate}",
@@ -213,4 +217,5 @@ class ControlPlane:
             "--concurrent-namespace-syncs=20",
             "--concurrent-job-syncs=20",
             "--node-monitor-period=1s",
+            *(["--node-monitor-grace-period=1h"] if self._bare else []),
         ]

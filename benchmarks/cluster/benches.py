@@ -8,18 +8,20 @@ from enum import StrEnum
 
 
 class Contender(StrEnum):
-    """The scheduler of a run: Muster with one of its placement modes (Auto: the default), kube-scheduler, or none."""
+    """The scheduler of a run: Muster with one of its placement modes (Auto: the default), kube-scheduler, none, or a
+    program that binds each pod to any node."""
 
     AUTO = "Auto"
     RESERVE = "Reserve"
     DIRECT = "Direct"
     KUBE = "kube-scheduler"
     NONE = "none"
+    FLOOR = "floor"
 
     @property
     def is_muster(self) -> bool:
         """Whether the scheduler is Muster."""
-        return self not in (Contender.KUBE, Contender.NONE)
+        return self in (Contender.AUTO, Contender.RESERVE, Contender.DIRECT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,8 @@ class Work:
     seldom: Sequence[Contender] = ()
 
 
+ONCE = Work(0, 0, 0, 0)
+"""A work of another family, which has no loads of its own and runs once per round."""
 WORKS: Mapping[str, Work] = {
     "floor-5000": Work(5000, 0, 500, 0),
     "single-400": Work(400, 0, 100, 0, repeats=15),
@@ -124,7 +128,7 @@ class Run:
     @property
     def step(self) -> str:
         """Its name, which is the same in every round."""
-        return f"cluster/{self.work} {self.contender}"
+        return f"{self.work if '/' in self.work else f'cluster/{self.work}'} {self.contender}"
 
 
 def ordered_runs(benches: Sequence[Bench], runs: int, *, peers: bool) -> Iterator[Run]:

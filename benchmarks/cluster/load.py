@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import orjson
@@ -27,7 +27,7 @@ BOUND_S, EACH_S = 45.0, 0.05
 FIRST = 50
 """Pods that count as the first ones. The time of a single pod varies by several times between runs."""
 GROUP = {"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup"}
-SCHEDULER_NAMES = {Contender.KUBE: "default-scheduler", Contender.NONE: "none"}
+SCHEDULER_NAMES = {Contender.KUBE: "default-scheduler", Contender.NONE: "none", Contender.FLOOR: "none"}
 """``spec.schedulerName`` for schedulers other than Muster."""
 
 
@@ -76,11 +76,6 @@ class Load:
             return []
         spec = {"schedulingPolicy": {"gang": {"minCount": self.pods // max(1, self.gangs)}}}
         return [{**GROUP, "metadata": {"name": f"{self.name}-g{n}"}, "spec": spec} for n in range(self.gangs)]
-
-    @property
-    def timeout_s(self) -> float:
-        """Maximal seconds between two bound pods, and after the last create."""
-        return BOUND_S + EACH_S * self.pods
 
     def _gang(self) -> dict[str, str]:
         group = {"name": "workers", "minMember": self.pods // self.gangs, "minResource": AMOUNTS}
@@ -132,18 +127,27 @@ async def run(api: Api, namespace: str, load: Load) -> Progress:
     """Create all objects and wait until every pod has a node. The namespace must be empty.
 
     Raises:
-        NoProgress: no pod was bound for ``load.timeout_s``.
+        NoProgress: no pod was bound for too long.
+    """
+    await asyncio.gather(*(api.create(group, namespace) for group in load.groups()))
+    pods = [load.pod(number) for number in range(load.pods)]
+    return await bound(api, namespace, pods, waits=load.contender is not Contender.NONE)
+
+
+async def bound(api: Api, namespace: str, pods: Sequence[Json], *, waits: bool = True) -> Progress:
+    """Create pods and wait until each has a node. All other pods of the namespace are counted as placeholders.
+
+    Raises:
+        NoProgress: no pod was bound for too long.
     """
     seen, watching = Progress(), asyncio.Event()
-    await asyncio.gather(*(api.create(group, namespace) for group in load.groups()))
-    watch = asyncio.create_task(_watch(api, namespace, load, seen, watching))
+    names = {pod["metadata"]["name"] for pod in pods}
+    watch = asyncio.create_task(_watch(api, namespace, names, seen, watching))
     try:
         await watching.wait()
-        await _create(api, namespace, load, seen)
-        if load.contender is Contender.NONE:
-            return seen
-        if not await completes(watch, seen, load.timeout_s):
-            raise NoProgress(await _how_far(api, namespace, load, seen))
+        await _create(api, namespace, pods, seen)
+        if waits and not await completes(watch, seen, BOUND_S + EACH_S * len(pods)):
+            raise NoProgress(await _how_far(api, namespace, len(pods), seen))
     finally:
         watch.cancel()
     return seen
@@ -160,33 +164,32 @@ async def completes(watch: asyncio.Task[None], seen: Progress, timeout_s: float)
     return watch.done()
 
 
-async def _create(api: Api, namespace: str, load: Load, seen: Progress) -> None:
+async def _create(api: Api, namespace: str, pods: Sequence[Json], seen: Progress) -> None:
     slots = asyncio.Semaphore(CONCURRENT)
 
-    async def create(number: int) -> None:
+    async def create(pod: Json) -> None:
         async with slots:
-            pod = load.pod(number)
             seen.created[pod["metadata"]["name"]] = time.monotonic()
             await api.create(pod, namespace)
 
-    await asyncio.gather(*(create(number) for number in range(load.pods)))
+    await asyncio.gather(*map(create, pods))
     seen.all_created = time.monotonic()
 
 
-async def _watch(api: Api, namespace: str, load: Load, seen: Progress, watching: asyncio.Event) -> None:
+async def _watch(api: Api, namespace: str, names: set[str], seen: Progress, watching: asyncio.Event) -> None:
     """Watch until every pod has a node. The namespace must be empty, because an event shows that the watch is open."""
     asyncio.get_running_loop().call_later(0.3, watching.set)
     async for _, pod in api.watch("pods", namespace):
         name = pod["metadata"]["name"]
-        if not name.startswith(f"{load.name}-"):
+        if name not in names:
             seen.placeholders.add(name)
         elif name not in seen.bound and pod["spec"].get("nodeName"):
             seen.bound[name] = time.monotonic()
-            if len(seen.bound) == load.pods:
+            if len(seen.bound) == len(names):
                 return
 
 
-async def _how_far(api: Api, namespace: str, load: Load, seen: Progress) -> str:
+async def _how_far(api: Api, namespace: str, pods: int, seen: Progress) -> str:
     """Return the progress of a load for the error message."""
     ago = time.monotonic() - max(seen.bound.values(), default=seen.began)
     waiting = next((pod for pod in await api.find("pods", namespace) if not pod["spec"].get("nodeName")), None)
@@ -194,6 +197,6 @@ async def _how_far(api: Api, namespace: str, load: Load, seen: Progress) -> str:
     if waiting is not None:
         one = f"; {waiting['metadata']['name']}: {waiting['status'].get('conditions', 'no condition')}"
     return (
-        f"{len(seen.bound)} of {load.pods} pods were bound, the last {ago:.0f} s ago; "
+        f"{len(seen.bound)} of {pods} pods were bound, the last {ago:.0f} s ago; "
         f"{len(seen.placeholders)} placeholders were seen{one}"
     )

@@ -6,7 +6,7 @@ from collections import ChainMap, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 
-from benchmarks.cluster.benches import WORKS, Bench, Contender, Run
+from benchmarks.cluster.benches import ONCE, WORKS, Bench, Contender, Run
 from benchmarks.cluster.load import FIRST
 from benchmarks.figures import Figure
 from devcluster.api import Json
@@ -46,6 +46,10 @@ class Results:
         """Add the result of a load."""
         self._loads[run.work, run.contender].setdefault(run.number, []).append(found)
 
+    def seconds(self, work: str, contender: Contender) -> list[float]:
+        """Return the seconds of each round until the last pod was bound."""
+        return _values(self._runs(work, contender), _of("bound_s"))
+
     def figures(self, name: str, bench: Bench) -> list[Figure]:
         """Return the figures of time, writes and other values with goals; empty if no run succeeded."""
         ours = self._runs(bench.work, bench.contender)
@@ -72,7 +76,7 @@ class Results:
         return [
             median_of(loads) | {"loads": loads} if len(loads) > 1 else loads[0]
             for loads in self._loads[work, contender].values()
-            if len(loads) == WORKS[work].repeats
+            if len(loads) == WORKS.get(work, ONCE).repeats
         ]
 
     def _time(self, name: str, bench: Bench, ours: Sequence[Json], theirs: Sequence[Json]) -> Figure:

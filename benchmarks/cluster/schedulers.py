@@ -90,7 +90,7 @@ class Schedulers:
 
 def kind_of(contender: Contender, *, gangs: bool) -> Kind:
     """Return the scheduler that a load needs."""
-    if contender is Contender.NONE:
+    if contender in (Contender.NONE, Contender.FLOOR):
         return "none"
     if contender is Contender.KUBE:
         return "kube-scheduler with gangs" if gangs else "kube-scheduler"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -91,23 +91,8 @@ class Stage:
         await self._delete()
 
     async def _run(self, what: Load, *, counted: bool) -> Json:
-        watch = Stopwatch()
-        await self._collect_garbage()
-        watch.end_phase("collect")
-        await _calm()
-        watch.end_phase("calm")
-        mark, used = self.cluster.audit.mark(), usage.mark(self.processes)
-        try:
-            seen = await load.run(self.cluster.admin, NAMESPACE, what)
-        except NoProgress as error:
-            raise NoProgress(f"{what.name}: {error}\n{self.schedulers.tails()}") from error
-        watch.end_phase("load")
-        found = {
-            "pods": what.pods,
-            **seen.details(),
-            "cpu_s": used.since(self.processes),
-            "resident_mib": usage.resident_mib(self.schedulers.processes()),
-        }
+        watch, mark = Stopwatch(), self.cluster.audit.mark()
+        seen, found = await self.measured(what.name, partial(load.run, self.cluster.admin, NAMESPACE, what), watch)
         if counted:
             found["writes"] = await self._writes(mark)
             watch.end_phase("writes")
@@ -117,6 +102,27 @@ class Stage:
         watch.end_phase("forgotten")
         _check(what, seen)
         return found | {"phases_s": watch.phases}
+
+    async def measured(
+        self, name: str, bound: Callable[[], Awaitable[Progress]], watch: Stopwatch
+    ) -> tuple[Progress, Json]:
+        """Carry out a load on an idle machine. Returns its progress and results. Raises NoProgress."""
+        await self._collect_garbage()
+        watch.end_phase("collect")
+        await _calm()
+        watch.end_phase("calm")
+        used = usage.mark(self.processes)
+        try:
+            seen = await bound()
+        except NoProgress as error:
+            raise NoProgress(f"{name}: {error}\n{self.schedulers.tails()}") from error
+        watch.end_phase("load")
+        return seen, {
+            "pods": len(seen.created),
+            **seen.details(),
+            "cpu_s": used.since(self.processes),
+            "resident_mib": usage.resident_mib(self.schedulers.processes()),
+        }
 
     async def _collect_garbage(self) -> None:
         """Trigger a Go garbage collection in the API server, so that every load starts with a similarly small heap.
@@ -167,11 +173,7 @@ async def open_stage(*, quick: bool) -> AsyncIterator[Stage]:
 
     The API server always serves PodGroups, so that all runs use the same server.
     """
-    async with (
-        running(which=Flavour.LOCAL, gangs=True) as cluster,
-        muster.installed(cluster),
-        muster.configured(cluster, CONFIG),
-    ):
+    async with running(which=Flavour.LOCAL, gangs=True) as cluster, staged(cluster, CONFIG, quick=quick) as stage:
         admin = cluster.admin
         await admin.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
         nodes = QUICK_NODES if quick else NODES
@@ -182,6 +184,13 @@ async def open_stage(*, quick: bool) -> AsyncIterator[Stage]:
             30,
             tolerate=(ApiError,),
         )
+        yield stage
+
+
+@asynccontextmanager
+async def staged(cluster: Cluster, config: Mapping[str, str], *, quick: bool) -> AsyncIterator[Stage]:
+    """Install both schedulers' accounts and Muster's configuration, and stop the running scheduler afterwards."""
+    async with muster.installed(cluster), muster.configured(cluster, config):
         ours = await cluster.kubeconfig_for(muster.ACCOUNT, muster.NAMESPACE)
         schedulers = Schedulers(cluster, (ours, await kube_scheduler.account(cluster)))
         try:
