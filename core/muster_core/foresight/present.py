@@ -21,7 +21,7 @@ from muster_core.model.constraints import NO_INTER_POD_CONSTRAINTS
 from muster_core.model.events import AllocationReported, ApplicationAdded, AskAdded, Event, NodeAdded
 from muster_core.model.ids import AllocationId, PartitionId
 from muster_core.model.resources import NOTHING, Limit, Resources
-from muster_core.model.specs import NO_PROPERTIES, AllocationSpec
+from muster_core.model.specs import NO_PROPERTIES, AllocationSpec, NamespaceQuota
 from muster_core.model.states import ApplicationState, NodeState
 from muster_core.runtime.journal import CLASSES
 from muster_core.state.applications import Allocation, Application
@@ -110,11 +110,13 @@ def _application(app: Application) -> Iterator[Ordered]:
     held = [one for one in app.allocations.values() if one.releasing is None]
     if app.removed or not (app.asks or held):
         return
-    lost = tuple((group, of.count, of.first, of.resources, of.until_ns) for group, of in app.gang.lost.items())
-    if app.spec.is_gang and app.gang.over:
-        yield _RESERVED, ApplicationAdded(replace(app.spec, is_renewal=True, is_reserved=True, lost=lost))
-    missing = app.gang.members_missing or app.spec.members_missing
-    yield _APPLICATIONS, ApplicationAdded(replace(app.spec, forced=bool(held), members_missing=missing))
+    queue, missing = app.queue, app.gang.members_missing or app.spec.members_missing
+    quota = NamespaceQuota(queue.max, queue.guaranteed, queue.max_applications)  # for a queue that rules have created
+    spec = replace(app.spec, forced=True, placed=queue.path, quota=quota, members_missing=missing)
+    yield _APPLICATIONS, ApplicationAdded(spec)
+    if spec.is_gang and app.gang.over:
+        lost = tuple((group, of.count, of.first, of.resources, of.until_ns) for group, of in app.gang.lost.items())
+        yield _RESERVED, ApplicationAdded(replace(spec, is_renewal=True, is_reserved=True, lost=lost))
     for one in held:
         yield (_SLOTS if one.spec.is_virtual else _PODS) + one.sequence, AllocationReported(_reported(one))
     for ask in asks:

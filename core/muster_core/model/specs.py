@@ -29,6 +29,7 @@ from muster_core.model.ids import (
     ApplicationId,
     NodeId,
     PartitionId,
+    QueuePath,
     TaskGroup,
     value,
     virtual_placeholder_key,
@@ -244,7 +245,10 @@ class ApplicationSpec:
     given_up: str = ""
     #: Why the gang waits for members that nothing creates; empty = all exist, None = not reported.
     members_missing: str | None = None
-    #: Its gang has ended its reservation, so that members that it lacks get no slot. Only `foresight.present` sets it.
+    #: The queue that it has in the core that is copied; None = rules place it. Only `foresight.present` sets this, and
+    #: the fields below.
+    placed: QueuePath | None = None
+    #: Its gang has ended its reservation, so that members that it lacks get no slot.
     is_reserved: bool = False
     #: Of such a gang, per task group the fields of `LostMembers`: count, first, resources and until_ns.
     lost: tuple[tuple[TaskGroup, int, int, Resources, int], ...] = ()

@@ -95,8 +95,10 @@ def choose_queue(
     """Returns the queue of an application, or the reason why no rule selects one.
 
     Returns `GroupsNeeded` while a rule or an access list depends on unknown groups. A forced application always gets a
-    queue; if no rule selects one, it is the recovery queue.
+    queue; if no rule selects one, it is the recovery queue. One of a copy has the queue of the original.
     """
+    if application.placed is not None and (chosen := _placed(tree, application.placed)) is not None:
+        return chosen
     failures: list[tuple[str, _NoMatch]] = []
     for rule in rules or _IMPLICIT:
         answer = _ask(tree, rule, application)
@@ -112,6 +114,15 @@ def choose_queue(
         failures.append(("fallback", fallback))
     fixes = dict.fromkeys(failure.fix for _, failure in failures)
     return messages.not_placed("; ".join(f"{name}: {failure.why}" for name, failure in failures), "; or ".join(fixes))
+
+
+def _placed(tree: QueueTree, path: QueuePath) -> Chosen | None:
+    """Returns the queue with the queues to create for it. None = it cannot exist in the tree."""
+    nearest_path, missing = path, list[QueuePath]()
+    while (queue := tree.get(nearest_path)) is None:
+        missing.insert(0, nearest_path)
+        nearest_path = parent_path(nearest_path)
+    return None if queue.is_leaf is bool(missing) else Chosen(path, tuple(missing))
 
 
 def is_requested(requested: str, path: QueuePath) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import replace
 from io import BytesIO
 
 import pytest
@@ -14,6 +15,7 @@ from muster_core.foresight.present import PresentState, dumped, read, written
 from muster_core.foresight.submission import submitted
 from muster_core.foresight.unblocking import scheduled
 from muster_core.foresight.virtual_core import VirtualCore
+from muster_core.model.config import PlacementRule
 from muster_core.model.events import (
     AllocationReleased,
     ApplicationAdded,
@@ -27,9 +29,10 @@ from muster_core.model.events import (
 )
 from muster_core.model.ids import NodeId, Termination
 from muster_core.model.limits import REPAIR_NS
-from muster_core.model.resources import NOTHING
-from muster_core.model.specs import NO_PROPERTIES, GangPlacement, HostPort, PodProperties
+from muster_core.model.resources import NOTHING, Limit
+from muster_core.model.specs import NO_PROPERTIES, GangPlacement, HostPort, NamespaceQuota, PodProperties
 from muster_core.scheduling import invariants
+from muster_core.state.applications import Application
 from tests.amounts import amount
 from tests.unit.builders import PARTITION, RM, SECOND, a_configuration, a_node, a_queue, an_application, an_ask
 from tests.unit.core.foresight.small_clusters import NOW_NS, Cluster, Live
@@ -94,6 +97,11 @@ def test_a_copy_uses_what_the_core_uses(seed: int) -> None:
         assert present == {app.id: app.pending for app in other.applications.values()}
 
 
+def app_of(core: VirtualCore) -> Application:
+    [app] = core.scheduler_state.partitions[PARTITION].applications.values()
+    return app
+
+
 @pytest.mark.parametrize("placement", [GangPlacement.AUTO, GangPlacement.DIRECT])
 def test_a_copy_holds_the_slots_of_a_gang_where_they_are_and_no_others(placement: GangPlacement) -> None:
     """A member that has ended has no slot. A new slot would be on the empty node."""
@@ -104,7 +112,7 @@ def test_a_copy_holds_the_slots_of_a_gang_where_they_are_and_no_others(placement
     core.send([AllocationReleased(PARTITION, gang.id, members[0].key, None, Termination.STOPPED_BY_RM)])
     core.send([NodeAdded(a_node("empty")), NodeActionReported(PARTITION, NodeId("n"), NodeAction.DRAIN)])
     copy, _ = copy_of(core)
-    [app] = copy.scheduler_state.partitions[PARTITION].applications.values()
+    app = app_of(copy)
     assert [(one.node, one.spec.is_virtual) for one in app.allocations.values()] == [("n", False), *[("n", True)] * 2]
     assert not app.asks
     assert invariants.check(copy.scheduler_state) == []
@@ -125,6 +133,21 @@ def test_a_copy_replaces_lost_members_of_a_gang_when_the_core_does(placement: Ga
     copy, _ = copy_of(core)
     effects = [each.send([NodeAdded(a_node("new", 1000))]) for each in (copy, core)]
     assert placed(effects[0]) == placed(effects[1]) == {"rival" if late_s else "again": "new"}
+
+
+def test_a_copy_has_applications_in_their_queues_under_the_present_quotas() -> None:
+    """The rules would place it elsewhere now, and would reject a gang that its queue can never hold."""
+    scenario = Scenario(a_configuration(a_queue("a")))
+    gang = an_application("gang", queue="", gang=2)
+    scenario.submit(gang, an_ask("pod", group="workers"))
+    small = NamespaceQuota(max=Limit({"vcore": 1000}), max_applications=3)
+    scenario.send(ApplicationAdded(replace(gang, is_renewal=True, quota=small)))
+    configuration = a_configuration(a_queue("a"))
+    rules = (PlacementRule("fixed", value="root.a"),)
+    scenario.reload(replace(configuration, partitions=(replace(configuration.partitions[0], rules=rules),)))
+    core = VirtualCore(scenario.now_ns, scenario.scheduler_state)
+    queues = [app_of(each).queue for each in (core, copy_of(core)[0])]
+    assert [(queue.path, queue.max, queue.max_applications) for queue in queues] == [("root.ns", small.max, 3)] * 2
 
 
 def test_the_state_of_a_large_application_may_change_while_it_is_written() -> None:
