@@ -257,6 +257,7 @@ def _add_application(partition: Partition, spec: ApplicationSpec, now_ns: int) -
             if spec.is_reserved:
                 for group, count, first, resources, until_ns in spec.lost:
                     known.gang.lost[group] = LostMembers(count, first, resources, until_ns)
+                    known.gang.was_complete = True  # also if all that is left of it are slots
                 gangs.finish(partition, known)
                 gangs.call_off(partition, known, "")
             elif spec.given_up and known.is_reserving:
