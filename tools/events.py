@@ -1,6 +1,7 @@
 """Writes the tables of ``docs/reference/events.md`` from the catalogues of messages and from the alert rules.
 
-The catalogues are ``model/messages.py`` and ``problems.py`` of the operator, and ``model/messages.py`` of the core.
+The catalogues are ``model/messages.py``, ``problems.py`` and ``device_problems.py`` of the operator, and
+``model/messages.py`` of the core.
 Called by ``make diagrams``; a test fails if the page is stale.
 """
 
@@ -13,7 +14,7 @@ from types import ModuleType
 import yaml
 
 from muster_core.model import messages as of_core
-from muster_operator.model import messages, problems
+from muster_operator.model import device_problems, messages, problems
 from muster_operator.model.commands import Subject
 from muster_operator.model.event_texts import GANG, EventText
 from tools.tables import put
@@ -56,7 +57,7 @@ def tables() -> dict[str, str]:
         "## Condition messages": TEXTS_HEAD + "".join(texts(messages)),
         "## Reasons of failed pods": FAILURES_HEAD + "".join(failures()),
         "## Messages from the core": TEXTS_HEAD + "".join(texts(of_core)),
-        "## Problems in messages": TEXTS_HEAD + "".join(texts(problems)),
+        "## Problems in messages": TEXTS_HEAD + "".join([*texts(problems), *texts(device_problems)]),
         "## Alerts": ALERTS_HEAD + "".join(alerts()),
     }
 

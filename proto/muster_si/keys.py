@@ -128,7 +128,8 @@ TAG_DEVICE_CLAIMS: Final = "muster/device-claims"
 #: On a new allocation of the core: JSON array with the devices of each claim of the pod that
 #: is not allocated yet: [{`claim`, `uid`, `results` [{`request` ("request" or
 #: "request/subrequest"), `driver`, `pool`, `device`, `admin`, `consumed`: {name: quantity} of a
-#: share}], and where they can be used: `node` name, or `terms` (node selector), or neither = everywhere}].
+#: share, `conditions` and `failures` for the bind}], and where they can be used: `node` name, or
+#: `terms` (node selector), or neither = everywhere}].
 TAG_CHOSEN_DEVICES: Final = "muster/chosen-devices"
 
 #: JSON object of a PlacementConstraint (first version of the Scheduler Interface), with
@@ -230,16 +231,17 @@ NODE_ATTACHED: Final = "muster/attached-volumes"
 #:   pool), `devices` [{`name`, `attributes` {name: {bool | int | string | version: value}},
 #:   `capacity` {name: quantity}, `taints` [{key, value, effect}], `unsupported`}], names of
 #:   attributes with their domain; `shared`, `policies` {name: {`default`, `values`, `min`,
-#:   `max`, `step`}} of capacities; `unsupported`; `counters` {set: {counter: quantity}}, and
-#:   `consumes` of a device likewise. Where the devices are: `node` name, `nodes` (terms), `all`,
-#:   or `perDevice`: then each device has one of the first three.
+#:   `max`, `step`}} of capacities; `conditions` and `failures` for the bind, `binds` (to the
+#:   node); `counters` {set: {counter: quantity}}, and `consumes` of a device likewise;
+#:   `unsupported`. Where the devices are: `node` name, `nodes` (terms), `all`, or `perDevice`:
+#:   then each device has one of the first three.
 #: DEVICE_CLASS: `selectors` [CEL], `unsupported`.
 #: DEVICE_CLAIM (ResourceClaim): `uid`, `owner` (UID of its controller), `requests` [{`name`,
 #:   `class`, `selectors` [CEL], `mode`, `count`, `admin`, `tolerations`, `capacity`} or {`name`,
 #:   `alternatives` [the same without `admin`]}], `constraints` [{`requests` [name], absent =
 #:   all, `match` or `distinct`: attribute with its domain}], `allocation` {`results` as in
 #:   TAG_CHOSEN_DEVICES, `nodes` (terms), absent = everywhere}, `reserved` [UID], `deleting`, `unsupported` (of the
-#:   requests if there is no allocation, else of the allocation).
+#:   requests if there is no allocation, else of the allocation), `waits` (why no pod can get it now).
 #: Absent fields are omitted.
 FACT_OBJECT: Final = "muster/object"
 

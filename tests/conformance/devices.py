@@ -10,7 +10,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from muster_core.model.devices import DeviceAllocation, DeviceClaim, DeviceId, DeviceResult, NodeAccess
+from muster_core.model.devices import CHOSEN_NODE, DeviceAllocation, DeviceClaim, DeviceId, DeviceResult, NodeAccess
+from muster_core.model.ids import NodeId
 from muster_core.model.specs import NodeSpec
 from muster_core.placement.devices import versions
 from muster_core.placement.devices.allocation import allocate
@@ -113,11 +114,15 @@ class Case:
             }
             self.slices.append(_object("ResourceSlice", f"s{random.randrange(1000)}-{number}-c{part}", spec))
         name = 0
+        conditions = {"bindingConditions": ["ready"], "bindingFailureConditions": ["broken"]}
+        is_prepared = self.has_features and self._chance(20)
         for part in range(slices):
             generation = 2 - self._chance(4)
             devices = []
             for _ in range(random.randint(0, 6)):
                 devices.append(self._device(f"d{name}", driver, where) | self._consumption(counters))
+                if is_prepared and self._chance(60):
+                    devices[-1] |= conditions if self._chance(60) else {"bindsToNode": True}
                 name += 0 if self._chance(1) else 1
             spec = {
                 "driver": driver,
@@ -364,18 +369,22 @@ def muster_answers(question: Raw) -> list[Raw]:
     devices.build_views(table.facts_epoch, table.rows, lambda reach: reach_rows(table, reach))
     found = []
     for raw in question["nodes"]:
-        view = devices.views[devices.view_of.item(table.rows.row(raw["metadata"]["name"]))]
+        node = NodeId(raw["metadata"]["name"])
+        view = devices.views[devices.view_of.item(table.rows.row(node))]
         answer = allocate(view, demands, devices.classes, devices)
-        found.append({"error": answer.text} if isinstance(answer, Refusal) else {"results": _results(answer)})
+        found.append({"error": answer.text} if isinstance(answer, Refusal) else {"results": _results(answer, node)})
     assert np.all(devices.view_of >= 0)
     return found
 
 
-def _results(allocations: Sequence[DeviceAllocation]) -> list[Raw]:
+def _results(allocations: Sequence[DeviceAllocation], node: NodeId) -> list[Raw]:
     return [
         {
-            "devices": [[one.request, *one.device, one.admin, _consumed(one)] for one in allocation.results],
-            "reach": _of_reach(allocation.reach),
+            "devices": [
+                [one.request, *one.device, one.admin, _consumed(one), *map(list, one.binding)]
+                for one in allocation.results
+            ],
+            "reach": _of_reach(NodeAccess(node=node) if allocation.reach == CHOSEN_NODE else allocation.reach),
         }
         for allocation in allocations
     ]
@@ -419,6 +428,7 @@ def _of_share(raw: Raw) -> dict[str, int] | None:
 def _kubernetes_result(raw: Raw) -> Raw:
     devices = [
         [one["request"], one["driver"], one["pool"], one["device"], bool(one.get("adminAccess")), _of_share(one)]
+        + [one.get(field) or [] for field in ("bindingConditions", "bindingFailureConditions")]
         for one in raw["devices"].get("results") or ()
     ]
     selector = raw.get("nodeSelector")

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from muster_core.model.devices import DeviceResult
 from muster_core.placement.devices import allocation
 from tests.conformance.devices import Case, differs, kind_of, kubernetes_answers, muster_answers
 from tests.conformance.kube_scheduler import KubeScheduler
@@ -66,6 +67,7 @@ def test_the_same_devices_are_allocated_or_none(kube_scheduler: KubeScheduler) -
         ("matches_all", lambda *_: True),
         ("_extend", lambda *_: None),
         ("_Constraint._allows", lambda *_: True),
+        ("_result", lambda wanted, one: DeviceResult(wanted.name, one.id, wanted.request.admin)),
         ("_Search._has_capacity", lambda *_, **__: True),
         ("_Search._consumes", lambda _, candidate: candidate.device.consumes),
         ("_Search._counters", lambda *_: defaultdict(lambda: 10**30)),

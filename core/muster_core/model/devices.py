@@ -99,6 +99,18 @@ class NodeAccess:
 
 UNREACHABLE: Final = NodeAccess()
 
+#: Reach of an allocation that is not planned on a node yet: only that node.
+CHOSEN_NODE: Final = NodeAccess(node=NodeId(""))
+
+
+class BindingConditions(NamedTuple):
+    """Conditions that have to be true, or false, before a pod with the device is bound."""
+
+    required: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
+
+
+NO_CONDITIONS: Final = BindingConditions()
 
 #: Amounts of capacities in billionths, by name as written.
 Capacities = tuple[tuple[str, int], ...]
@@ -128,7 +140,7 @@ class Device:
     """A device of a slice. `reach`: only if the slice leaves it to its devices.
 
     `consumes`: counters of its pool that it takes while it is allocated. `limits`: its capacities,
-    and whether one `has_policy`.
+    and whether one `has_policy`. `binds_to_node`: only the node that it is allocated for can then access it.
     `unsupported`: name of a feature that it uses and that Muster lacks, so that it is never allocated.
     """
 
@@ -140,6 +152,8 @@ class Device:
     consumes: Counters = ()
     limits: tuple[CapacityLimit, ...] = ()
     has_policy: bool = False
+    binding: BindingConditions = NO_CONDITIONS
+    binds_to_node: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +239,7 @@ class DeviceResult:
     device: DeviceId
     admin: bool = False
     consumed: Capacities | None = None
+    binding: BindingConditions = NO_CONDITIONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +252,10 @@ class DeviceAllocation:
 
 @dataclass(frozen=True, slots=True)
 class DeviceClaim:
-    """ResourceClaim. `reserved`: number of pods in `reservedFor`. `unsupported`: as of a device."""
+    """ResourceClaim. `reserved`: number of pods in `reservedFor`. `unsupported`: as of a device.
+
+    `waits`: why no pod can get it now, although it exists.
+    """
 
     name: str
     uid: str = ""
@@ -246,6 +264,7 @@ class DeviceClaim:
     reserved: int = 0
     deleting: bool = False
     unsupported: str = ""
+    waits: str = ""
 
 
 @dataclass(frozen=True, slots=True)

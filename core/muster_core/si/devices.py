@@ -14,6 +14,7 @@ from muster_core.model.devices import (
     RESULTS_PER_CLAIM,
     Attribute,
     AttributeConstraint,
+    BindingConditions,
     Capacities,
     CapacityLimit,
     ChosenDevices,
@@ -164,6 +165,9 @@ class DeviceDocument(ReachDocument, kw_only=True):
     capacity: dict[Required, _Value] = field(default_factory=dict)
     policies: dict[Required, CapacityPolicyDocument] = field(default_factory=dict)
     shared: bool = False
+    conditions: TextList = ()
+    failures: TextList = ()
+    binds: bool = False
     taints: Annotated[tuple[DeviceTaintDocument, ...], Meta(max_length=64)] = ()
     consumes: _Counters = field(default_factory=dict)
     unsupported: ShortText = ""
@@ -183,6 +187,8 @@ class DeviceDocument(ReachDocument, kw_only=True):
             _counters(self.consumes),
             _limits(tuple(policies)),
             bool(self.policies),
+            BindingConditions(self.conditions, self.failures),
+            self.binds,
         )
 
 
@@ -325,6 +331,7 @@ class DeviceClaimDocument(Document):
     reserved: Annotated[TextList, Meta(max_length=CONSUMERS_PER_CLAIM)] = ()
     deleting: bool = False
     unsupported: ShortText = ""
+    waits: str = ""
 
     def read(self, name: str) -> DeviceClaim:
         """Returns the claim."""
@@ -333,7 +340,8 @@ class DeviceClaimDocument(Document):
         if allocation is None:
             requests = tuple(one.read() for one in self.requests)
             demand = _shared(DeviceDemand(requests, tuple(one.read() for one in self.constraints)))
-        return DeviceClaim(name, self.uid, demand, allocation, len(self.reserved), self.deleting, self.unsupported)
+        reserved = len(self.reserved)
+        return DeviceClaim(name, self.uid, demand, allocation, reserved, self.deleting, self.unsupported, self.waits)
 
 
 @lru_cache(maxsize=1024)
@@ -395,6 +403,8 @@ def _result(result: DeviceResult) -> dict[str, object]:
     found: dict[str, object] = {"request": result.request, "driver": driver, "pool": pool, "device": device}
     if result.admin:
         found["admin"] = True
+    if result.binding.required:
+        found |= {"conditions": result.binding.required, "failures": result.binding.failed}
     if result.consumed is not None:
         found["consumed"] = {name: quantity_text(amount) for name, amount in result.consumed}
     return found

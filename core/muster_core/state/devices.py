@@ -77,7 +77,7 @@ _MOST_SELECTORS: Final = 64
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PoolView:
-    """The devices of one pool that some rows can access, until the pool changes.
+    """The devices of one pool that some rows can access, until the pool changes. Pools with conditions come last.
 
     A pool that is incomplete or invalid has none that can be allocated. Caches of placement/devices: `memory`, the
     results of selectors by device, and `local`, the devices of a class that only the node of this view can access.
@@ -87,6 +87,7 @@ class PoolView:
     candidates: tuple[DeviceCandidate, ...] = ()
     is_incomplete: bool = False
     is_invalid: bool = False
+    has_conditions: bool = False
     memory: dict[object, list[object]] = field(default_factory=dict)
     local: dict[object, list[DeviceId]] = field(default_factory=dict)
 
@@ -101,7 +102,7 @@ class PoolView:
 
 
 class DeviceView:
-    """Some pools, sorted: those that some rows can access, or those of them that matter for a demand."""
+    """Pools in the order of the search: those that some rows can access, or those of them that matter for a demand."""
 
     __slots__ = ("_candidates", "id", "pools")
 
@@ -404,6 +405,7 @@ class Devices:  # long: every fact and every assumption goes through here
                 self._pool_views[key] = self._pool_view(pool, some)
             if (one := self._pool_views[key]) is not None:
                 found.append(one)
+        found.sort(key=lambda one: one.has_conditions)
         return self.view(tuple(found))
 
     def _pool_view(self, pool: PoolId, parts: list[_Part]) -> PoolView | None:
@@ -439,6 +441,7 @@ class Devices:  # long: every fact and every assumption goes through here
                 for device in one.devices
                 if one.reach is not None or device.reach in reaches[one.name]
             ),
+            has_conditions=any(device.binding.required for one in slices for device in one.devices),
         )
 
     def _drop_views(self) -> None:

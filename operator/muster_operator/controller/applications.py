@@ -179,6 +179,9 @@ def attach(ledger: Ledger, app: Application, pod: Pod) -> Task:
     """Creates the task of a pod and adds it to the application. Sends nothing."""
     task = Task(pod, app.id, counts=app.member_counts)
     ledger.tasks[task.uid] = task
+    if pod.claims and not app.has_devices:
+        app.has_devices = True
+        app.has_started = any(state.holds_slot(one) and one.pod.membership.task_group for one in app.members.values())
     if pod.membership.placeholder:
         app.placeholders[task.uid] = task
         app.placeholder_names.add(pod.ref.name)
@@ -340,6 +343,7 @@ def proceed(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
         task.state is TaskState.BOUND and task.held and not tasks.is_unverified(task.pod)
         for task in app.members.values()
     )
+    app.has_started = has_started
     if app.gang is None or not app.gang.size or has_started:
         run(ledger, out, app, now)
         if app.gang is not None:

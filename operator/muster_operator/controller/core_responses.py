@@ -359,7 +359,8 @@ def _allocated(ledger: Ledger, out: Outcome, response: Allocated, now: float) ->
 def _place(ledger: Ledger, out: Outcome, task: Task, response: Allocated, now: float) -> None:
     tasks.allocate(ledger, task, response.node)
     if response.node in ledger.nodes:
-        if response.volumes or task.pod.claims:
+        app = ledger.applications.get(task.app)
+        if response.volumes or (app is not None and app.has_devices):
             volume_binding.begin_binding(ledger, out, task, response, now)
         else:
             tasks.order_bind(ledger, out, task)

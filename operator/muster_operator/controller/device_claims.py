@@ -10,8 +10,15 @@ from collections.abc import Iterable, Iterator
 from typing import Final, assert_never
 
 from muster_operator.controller.state import Deadline, Ledger, Task, TimerKind, set_timer
-from muster_operator.controller.storage_state import DeviceStep, HeldPod, Step, StepState, device_key
-from muster_operator.model import messages, problems
+from muster_operator.controller.storage_state import (
+    DeviceFailure,
+    DeviceStep,
+    HeldPod,
+    Step,
+    StepState,
+    device_key,
+)
+from muster_operator.model import device_problems, messages, problems
 from muster_operator.model.cluster_events import (
     DeviceClaimGone,
     DeviceClaimSeen,
@@ -24,12 +31,13 @@ from muster_operator.model.cluster_events import (
     TaintRuleSeen,
 )
 from muster_operator.model.commands import Outcome, ReserveClaim, SetCondition
+from muster_operator.model.core_messages import ClusterObjectReported
 from muster_operator.model.devices import ChosenDevices, DeviceClaim, DeviceName, PodClaim, TaintRule
-from muster_operator.model.ids import PodUid, Resources, added
+from muster_operator.model.ids import AppId, PodUid, Resources, added
 from muster_operator.model.pods import Condition, Pod, PodRef
 from muster_operator.model.states import TaskState
 from muster_operator.model.storage import ClaimRef, ClusterObject, ObjectKind
-from muster_operator.translate.devices import allocation, tainted
+from muster_operator.translate.devices import allocation, tainted, unusable
 from muster_operator.translate.values import canonical
 from muster_si import keys
 
@@ -88,9 +96,14 @@ def _record(
     match fact:
         case DeviceClaimSeen(claim):
             devices.claims[claim.ref.key] = claim
-            return claim.reported
+            if not claim.is_allocated:
+                devices.expired.pop(claim.ref.key, None)
+            elif claim.binding is None:
+                devices.failures.pop(claim.ref.key, None)
+            return _reported(ledger, claim)
         case DeviceClaimGone(key):
-            devices.claims.pop(key, None)
+            for about in (devices.claims, devices.expired, devices.failures):
+                about.pop(key, None)
             return ClusterObject(ObjectKind.DEVICE_CLAIM, key, gone=True)
         case DeviceClassSeen(device_class):
             devices.classes[device_class.name] = device_class
@@ -212,19 +225,19 @@ def _named(pod: Pod) -> Iterator[tuple[PodClaim, str]]:
 def missing(ledger: Ledger, pod: Pod) -> str:
     """Why the pod cannot be requested yet: one of its claims is not usable. Empty = all are."""
     if not ledger.settings.device_claims:
-        return problems.device_claims_disabled()
+        return device_problems.device_claims_disabled()
     for claim in pod.claims:
         if not claim.claim:
             if claim.claim is None:
                 continue
-            return problems.claim_not_created(claim.entry)
+            return device_problems.claim_not_created(claim.entry)
         found = ledger.devices.claims.get(f"{pod.ref.namespace}/{claim.claim}")
         if found is None:
-            return problems.resource_claim_missing(claim.claim)
+            return device_problems.resource_claim_missing(claim.claim)
         if found.is_deleting:
             return problems.claim_being_deleted(claim.claim, _KIND)
         if claim.is_made and found.owner != pod.ref.uid:
-            return problems.claim_of_another_pod(claim.claim, pod.ref.name)
+            return device_problems.claim_of_another_pod(claim.claim, pod.ref.name)
     return ""
 
 
@@ -286,47 +299,157 @@ def steps(ledger: Ledger, task: Task, chosen: Iterable[ChosenDevices]) -> dict[s
             written = allocation(known, devices, ledger.devices.classes, task.pod.ref.uid)
             has = frozenset((one.driver, one.pool, one.device) for one in devices.devices)
         found[device_key(key)] = DeviceStep(
-            claim=ref, allocation=written, has=has, known=known.known if known and written else ""
+            claim=ref,
+            allocation=written,
+            has=has,
+            known=known.known if known and written else "",
+            has_conditions=(known is not None and known.binding is not None)
+            or (devices is not None and any(device.conditions for device in devices.devices)),
         )
     return found
 
 
 def state_of(ledger: Ledger, step: DeviceStep) -> str | None:
-    """None = the claim is reserved; empty = not yet; else why it cannot be reserved."""
+    """None = the claim is reserved and ready; empty = not yet; else why it cannot be."""
     claim = ledger.devices.claims.get(step.claim.key)
     if claim is None or claim.ref.uid != step.claim.uid:
         return problems.claim_gone(step.claim.name, _KIND)
     if claim.is_deleting:
         return problems.claim_being_deleted(step.claim.name, _KIND)
+    if claim.is_allocated and not step.allocation and (why := broken(ledger, claim)):
+        return why
     if step.state is not StepState.WRITTEN or step.order is None:
         return ""
     is_shown = 0 < step.version <= claim.version
     if is_shown and not (claim.is_allocated and claim.has == step.has and step.order.pod.uid in claim.reserved):
-        return problems.reservation_lost(step.claim.name)
-    return None
+        return device_problems.reservation_lost(step.claim.name)
+    if claim.is_allocated and claim.has == step.has:
+        return broken(ledger, claim) or claim.binding
+    return "" if step.has_conditions else None
 
 
-def undo(command: ReserveClaim, *, is_awaited: bool) -> ReserveClaim:
-    """The command that takes the reservation back; also the allocation, if it was written with it and no pod needs it.
+def undo(ledger: Ledger, out: Outcome, command: ReserveClaim) -> None:
+    """Takes the reservation back; also the allocation, if it was written with it and no other pod waits for the claim.
 
-    ``is_awaited``: another pod with a node waits for the claim.
+    An allocation whose devices failed is removed in any case, unless another pod has it reserved.
     """
-    return ReserveClaim(
-        command.pod, command.claim, command.allocation, undo=True, keeps=is_awaited or not command.allocation
-    )
+    key = command.claim.key
+    claim, is_awaited = ledger.devices.claims.get(key), device_key(key) in ledger.storage.waiting
+    is_broken = claim is not None and bool(broken(ledger, claim))
+    keeps = not is_broken and (is_awaited or not command.allocation)
+    _undo(ledger, out, ReserveClaim(command.pod, command.claim, command.allocation, undo=True, keeps=keeps))
+
+
+def _undo(ledger: Ledger, out: Outcome, command: ReserveClaim) -> None:
+    out.commands.append(command)
+    if not command.keeps:
+        ledger.devices.undoing.add(command.claim.key)
+        _report(ledger, out, command.claim.key)
+
+
+def undone(ledger: Ledger, out: Outcome, key: str) -> None:
+    """A command of `undo` has a result. The watch has shown what it wrote, so that the claim can be planned again."""
+    ledger.devices.undoing.discard(key)
+    _report(ledger, out, key)
+
+
+# -- devices that are not ready ---------------------------------------------------------------------------------------
+
+#: Maximum number of doublings of the pause after a failure, which begins with one second.
+_MOST_DOUBLINGS: Final = 6
+
+
+def broken(ledger: Ledger, claim: DeviceClaim) -> str:
+    """Why no pod can be bound with the allocated devices of the claim; empty = it can, or it is not known yet."""
+    if claim.binding:
+        return device_problems.binding_failed(claim.binding)
+    if claim.binding is not None and ledger.devices.expired.get(claim.ref.key) == claim.allocated_s:
+        return device_problems.devices_not_ready(ledger.settings.volume_bind_s, claim.ref.name)
+    return ""
+
+
+def until(ledger: Ledger, steps: Iterable[Step], now: float) -> float:
+    """When the wait for the claims ends. The time of devices began with their allocation, maybe before a restart."""
+    claims = (ledger.devices.claims.get(step.claim.key) for step in steps if isinstance(step, DeviceStep))
+    begun = (claim.allocated_s for claim in claims if claim is not None and claim.binding == "" and claim.allocated_s)
+    return min([now, *(at - ledger.epoch_s for at in begun)]) + ledger.settings.volume_bind_s
+
+
+def expire(ledger: Ledger, step: DeviceStep) -> None:
+    """The devices of the step were not ready in time."""
+    claim = ledger.devices.claims.get(step.claim.key)
+    if claim is not None and claim.is_allocated and claim.binding == "":
+        ledger.devices.expired[claim.ref.key] = claim.allocated_s
+
+
+def fail(ledger: Ledger, out: Outcome, steps: Iterable[Step], now: float) -> None:
+    """A pod is not bound: claims whose devices failed are not planned again before a pause, which doubles."""
+    for step in steps:
+        claim = ledger.devices.claims.get(step.claim.key) if isinstance(step, DeviceStep) else None
+        if claim is None or not (why := broken(ledger, claim)):
+            continue
+        failure = ledger.devices.failures.setdefault(claim.ref.key, DeviceFailure())
+        if failure.until <= now:
+            failure.until = now + 2.0 ** min(failure.count, _MOST_DOUBLINGS)
+            failure.count, failure.why = failure.count + 1, why
+            set_timer(ledger, Deadline(failure.until, TimerKind.CLAIM, AppId(claim.ref.key)))
+        _report(ledger, out, claim.ref.key)
+
+
+def pause_ended(ledger: Ledger, out: Outcome, key: str) -> None:
+    """Timer: the claim can be planned again."""
+    ledger.devices.failures[key].until = 0.0
+    _report(ledger, out, key)
+
+
+def _report(ledger: Ledger, out: Outcome, key: str) -> None:
+    """Reports the claim to the core if it has changed for it."""
+    claim = ledger.devices.claims.get(key)
+    found = None if claim is None else _reported(ledger, claim)
+    if found is not None and ledger.objects.get((found.kind, found.name)) != found:
+        ledger.objects[found.kind, found.name] = found
+        out.requests.append(ClusterObjectReported(found))
+
+
+def _reported(ledger: Ledger, claim: DeviceClaim) -> ClusterObject:
+    key, failure = claim.ref.key, ledger.devices.failures.get(claim.ref.key)
+    why = broken(ledger, claim) or (failure.why if failure is not None and failure.until else "")
+    if not why and key in ledger.devices.undoing:
+        why = device_problems.devices_taken_back()
+    return unusable(claim.reported, why) if why else claim.reported
+
+
+def session_begins(ledger: Ledger) -> None:
+    """Forgets what only the earlier session waited for."""
+    devices = ledger.devices
+    paused = {*devices.undoing, *devices.failures}
+    devices.undoing.clear()
+    devices.failures.clear()
+    for claim in (devices.claims[key] for key in paused if key in devices.claims):
+        found = _reported(ledger, claim)
+        ledger.objects[found.kind, found.name] = found
+
+
+def give_up_broken(ledger: Ledger, out: Outcome) -> None:
+    """A session is live: removes the allocations that failed meanwhile."""
+    for claim in leftovers(ledger):
+        if broken(ledger, claim):
+            deallocate(ledger, out, claim)
 
 
 # -- leftovers --------------------------------------------------------------------------------------------------------
 
 
 def leftovers(ledger: Ledger) -> Iterator[DeviceClaim]:
-    """Allocated claims of Muster that no pod uses: reserved for no pod, or only for pods that wait for a node.
+    """Allocated claims that no pod uses: reserved for no pod, or only for pods that wait for a node.
 
-    An operator was stopped between allocation and bind, or a reservation of an allocated claim was undone.
+    An operator was stopped between allocation and bind, or a reservation of an allocated claim was undone. A claim that
+    Muster did not allocate is one only if its devices failed and a pod of Muster names it.
     """
     for key, claim in ledger.devices.claims.items():
+        is_ours = claim.is_ours or (key in ledger.devices.users and broken(ledger, claim))
         is_used = device_key(key) in ledger.storage.waiting or not all(_waits(ledger, uid) for uid in claim.reserved)
-        if claim.is_ours and claim.is_allocated and not claim.is_deleting and not is_used:
+        if is_ours and claim.is_allocated and not claim.is_deleting and not is_used:
             yield claim
 
 
@@ -335,8 +458,7 @@ def _waits(ledger: Ledger, uid: str) -> bool:
     return task is not None and task.state is TaskState.SCHEDULING
 
 
-def deallocate(out: Outcome, claim: DeviceClaim) -> None:
+def deallocate(ledger: Ledger, out: Outcome, claim: DeviceClaim) -> None:
     """Takes back the allocation of a leftover, so that the core can allocate its devices again."""
-    [*waiting] = claim.reserved[:1]
-    pod = PodRef(claim.ref.namespace, "", PodUid(waiting[0] if waiting else ""))
-    out.commands.append(ReserveClaim(pod, claim.ref, "", undo=True))
+    for uid in claim.reserved or ("",):
+        _undo(ledger, out, ReserveClaim(PodRef(claim.ref.namespace, "", PodUid(uid)), claim.ref, "", undo=True))

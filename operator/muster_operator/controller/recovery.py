@@ -81,6 +81,7 @@ def begin(ledger: Ledger, now: float) -> Iterator[Outcome]:
     runs.remember(ledger)
     _clear(ledger)
     ledger.phase = Phase.RECOVERING
+    device_claims.session_begins(ledger)
     for found in device_claims.tainted_slices(ledger):
         volume_binding.record_object(ledger, found)
     for reported in volume_binding.all_objects(ledger, SLICE):
@@ -328,6 +329,7 @@ def open_nodes(ledger: Ledger, now: float) -> Outcome:
     ledger.phase = Phase.LIVE
     absent_members.session_is_live(ledger, now)
     pod_groups.session_is_live(ledger, out, now)
+    device_claims.give_up_broken(ledger, out)
     for app in list(ledger.applications.values()):
         if app.state is AppState.ACCEPTED:  # it was accepted after the nodes or the requests had been sent
             isolate(applications.begin, ledger, out, app, now)

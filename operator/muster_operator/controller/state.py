@@ -303,6 +303,11 @@ class Application:
     living: dict[str, dict[PodUid, Task]] = field(default_factory=dict)
     #: Pods that hold a member's slot, by task group (see `recount`).
     member_counts: dict[str, int] = field(default_factory=dict)
+    #: Whether a pod had resource claims. For such a gang (`gang_start`): whether it started, and the members that can
+    #: be bound, by task group.
+    has_devices: bool = False
+    has_started: bool = False
+    ready: dict[str, dict[PodUid, Task]] = field(default_factory=dict)
     core_has_begun: bool = False
     core_is_running: bool = False
     is_over: bool = False
@@ -402,6 +407,8 @@ class TimerKind(Enum):
     REJECTED = "a rejected application with bound pods"
     PLACE = "a slot that is reserved for the replacement of a rejected pod"
     VOLUMES = "the claims of a pod with a chosen node"
+    CLAIM = "a resource claim whose devices failed"
+    START = "a gang with devices that has not started"
     DEVICES = "a pod whose resource claims do not exist yet"
     CLAIMS = "pods with a resource claim that is another one now"
     MEMBERS = "the members of an Auto gang that are still absent"
@@ -417,9 +424,9 @@ class TimerKind(Enum):
 class Deadline:
     """A timer.
 
-    ``subject``: UID of a pod; application ID for CREATIONS, FOLLOW, GANG, MEMBERS, MISSING, NAMESPACE and
-    REJECTED; key of a run for NEWCOMERS; ``namespace/name`` for POD_GROUP; allocation key for PLACE; empty for CLAIMS,
-    RECOVERY and SWEEP.
+    ``subject``: UID of a pod; application ID for CREATIONS, FOLLOW, GANG, MEMBERS, MISSING, NAMESPACE, REJECTED and
+    START; key of a run for NEWCOMERS; ``namespace/name`` for CLAIM and POD_GROUP; allocation key for PLACE; empty for
+    CLAIMS, RECOVERY and SWEEP.
     """
 
     due: float
@@ -435,6 +442,8 @@ class Ledger:
     phase: Phase = Phase.GATHERING
     #: Milliseconds to add to times of the API server to convert them to the local clock, per session.
     clock_ahead_ms: int = 0
+    #: Seconds to add to ``now`` to convert it to epoch time, per session.
+    epoch_s: float = 0.0
     #: Without keys no signature is valid, and no placeholder is created.
     keys: SigningKeys | None = None
     #: Pods that claim to be placeholders, with a signature of an unknown key.
@@ -566,6 +575,8 @@ def _owner(ledger: Ledger, deadline: Deadline) -> object:
             return ledger.tasks.get(uid)
         case TimerKind.DELETION:
             return ledger.deletions.get(uid)
+        case TimerKind.CLAIM:
+            return ledger.devices.failures.get(deadline.subject)
         case TimerKind.DEVICES:
             return ledger.devices.held.get(uid)
         case TimerKind.WRITE:

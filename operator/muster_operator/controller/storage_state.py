@@ -50,12 +50,14 @@ class VolumeStep(Step):
 class DeviceStep(Step):
     """A ResourceClaim. ``allocation``: what is written to its status, empty = it is allocated already.
 
-    ``has``: the devices that it has then. ``known``: see ReserveClaim.
+    ``has``: the devices that it has then. ``known``: see ReserveClaim. ``has_conditions``: drivers have to prepare a
+    device before the bind.
     """
 
     allocation: str
     has: frozenset[DeviceName] = frozenset()
     known: str = ""
+    has_conditions: bool = False
 
 
 def device_key(claim: str) -> str:
@@ -110,6 +112,15 @@ class HeldPod:
 
 
 @dataclass(slots=True)
+class DeviceFailure:
+    """Devices of a claim failed ``count`` times, the last time because of ``why``. It is not used before ``until``."""
+
+    count: int = 0
+    why: str = ""
+    until: float = 0.0
+
+
+@dataclass(slots=True)
 class Devices:
     """ResourceClaims by ``namespace/name``, and DeviceClasses, DeviceTaintRules and slices by name.
 
@@ -117,6 +128,8 @@ class Devices:
     on the pods, that have pods with resource claims. ``held``: pods that cannot be requested yet. ``changed``: pods
     with a claim that is another one now, which are still to be handled, by namespace in the order of their turns.
     ``counting``: the UID of the pod that the devices of a shared claim counted for at its last event, if one did.
+    ``undoing``: claims whose allocation is being removed. ``expired``: `DeviceClaim.allocated_s` of allocations whose
+    devices were not ready in time, by claim. ``failures``: by claim, until its devices are ready.
     """
 
     claims: dict[str, DeviceClaim] = field(default_factory=dict)
@@ -129,3 +142,6 @@ class Devices:
     held: dict[PodUid, HeldPod] = field(default_factory=dict)
     changed: dict[str, dict[PodUid, None]] = field(default_factory=dict)
     counting: dict[str, str] = field(default_factory=dict)
+    undoing: set[str] = field(default_factory=set)
+    expired: dict[str, float] = field(default_factory=dict)
+    failures: dict[str, DeviceFailure] = field(default_factory=dict)

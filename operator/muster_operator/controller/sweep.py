@@ -59,6 +59,8 @@ def _short_lived(ledger: Ledger) -> Iterator[tuple[tuple[str, ...], object]]:
             yield (_POD_GROUP, key), condition
     for claim in device_claims.leftovers(ledger):
         yield (_RESOURCE_CLAIM, claim.ref.key), claim
+    for key in ledger.devices.undoing:
+        yield (_UNDO, key), None
 
 
 def _short_lived_of_applications(ledger: Ledger) -> Iterator[tuple[tuple[str, ...], object]]:
@@ -74,6 +76,7 @@ def _short_lived_of_applications(ledger: Ledger) -> Iterator[tuple[tuple[str, ..
 #: Begins the subject of a PodGroup or a ResourceClaim. No UID and no application ID is this word.
 _POD_GROUP: Final = "PodGroup"
 _RESOURCE_CLAIM: Final = "ResourceClaim"
+_UNDO: Final = "ResourceClaim that is being deallocated"
 
 
 def _order_again(ledger: Ledger, out: Outcome, subject: tuple[str, ...], now: float) -> None:
@@ -81,7 +84,10 @@ def _order_again(ledger: Ledger, out: Outcome, subject: tuple[str, ...], now: fl
         pod_groups.write_again(ledger, out, subject[1])
         return
     if subject[0] == _RESOURCE_CLAIM:
-        device_claims.deallocate(out, ledger.devices.claims[subject[1]])
+        device_claims.deallocate(ledger, out, ledger.devices.claims[subject[1]])
+        return
+    if subject[0] == _UNDO:
+        device_claims.undone(ledger, out, subject[1])
         return
     uid, app = PodUid(subject[0]), ledger.applications.get(AppId(subject[0]))
     if uid in ledger.deletions:

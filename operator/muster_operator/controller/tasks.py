@@ -30,7 +30,6 @@ from muster_operator.controller.storage_state import (
     Step,
     StepState,
     VolumeStep,
-    device_key,
     names_of,
 )
 from muster_operator.model import limits, messages, problems
@@ -293,6 +292,9 @@ def waiting_for(ledger: Ledger, name: str) -> list[PodUid]:
 def stop_waiting_for_claims(ledger: Ledger, task: Task) -> ClaimWait | None:
     """Unregisters the pod from its claims and volumes. Returns what it waited for."""
     claim_wait, task.claim_wait = task.claim_wait, None
+    app = ledger.applications.get(task.app)
+    if app is not None:
+        app.ready.get(task.pod.membership.task_group, {}).pop(task.uid, None)
     if claim_wait is not None:
         for key, step in claim_wait.steps.items():
             for name in names_of(key, step):
@@ -334,8 +336,16 @@ def abandon_claims(ledger: Ledger, out: Outcome, task: Task, *, is_bound: bool =
         if (undoing := order_claim(task, step, undo=True)) is not None:
             out.commands.append(undoing)
     for command in () if is_bound else reservations:
-        is_awaited = device_key(command.claim.key) in ledger.storage.waiting
-        out.commands.append(device_claims.undo(command, is_awaited=is_awaited))
+        device_claims.undo(ledger, out, command)
+    if claim_wait is not None:
+        check_start(ledger, task)
+
+
+def check_start(ledger: Ledger, task: Task) -> None:
+    """A member got a node by another client, or lost its node: its gang is checked if it has not started."""
+    app = ledger.applications.get(task.app)
+    if app is not None and app.gang is not None and app.has_devices and not app.has_started:
+        set_timer(ledger, Deadline(0.0, TimerKind.START, task.app))
 
 
 _FAILABLE = frozenset({TaskState.NEW, TaskState.PENDING, TaskState.SCHEDULING, TaskState.ALLOCATED, TaskState.REJECTED})
@@ -429,6 +439,9 @@ def adopt_bound(ledger: Ledger, out: Outcome, task: Task, node: NodeName) -> Non
     allocation too.
     """
     abandon_claims(ledger, out, task, is_bound=True)
+    check_start(ledger, task)
+    if (app := ledger.applications.get(task.app)) is not None:
+        app.has_started = True
     was_asked, why = task.asked, problems.bound_by_another_client()
     release_from_core(out, task, TerminationType.STOPPED_BY_RM, why)
     if was_asked:

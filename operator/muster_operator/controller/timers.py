@@ -75,11 +75,13 @@ def _on_timer(ledger: Ledger, out: Outcome, deadline: Deadline, now: float) -> N
             pod_groups.on_timer(ledger, out, deadline.subject, now)
             group_changed(ledger, out, deadline.subject, now)
         case _:
-            _on_application_timer(ledger, out, deadline.kind, AppId(deadline.subject), now)
+            _on_other_timer(ledger, out, deadline.kind, AppId(deadline.subject), now)
 
 
-def _on_application_timer(ledger: Ledger, out: Outcome, kind: TimerKind, app_id: AppId, now: float) -> None:
+def _on_other_timer(ledger: Ledger, out: Outcome, kind: TimerKind, app_id: AppId, now: float) -> None:
     match kind:
+        case TimerKind.CLAIM:
+            device_claims.pause_ended(ledger, out, app_id)
         case TimerKind.CREATIONS:
             _check_creations(ledger, out, app_id, now)
         case TimerKind.GANG:
@@ -95,6 +97,8 @@ def _on_application_timer(ledger: Ledger, out: Outcome, kind: TimerKind, app_id:
             missing_members.on_timer(ledger, out, app_id, now)
         case TimerKind.FOLLOW:
             placeholders.follow_members(ledger, out, app_id, now)
+        case TimerKind.START:
+            volume_binding.check_start(ledger, out, app_id, now)
         case TimerKind.NEWCOMERS:
             applications.admit(ledger, out, app_id, now)
         case _:

@@ -16,7 +16,7 @@ from typing import Final
 
 import orjson
 
-from muster_operator.controller import device_claims, rejections, reporting, tasks
+from muster_operator.controller import device_claims, gang_start, rejections, reporting, tasks
 from muster_operator.controller.isolation import isolate
 from muster_operator.controller.state import (
     Deadline,
@@ -26,7 +26,7 @@ from muster_operator.controller.state import (
     set_timer,
 )
 from muster_operator.controller.storage_state import ClaimWait, DeviceStep, Step, StepState, VolumeStep, step_key
-from muster_operator.model import messages, problems
+from muster_operator.model import device_problems, messages, problems
 from muster_operator.model.cluster_events import (
     AttachmentGone,
     AttachmentSeen,
@@ -48,7 +48,7 @@ from muster_operator.model.commands import (
     Result,
 )
 from muster_operator.model.core_messages import Allocated, ClusterObjectReported, CoreRequest, Node, NodeUpdated
-from muster_operator.model.ids import NodeName, PodUid
+from muster_operator.model.ids import AppId, NodeName, PodUid
 from muster_operator.model.storage import (
     Attachment,
     Claim,
@@ -104,7 +104,6 @@ _NOT_YET: Final = ""
 
 def begin_binding(ledger: Ledger, out: Outcome, task: Task, chosen: Allocated, now: float) -> None:
     """Starts binding the claims of a pod to the volumes and devices that the core chose with the node."""
-    until = now + ledger.settings.volume_bind_s
     claims = ledger.storage.claims
     steps: dict[str, Step] = {
         key: VolumeStep(claim=_ref(claims, key), volume=volume) for key, volume in sorted(chosen.volumes.items())
@@ -112,8 +111,9 @@ def begin_binding(ledger: Ledger, out: Outcome, task: Task, chosen: Allocated, n
     try:
         steps |= device_claims.steps(ledger, task, chosen.devices)
     except KeyError as missing:
-        fail_binding(ledger, out, task, now, problems.device_class_missing(str(missing.args[0])), is_device=True)
+        fail_binding(ledger, out, task, now, device_problems.device_class_missing(str(missing.args[0])), is_device=True)
         return
+    until = device_claims.until(ledger, steps.values(), now)
     tasks.wait_for_claims(ledger, task, ClaimWait(steps, until))
     set_timer(ledger, Deadline(until, TimerKind.VOLUMES, task.uid))
     continue_binding(ledger, out, task, now)
@@ -139,13 +139,23 @@ def too_late(ledger: Ledger, out: Outcome, uid: PodUid, now: float) -> None:
     task = ledger.tasks.get(uid)
     if task is None or task.claim_wait is None or task.claim_wait.until > now:
         return
-    states = ((key, _state(ledger, task, step)) for key, step in task.claim_wait.steps.items())
-    waiting = ", ".join(key for key, state in states if state is not _BOUND)
-    fail_binding(ledger, out, task, now, problems.not_bound_in_time(ledger.settings.volume_bind_s, waiting))
+    steps, seconds = task.claim_wait.steps, ledger.settings.volume_bind_s
+    waiting = {key: step for key, step in steps.items() if _state(ledger, task, step) is not _BOUND}
+    devices = [step for step in waiting.values() if isinstance(step, DeviceStep)]
+    for step in devices:
+        device_claims.expire(ledger, step)
+    if len(devices) < len(waiting):
+        fail_binding(ledger, out, task, now, problems.not_bound_in_time(seconds, ", ".join(waiting)))
+    else:
+        why = device_problems.devices_not_ready(seconds, ", ".join(waiting) or "other members of the gang")
+        fail_binding(ledger, out, task, now, why, is_device=True)
 
 
 def binding_answered(ledger: Ledger, out: Outcome, result: Result, command: ClaimCommand, now: float) -> None:
-    """Handles the result of a write. Results of undo writes and of earlier attempts are ignored."""
+    """Handles the result of a write. Results of earlier attempts are ignored."""
+    if isinstance(command, ReserveClaim) and command.undo:
+        device_claims.undone(ledger, out, command.claim.key)
+        return
     task = ledger.tasks.get(command.pod.uid)
     step = task.claim_wait.steps.get(step_key(command)) if task is not None and task.claim_wait is not None else None
     if task is None or step is None or step.order != command:
@@ -175,7 +185,9 @@ def fail_binding(ledger: Ledger, out: Outcome, task: Task, now: float, why: str,
     """The claims cannot be bound on this node: undoes the writes and requests another node."""
     failed = messages.devices_failed if is_device else messages.volumes_failed
     reporting.post(out, task.pod.ref, failed(task.node or "", why))
-    is_kept = rejections.keep_place(ledger, out, task, now)
+    device_claims.fail(ledger, out, task.claim_wait.steps.values() if task.claim_wait is not None else (), now)
+    is_kept = gang_start.gang_of(ledger, task) is None and rejections.keep_place(ledger, out, task, now)
+    tasks.check_start(ledger, task)
     tasks.roll_back(ledger, out, task, now, why, has_slot_again=is_kept)
 
 
@@ -193,11 +205,30 @@ def continue_binding(ledger: Ledger, out: Outcome, task: Task, now: float) -> No
         if state is not _BOUND and step.state is StepState.TO_WRITE and (command := tasks.order_claim(task, step)):
             step.state, step.order = StepState.ORDERED, command
             out.commands.append(command)
-    if all(state is _BOUND for _, state in states):
-        tasks.stop_waiting_for_claims(ledger, task)
-        orders = [step.order for step, _ in states]
-        task.reservations = tuple(order for order in orders if isinstance(order, ReserveClaim))
-        tasks.order_bind(ledger, out, task)
+    if not all(state is _BOUND for _, state in states):
+        gang_start.not_ready(ledger, task)
+        return
+    for one in gang_start.to_bind(ledger, task):
+        _bind(ledger, out, one)
+
+
+def _bind(ledger: Ledger, out: Outcome, task: Task) -> None:
+    claim_wait = tasks.stop_waiting_for_claims(ledger, task)
+    orders = [step.order for step in claim_wait.steps.values()] if claim_wait is not None else []
+    task.reservations = tuple(order for order in orders if isinstance(order, ReserveClaim))
+    tasks.order_bind(ledger, out, task)
+
+
+def check_start(ledger: Ledger, out: Outcome, app_id: AppId, now: float) -> None:
+    """Timer: a member lost its node before its gang started. If too few are left, the gang begins again."""
+    app = ledger.applications.get(app_id)
+    if app is None or app.gang is None:
+        return
+    if app.has_started:
+        for task in [task for group in app.ready.values() for task in group.values()]:
+            isolate(continue_binding, ledger, out, task, now)
+    elif gang_start.is_short(app, app.gang):
+        gang_start.begin_again(ledger, out, app, now)
 
 
 def _state(ledger: Ledger, task: Task, step: Step) -> str | None:

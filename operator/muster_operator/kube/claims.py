@@ -7,6 +7,7 @@ resource version as precondition. A repeated write changes nothing.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import orjson
@@ -136,6 +137,8 @@ def _reservation_change(command: ReserveClaim, raw: Raw) -> dict[str, Any] | Non
     finalizers = items(metadata.get("finalizers"))
     if found is None and DEVICE_FINALIZER not in finalizers:
         return {"metadata": {"finalizers": [*finalizers, DEVICE_FINALIZER]}}
+    if chosen is not None and any(one.get("bindingConditions") for one in chosen["devices"]["results"]):
+        chosen["allocationTimestamp"] = datetime.now(tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     consumer = {"resource": "pods", "name": command.pod.name, "uid": command.pod.uid}
     reserved = consumers if is_reserved else [*consumers, consumer]
     return {"status": {"reservedFor": reserved} | ({"allocation": chosen} if found is None else {})}
@@ -186,5 +189,20 @@ async def write(command: ClaimCommand, send: Send, policies: Policies) -> Reply:
             break
         reply = await send(command, request, policies.delete)
         if reply.ok and not (isinstance(command, ReserveClaim) and is_first(request)):
-            break
+            return _complete(command, reply)
     return reply
+
+
+def _complete(command: ClaimCommand, reply: Reply) -> Reply:
+    """The reply, or a conflict if the API server dropped fields of the allocation, which it does without their gate."""
+    if not isinstance(command, ReserveClaim) or command.undo or not command.allocation:
+        return reply
+    stored = objects(
+        mapping(mapping(mapping(reply.json().get("status")).get("allocation")).get("devices")).get("results")
+    )
+    chosen = orjson.loads(command.allocation)["devices"]["results"]
+    dropped = sorted({field for one, there in zip(chosen, stored, strict=False) for field in one.keys() - there.keys()})
+    if not dropped:
+        return reply
+    message = f"the API server does not store {', '.join(dropped)}: its feature gate is off"
+    return Reply(_CONFLICT, orjson.dumps({"reason": "Contested", "message": message}))

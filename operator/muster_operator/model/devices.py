@@ -51,7 +51,8 @@ class DeviceClaim:
 
     ``configurations``: JSON of ``spec.devices.config``; empty if there are none, or the claim is allocated already.
     ``devices``: number of devices by class, as queues count them. ``has``: the allocated devices. ``version``: resource
-    version, 0 if it is not a number.
+    version, 0 if it is not a number. ``binding``: whether pods with its devices may be bound: None = yes, empty = not
+    yet, else why they cannot. ``allocated_s``: epoch time of an allocation with binding conditions, 0 = unknown.
     """
 
     ref: ClaimRef
@@ -66,6 +67,8 @@ class DeviceClaim:
     devices: Resources = field(default_factory=dict)
     has: frozenset[DeviceName] = frozenset()
     version: int = 0
+    binding: str | None = None
+    allocated_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +114,8 @@ class TaintRule:
 class ChosenDevice:
     """A device for a request (``request`` or ``request/subrequest``). ``is_admin``: with administrative access.
 
-    ``consumed``: what a share of the device takes of its capacities; None = it is no share.
+    ``consumed``: what a share of the device takes of its capacities; None = it is no share. ``conditions`` have to be
+    true for the bind; ``failures`` must not be.
     """
 
     request: str
@@ -120,6 +124,8 @@ class ChosenDevice:
     device: str
     is_admin: bool = False
     consumed: Mapping[str, str] | None = None
+    conditions: tuple[str, ...] = ()
+    failures: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

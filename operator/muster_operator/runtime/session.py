@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import itertools
+import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from enum import StrEnum
 from typing import Final, Protocol
@@ -298,6 +299,7 @@ class Current:
                 return Outcome()
             case Stage.LISTING if self.has_listed:
                 self._ledger.clock_ahead_ms = round(self.clock_ahead_s() * 1000)
+                self._ledger.epoch_s = time.time() - now
                 self.stage, self._steps = Stage.ANSWERS, recovery.begin(self._ledger, now)
                 self._wait = None
                 self._spawn(self._wait_for(self.session))

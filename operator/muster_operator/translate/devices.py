@@ -34,21 +34,19 @@ from muster_operator.translate.values import (
     Raw,
     canonical,
     controller,
+    epoch_ms,
     integer,
     items,
     mapping,
     objects,
+    shown,
     text,
     text_bytes,
 )
 from muster_si import keys
 
 #: Fields of a device or of a result that Muster does not support, and the name of the feature.
-_CONDITIONS: Final = "binding conditions (bindingConditions)"
 _DEVICE_FEATURES: Final[Mapping[str, str]] = {
-    "bindsToNode": "binding conditions (bindsToNode)",
-    "bindingConditions": _CONDITIONS,
-    "bindingFailureConditions": _CONDITIONS,
     "nodeAllocatableResources": "node-allocatable resources (nodeAllocatableResources)",
 }
 _OLD_COUNTERS: Final = "shared counters beside devices (the form of Kubernetes 1.34)"
@@ -147,6 +145,9 @@ def _device(raw: Raw, driver: str) -> dict[str, Any]:
             "taints": [_taint(taint) for taint in objects(raw.get("taints"))],
             **_where(raw),
             "consumes": consumes,
+            "conditions": [text(one) for one in items(raw.get("bindingConditions"))],
+            "failures": [text(one) for one in items(raw.get("bindingFailureConditions"))],
+            "binds": raw.get("bindsToNode") is True,
             "unsupported": unsupported,
         }
     )
@@ -265,8 +266,6 @@ def read_claim(raw: Raw) -> DeviceClaim | None:
     if isinstance(allocation, dict):
         always["allocation"] = _allocation(allocation)
         unsupported = ""
-        if any(result.get("bindingConditions") for result in _results(allocation)):
-            unsupported = _CONDITIONS
     fields = {"requests": documents, "constraints": constraints, "unsupported": unsupported}
     return DeviceClaim(
         ref=ref,
@@ -284,7 +283,30 @@ def read_claim(raw: Raw) -> DeviceClaim | None:
             for one in _results(mapping(allocation))
         ),
         version=version_of(raw),
+        binding=_binding(status),
+        allocated_s=(epoch_ms(mapping(allocation).get("allocationTimestamp")) or 0) / 1000,
     )
+
+
+def _binding(status: Raw) -> str | None:
+    """Whether the drivers have prepared the allocated devices: None = yes, empty = not yet, else why they cannot."""
+    statuses = {_share_of(one): objects(one.get("conditions")) for one in objects(status.get("devices"))}
+    found: str | None = None
+    for result in _results(mapping(status.get("allocation"))):
+        required, failed = items(result.get("bindingConditions")), items(result.get("bindingFailureConditions"))
+        conditions = statuses.get(_share_of(result), ())
+        true = {text(one.get("type")): one for one in conditions if one.get("status") == "True"}
+        failure = next((name for name in failed if name in true), None)
+        if required and failure is not None:
+            message = shown(text(true[failure].get("message")), 256)
+            return f"{failure} of device {text(result.get('device'))}: {message}"
+        if not set(required) <= true.keys():
+            found = ""
+    return found
+
+
+def _share_of(raw: Raw) -> tuple[str, ...]:
+    return tuple(text(raw.get(field)) for field in (*_DEVICE_ID[1:], "shareID"))
 
 
 def _devices_by_class(devices: Raw) -> dict[str, int]:
@@ -344,6 +366,16 @@ def _reported(ref: ClaimRef, always: dict[str, Any], fields: dict[str, Any]) -> 
     problem = f"an allocation of more than {limits.FACT_BYTES} bytes"
     few = {"uid": ref.uid, "deleting": always["deleting"], "allocation": unreachable, "unsupported": problem}
     return for_core(ObjectKind.DEVICE_CLAIM, ref.key, _compact(few))
+
+
+def unusable(claim: ClusterObject, why: str) -> ClusterObject:
+    """The claim for the core, while no pod can get it."""
+    if claim.gone:
+        return claim
+    raw = orjson.loads(claim.attributes[keys.FACT_OBJECT])
+    fields = {field: value for field, value in raw.items() if field not in {"requests", "constraints"}}
+    found = for_core(claim.kind, claim.name, {**fields, "waits": why})
+    return claim if found.gone else found
 
 
 def _results(allocation: Raw) -> list[Raw]:
@@ -478,6 +510,8 @@ def allocation(claim: DeviceClaim, chosen: ChosenDevices, classes: Mapping[str, 
                 "tolerations": tolerations.get(device.request, ()),
                 "shareID": None if device.consumed is None else str(uuid5(_SHARES, f"{claim.ref.uid}/{pod}/{number}")),
                 "consumedCapacity": device.consumed,
+                "bindingConditions": device.conditions,
+                "bindingFailureConditions": device.failures,
             }
         )
         for number, device in enumerate(chosen.devices)
@@ -521,6 +555,8 @@ def chosen_devices(written: str) -> tuple[ChosenDevices, ...]:
                     result["device"],
                     "admin" in result,
                     result.get("consumed"),
+                    tuple(result.get("conditions", ())),
+                    tuple(result.get("failures", ())),
                 )
                 for result in one["results"]
             ),

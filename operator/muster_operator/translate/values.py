@@ -49,6 +49,12 @@ def text(value: Any) -> str:
     return value if value.isascii() else value.encode("utf-8", "replace").decode("utf-8")
 
 
+def shown(value: str, most: int) -> str:
+    """User text for a message: at most ``most`` characters, with control characters escaped."""
+    cut = value if len(value) <= most else f"{value[:most]}…"
+    return cut if cut.isprintable() else "".join(char if char.isprintable() else repr(char)[1:-1] for char in cut)
+
+
 def text_bytes(value: str) -> int:
     """Size of the UTF-8 encoding."""
     return len(value) if value.isascii() else len(value.encode("utf-8", "replace"))

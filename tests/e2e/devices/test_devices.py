@@ -321,6 +321,96 @@ async def test_pods_share_a_device_until_its_capacity_is_used_up(open_scenario: 
         assert await node_of(scenario, "three") == "node-1"
 
 
+async def test_a_pod_is_bound_when_its_device_is_ready_and_planned_again_if_it_is_broken(
+    open_scenario: OpenScenario,
+) -> None:
+    scenario = await open_scenario(NODES, SETTING)
+    conditions = {"bindingConditions": ["Attached"], "bindingFailureConditions": ["Broken"]}
+    fabric = a_slice("node-0", 1)
+    del fabric["spec"]["nodeName"]
+    fabric["spec"] |= {"allNodes": True, "pool": {**fabric["spec"]["pool"], "name": "fabric"}}
+    fabric["spec"]["devices"][0] |= {"bindsToNode": True, **conditions}
+
+    async def report(condition: str) -> None:
+        true = {"type": condition, "status": "True", "reason": "Driver", "message": "no link"}
+        true["lastTransitionTime"] = "2026-01-01T00:00:00Z"
+        device = {"driver": DRIVER, "pool": "fabric", "device": "gpu-0", "conditions": [true]}
+        path = f"/apis/resource.k8s.io/v1/namespaces/{scenario.namespace}/resourceclaims/mine/status"
+        merge = "application/merge-patch+json"
+        await scenario.api.request("PATCH", path, {"status": {"devices": [device]}}, None, merge)
+
+    async def is_allocated() -> Json:
+        allocation: Json = (await claim(scenario, "mine")).get("status", {}).get("allocation") or {}
+        return allocation if allocation.get("allocationTimestamp") else {}
+
+    async with devices(scenario, fabric):
+        await scenario.create([a_claim("mine"), a_user("one", claim="mine")])
+        allocation = await scenario.eventually("the claim is allocated", is_allocated)
+        assert {field: allocation["devices"]["results"][0][field] for field in conditions} == conditions
+        [requirement] = allocation["nodeSelector"]["nodeSelectorTerms"][0]["matchFields"]
+        assert requirement["key"] == "metadata.name"
+        assert await scenario.bound() == []
+        await report("Broken")
+
+        async def names_the_condition() -> bool:
+            events = await scenario.api.find("events", scenario.namespace)
+            return any("a device is not ready: Broken of device gpu-0: no link" in one["message"] for one in events)
+
+        await scenario.eventually("an event names the condition", names_the_condition)
+
+        async def is_fresh() -> bool:
+            return not (await claim(scenario, "mine"))["status"].get("devices") and bool(await is_allocated())
+
+        await scenario.eventually("the claim is allocated again", is_fresh)
+        assert await scenario.bound() == []
+        await report("Attached")
+        [node] = requirement["values"]
+        assert await node_of(scenario, "one") in {node, *(one.name for one in NODES)}
+
+
+async def test_no_member_of_a_gang_is_bound_before_the_devices_of_all_are_ready(open_scenario: OpenScenario) -> None:
+    scenario = await open_scenario(NODES, SETTING)
+    waits = a_slice("node-0", 1, bindingConditions=["Attached"], bindingFailureConditions=["Broken"])
+
+    async def reserved() -> list[Json]:
+        found = await claims_of(scenario)
+        return found if len(found) == 2 and all(one["status"].get("reservedFor") for one in found) else []
+
+    def slow(found: list[Json]) -> Json:
+        [one] = [one for one in found if allocated([one]) == [("node-0", "gpu-0")]]
+        return one
+
+    async def report(one: Json, condition: str) -> None:
+        true = {"type": condition, "status": "True", "reason": "Driver", "message": "no link"}
+        true["lastTransitionTime"] = "2026-01-01T00:00:00Z"
+        device = {"driver": DRIVER, "pool": "node-0", "device": "gpu-0", "conditions": [true]}
+        path = (
+            f"/apis/resource.k8s.io/v1/namespaces/{scenario.namespace}/resourceclaims/{one['metadata']['name']}/status"
+        )
+        await scenario.api.request(
+            "PATCH", path, {"status": {"devices": [device]}}, None, "application/merge-patch+json"
+        )
+
+    async with devices(scenario, waits, a_slice("node-1", 1)):
+        await scenario.create([using(pod) for pod in a_gang("train", [Group("workers", 2)])])
+        first = slow(await scenario.eventually("both claims are reserved", reserved))
+        assert await scenario.bound() == []
+        await report(first, "Broken")
+
+        async def are_reserved_again() -> list[Json]:
+            found = await reserved()
+            return found if found and "devices" not in slow(found)["status"] else []
+
+        await scenario.eventually("both claims are reserved again", are_reserved_again)
+        for victim in (scenario.muster.operator, scenario.muster.core):
+            await victim.kill()
+            await scenario.muster.start()
+        again = slow(await scenario.eventually("both claims are reserved still", reserved))
+        assert await scenario.bound() == []
+        await report(again, "Attached")
+        await scenario.all_bound(2)
+
+
 async def test_another_class_of_devices_is_not_touched(open_scenario: OpenScenario) -> None:
     scenario = await open_scenario(NODES, SETTING)
     wanted = requests(f'device.attributes["{DRIVER}"].model == "h100"')

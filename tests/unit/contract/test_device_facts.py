@@ -58,6 +58,9 @@ DEVICE: Raw = {
         "lanes": {"value": 4, "requestPolicy": {"default": "1", "validValues": ["1", "2"]}},
     },
     "allowMultipleAllocations": True,
+    "bindingConditions": ["a"] * 4,
+    "bindingFailureConditions": ["b"] * 4,
+    "bindsToNode": True,
     "taints": [{"key": "health", "value": "bad", "effect": "NoExecute"}],
     "consumesCounters": [{"counterSet": "c", "counters": {"m": {"value": "1"}}}],
 }
@@ -71,7 +74,7 @@ SLICES = {
         {"name": "c", "allNodes": True},
         perDeviceNodeSelection=True,
     ),
-    "unsupported": a_slice({**DEVICE, "bindsToNode": True}, nodeName="n1", skipNodeOperations=["x"]),
+    "unsupported": a_slice({**DEVICE, "nodeAllocatableResources": {"c": 1}}, nodeName="n1", skipNodeOperations=["x"]),
     "counters": a_slice(sharedCounters=[{"name": "c", "counters": {"m": {"value": "1"}}}], devices=None),
 }
 

@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 
 from muster_core.model import messages as of_core
-from muster_operator.model import messages, problems
+from muster_operator.model import device_problems, messages, problems
 from muster_operator.model.commands import EventType
 from muster_operator.model.event_texts import GANG
 from tests.unit.repo.test_compatibility import YUNIKORN
@@ -18,9 +18,11 @@ from tests.unit.repo.tree import ROOT, modules, name, parsed
 from tools import events
 from tools.events import PAGE, event_texts, explanation, functions, template
 
-CATALOGUES = {"operator": (messages, problems), "core": (of_core,)}
+CATALOGUES = {"operator": (messages, problems, device_problems), "core": (of_core,)}
 EVENTS = {key: one.text for key, one in event_texts().items()}
-TEXTS = {key: text for module in (messages, problems, of_core) for key, text in functions(module).items()}
+TEXTS = {
+    key: text for module in (messages, problems, device_problems, of_core) for key, text in functions(module).items()
+}
 #: Commands and values with the reason of a condition or of a failed pod.
 OF_CONDITIONS = {"Condition", "FailPod", "MarkDisrupted", "SetCondition"}
 #: Functions of the operator whose text becomes a part of an event.

@@ -19,6 +19,7 @@ from typing import Final
 
 from muster_core.model.constraints import Requirement, Term
 from muster_core.model.devices import (
+    CHOSEN_NODE,
     RESULTS_PER_CLAIM,
     Attribute,
     AttributeConstraint,
@@ -620,7 +621,11 @@ class _Search:  # long: one search with its state
 
     def _allocation(self, chosen: list[tuple[_Wanted, DeviceCandidate]]) -> DeviceAllocation:
         results = (_result(wanted, one) for wanted, one in chosen)
-        return DeviceAllocation(tuple(results), self._reach(one.reach for _, one in chosen))
+        devices = [one.device for _, one in chosen]
+        reach = self._reach(one.reach for _, one in chosen)
+        if reach.node is None and any(device.binds_to_node for device in devices):
+            reach = CHOSEN_NODE
+        return DeviceAllocation(tuple(results), reach)
 
     def _reach(self, reaches: Iterable[NodeAccess]) -> NodeAccess:
         """Returns the nodes that can access all the devices, as createNodeSelector does."""
@@ -645,7 +650,7 @@ def _result(wanted: _Wanted, candidate: DeviceCandidate) -> DeviceResult:
     if candidate.device.kind.is_shared:
         found = capacity.consumption(candidate.device.limits, wanted.request.capacity)
         consumed = found if isinstance(found, tuple) else ()
-    return DeviceResult(wanted.name, candidate.id, wanted.request.admin, consumed)
+    return DeviceResult(wanted.name, candidate.id, wanted.request.admin, consumed, candidate.device.binding)
 
 
 def _extend(known: list[Requirement], more: Iterable[Requirement]) -> None:

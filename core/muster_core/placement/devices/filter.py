@@ -7,11 +7,13 @@ these pools was taken or freed. A plan keeps its own answers for the pools that 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 
 from muster_core.model.devices import (
+    CHOSEN_NODE,
     DeviceAllocation,
     DeviceDemand,
     DeviceKind,
@@ -102,6 +104,8 @@ def unusable(snapshot: Snapshot, shape: RequestShape) -> str:
             return f'resourceclaim "{name}" not found'
         if claim.deleting:
             return f'resourceclaim "{name}" is being deleted'
+        if claim.waits:
+            return f'resourceclaim "{name}": {claim.waits}'
         if claim.allocation is not None:
             if claim.unsupported:
                 return f'resourceclaim "{name}" is allocated with {claim.unsupported}, which is not supported'
@@ -242,7 +246,8 @@ def plan(nodes: NodeTable, planned: PlannedDevices, claims: Sequence[PodClaim], 
         found = allocate(devices.views[devices.view_of.item(row)], demands, devices.classes, planned)
         if isinstance(found, Refusal):
             raise ValueError(f"row {row} was allowed, but: {found.text}")
-        chosen = iter(found)
+        here = NodeAccess(node=nodes.rows.at(row))
+        chosen = (replace(one, reach=here) if one.reach == CHOSEN_NODE else one for one in found)
     for one in claims:
         planned.plan(one, next(chosen) if planned.allocation(one) is None else None, count)
 

@@ -39,6 +39,7 @@ def a_claim(
     reserved: tuple[str, ...] = (),
     allocation: Raw | None = None,
     manager: str = "muster",
+    devices_status: list[Raw] | None = None,
     **fields: Any,
 ) -> Raw:
     """Return a claim in ``dev`` for one device, with the UID ``uid-<name>``. ``owner``: UID of the pod it is made for.
@@ -51,6 +52,8 @@ def a_claim(
     if owner:
         metadata["ownerReferences"] = [{"kind": "Pod", "name": "p", "uid": owner, "controller": True}]
     status: Raw = {} if allocation is None else {"allocation": allocation}
+    if devices_status:
+        status["devices"] = devices_status
     if reserved:
         status["reservedFor"] = [{"resource": "pods", "name": uid, "uid": uid} for uid in reserved]
     return {"metadata": metadata, "spec": {"devices": devices}, "status": status}

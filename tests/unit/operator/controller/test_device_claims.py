@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import orjson
@@ -45,6 +46,7 @@ from tests.unit.operator.controller.devices import (
     ENTRY,
     MADE,
     a_claim,
+    a_result,
     an_allocation,
     chosen,
     device_claim_seen,
@@ -328,6 +330,32 @@ def test_a_pod_is_bound_after_all_its_claims_are_reserved() -> None:
     assert driver.ledger.storage.waiting == {}
     driver.result(done(BIND))
     assert orders(driver.gone("w0")) == [], "kube-controller-manager removes the reservation of an ended pod"
+
+
+@pytest.mark.parametrize("status", ["True", "False"], ids=["ready", "broken"])
+@pytest.mark.parametrize("is_seen", [True, False], ids=["seen before the answer", "seen after it"])
+def test_a_pod_is_bound_when_its_device_is_ready_and_its_claim_is_undone_if_it_is_broken(
+    status: str, *, is_seen: bool
+) -> None:
+    driver = a_driver()
+    waiting(driver)
+    of_device = replace(chosen().devices[0], conditions=("ready",), failures=("broken",))
+    [command] = orders(driver.allocated("uid-w0", devices=(replace(chosen(), devices=(of_device,)),)))
+    written = an_allocation()
+    written["devices"]["results"][0] |= {"bindingConditions": ["ready"], "bindingFailureConditions": ["broken"]}
+    seen_on_watch = device_claim_seen(reserved=("uid-w0",), allocation=written)
+    steps = [partial(driver.result, done(command)), partial(driver.fact, seen_on_watch)]
+    for step in reversed(steps) if is_seen else steps:
+        assert orders(step()) == []
+    conditions = [{"type": "ready" if status == "True" else "broken", "status": "True", "message": "no link"}]
+    device = {**a_result(), "conditions": conditions}
+    out = driver.fact(device_claim_seen(reserved=("uid-w0",), allocation=written, devices_status=[device]))
+    if status == "True":
+        assert orders(out) == [BIND]
+        return
+    assert of_claims(orders(out)) == [("gpu", ["gpu-0"], True, False)]
+    [event] = [one for one in out.commands if isinstance(one, PostEvent)]
+    assert "a device is not ready: broken of device gpu-0: no link" in event.note
 
 
 FAILURES = {

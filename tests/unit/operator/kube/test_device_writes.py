@@ -89,6 +89,31 @@ async def test_a_claim_gets_its_finalizer_and_then_allocation_and_reservation_in
     assert store.requests[3:] == ["GET /"], "a repeated write changes nothing"
 
 
+async def test_an_allocation_with_binding_conditions_has_its_time() -> None:
+    chosen = allocated()
+    chosen["devices"]["results"][0]["bindingConditions"] = ["ready"]
+    store = Store()
+    assert (await store.run(ReserveClaim(POD, REF, orjson.dumps(chosen).decode()))).ok
+    assert store.raw["status"]["allocation"].pop("allocationTimestamp").endswith("Z")
+    assert store.raw["status"]["allocation"] == chosen
+
+
+async def test_an_allocation_that_the_api_server_stores_without_its_conditions_is_refused() -> None:
+    chosen = allocated()
+    chosen["devices"]["results"][0] |= {"bindingConditions": ["ready"], "shareID": "s"}
+    command = ReserveClaim(POD, REF, orjson.dumps(chosen).decode())
+
+    class WithoutGates(Store):
+        def change(self, part: str, fields: Raw) -> None:
+            super().change(part, {**fields, "allocation": allocated()} if part == "status" else fields)
+
+    result = await WithoutGates().run(command)
+    assert result.status == 409
+    assert (
+        result.json()["message"] == "the API server does not store bindingConditions, shareID: its feature gate is off"
+    )
+
+
 async def test_an_interrupted_write_continues_with_the_finalizer_that_is_there() -> None:
     store = Store(finalizers=(FINALIZER,))
     await store.run(ALLOCATE)

@@ -94,6 +94,9 @@ def test_a_slice_is_translated_completely() -> None:
             "lanes": {"value": 4, "requestPolicy": {"default": 1, "validValues": [1, "2"]}},
         },
         "allowMultipleAllocations": True,
+        "bindingConditions": ["ready"],
+        "bindingFailureConditions": ["broken"],
+        "bindsToNode": True,
         "taints": [{"key": "health", "value": "bad", "effect": "NoExecute", "timeAdded": "2026-01-01T00:00:00Z"}],
         "consumesCounters": [{"counterSet": "gpu", "counters": {"memory": {"value": "10Gi"}, "cores": {"value": 2}}}],
     }
@@ -117,6 +120,9 @@ def test_a_slice_is_translated_completely() -> None:
                     "lanes": {"default": "1", "values": ["1", "2"]},
                 },
                 "shared": True,
+                "conditions": ["ready"],
+                "failures": ["broken"],
+                "binds": True,
                 "taints": [{"key": "health", "value": "bad", "effect": "NoExecute"}],
                 "consumes": {"gpu": {"memory": "10Gi", "cores": "2"}},
             }
@@ -150,8 +156,6 @@ UNSUPPORTED_DEVICES = {
         [{"counterSet": "c", "compatibilityGroups": ["g"]}],
         "compatibility groups (compatibilityGroups)",
     ),
-    "bindingConditions": (["ready"], "binding conditions (bindingConditions)"),
-    "bindsToNode": (True, "binding conditions (bindsToNode)"),
     "nodeAllocatableResources": ({"cpu": {}}, "node-allocatable resources (nodeAllocatableResources)"),
     "attributes": ({"models": {"strings": ["a", "b"]}}, "list attributes"),
 }
@@ -312,10 +316,33 @@ def test_an_allocation_is_reported_with_its_devices_and_nodes() -> None:
     found = claim_seen(a_claim(exactly(), status={"allocation": {"devices": {"results": shares}}}))
     consumed = [one["consumed"] for one in document(found.reported)["allocation"]["results"]]
     assert consumed == [{"memory": "1Gi"}, {}]
-    waits = {**result, "bindingConditions": ["ready"]}
-    found = claim_seen(a_claim(exactly(), status={"allocation": {"devices": {"results": [waits]}}}))
-    assert document(found.reported)["unsupported"] == "binding conditions (bindingConditions)"
     assert "nodes" not in document(found.reported)["allocation"]
+
+
+@pytest.mark.parametrize(
+    "conditions, binding",
+    [
+        (None, ""),
+        ({}, ""),
+        ({"ready": "False"}, ""),
+        ({"ready": "True"}, None),
+        ({"ready": "True", "broken": "False"}, None),
+        ({"ready": "True", "broken": "True"}, r"broken of device gpu-0: because\x1b[31m\n"),
+    ],
+)
+def test_a_pod_may_be_bound_when_the_conditions_of_its_devices_are_true(
+    conditions: dict[str, str] | None, binding: str | None
+) -> None:
+    plain = {"request": "one", "driver": DRIVER, "pool": "n1", "device": "gpu-1"}
+    result = {**plain, "device": "gpu-0", "bindingConditions": ["ready"], "bindingFailureConditions": ["broken"]}
+    status: Raw = {"allocation": {"devices": {"results": [plain, result]}}}
+    if conditions is not None:
+        written = [
+            {"type": name, "status": value, "message": "because\x1b[31m\n"} for name, value in conditions.items()
+        ]
+        device = {field: result[field] for field in ("driver", "pool", "device")}
+        status["devices"] = [{**device, "conditions": written}, {**device, "shareID": "other"}]
+    assert claim_seen(a_claim(exactly(), status=status)).binding == binding
 
 
 def test_the_devices_of_a_claim_beyond_the_limit_still_count() -> None:
@@ -421,7 +448,7 @@ def a_result(request: str, device: str, **fields: Any) -> Raw:
 
 def test_a_share_of_a_device_has_an_id_of_its_own_that_is_equal_in_each_attempt() -> None:
     consumed = [{"memory": "1Gi"}, {}]
-    devices = tuple(ChosenDevice("one", DRIVER, "n1", "gpu-0", consumed=one) for one in consumed)
+    devices = tuple(ChosenDevice("one", DRIVER, "n1", "gpu-0", False, one, ("ready",), ("bad",)) for one in consumed)
     claim = a_claim(exactly(capacity={"requests": {"memory": "1Gi"}}))
     assert document(claim_seen(claim).reported)["requests"][0]["capacity"] == {"memory": "1Gi"}
     chosen = ChosenDevices(ClaimRef("dev", "c", "uid-c"), devices, "n1")
@@ -429,6 +456,8 @@ def test_a_share_of_a_device_has_an_id_of_its_own_that_is_equal_in_each_attempt(
     assert results == written(claim, chosen, a_class())["devices"]["results"]
     assert [one.get("consumedCapacity") for one in results] == [{"memory": "1Gi"}, None]
     assert len({one["shareID"] for one in results}) == 2
+    conditions = [(one["bindingConditions"], one["bindingFailureConditions"]) for one in results]
+    assert conditions == [(["ready"], ["bad"])] * 2
 
 
 def test_an_allocation_has_results_with_tolerations_and_the_node() -> None:

@@ -10,6 +10,7 @@ from muster_core.model.constraints import Requirement, Term
 from muster_core.model.devices import (
     Attribute,
     AttributeConstraint,
+    BindingConditions,
     CapacityLimit,
     Counters,
     Device,
@@ -55,6 +56,8 @@ def a_device(
     unsupported: str = "",
     consumes: Mapping[str, int] | None = None,
     share_of: int | None = None,
+    conditions: tuple[str, ...] = (),
+    binds: bool = False,
     **attributes: Any,
 ) -> Device:
     """Return a device with these attributes of its driver. `consumes`: counters of the set `gpu`.
@@ -64,7 +67,17 @@ def a_device(
     values = tuple(sorted(((DRIVER, name), _attribute(value)) for name, value in attributes.items()))
     kind = DeviceKind(DRIVER, values, is_shared=share_of is not None)
     limits = () if share_of is None else (CapacityLimit("memory", share_of, default=1),)
-    return Device(name, kind, tuple(taints), reach or NodeAccess(), unsupported, of_counters(consumes or {}), limits)
+    return Device(
+        name,
+        kind,
+        tuple(taints),
+        reach or NodeAccess(),
+        unsupported,
+        of_counters(consumes or {}),
+        limits,
+        binding=BindingConditions(conditions),
+        binds_to_node=binds,
+    )
 
 
 def of_counters(amounts: Mapping[str, int], of_set: str = "gpu") -> Counters:

@@ -90,6 +90,8 @@ def test_an_allocated_claim_limits_the_pod_to_nodes_that_can_access_it() -> None
             "new",
             'resourceclaim "new": binding conditions is not supported',
         ),
+        ((a_claim("new", waits="no link"),), "new", 'resourceclaim "new": no link'),
+        ((a_claim("new", waits="no link", allocation=got("a", "d0")),), "new", 'resourceclaim "new": no link'),
         (
             (a_claim("new", wanting(selectors=("device.drivr ==",))),),
             "new",
@@ -236,6 +238,18 @@ def test_a_request_that_cannot_be_represented_refuses_the_pod_on_all_nodes() -> 
     assert "cannot be represented" in there.text("new")
 
 
+def test_devices_with_binding_conditions_are_taken_last_and_may_bind_to_a_node() -> None:
+    first = a_slice("a", EVERYWHERE, a_device("d0", conditions=("ready",)), a_device("d1", binds=True))
+    there = Published("n", facts=(first, a_slice("b", EVERYWHERE, a_device("d0"))))
+    there.send(*(a_claim(name) for name in ("one", "two", "three")))
+    snapshot = there.snapshot()
+    assert [there.place(snapshot, name) for name in ("one", "two", "three")] == ["n"] * 3
+    chosen = [one.allocation for one in snapshot.devices.choice(using("one", "two", "three"))]
+    assert [str(one.results[0].device) for one in chosen] == [f"{DRIVER}/{name}" for name in ("b/d0", "a/d0", "a/d1")]
+    assert [one.results[0].binding.required for one in chosen] == [(), ("ready",), ()]
+    assert [one.reach for one in chosen] == [EVERYWHERE, EVERYWHERE, at("n")]
+
+
 def test_distinct_values_of_an_attribute() -> None:
     devices = [a_device(f"d{number}", numa=number // 2) for number in range(6)]
     there = Published("a", facts=(a_slice("a", at("a"), *devices),))
@@ -348,9 +362,7 @@ def test_an_explanation_takes_the_steps_of_one_search() -> None:
     """A user chooses the constraints, and each of them could take a search of all devices."""
     random, names = Random(1), ("g", "h", "j", "k")
     values = [{name: random.randrange(16) for name in names} for _ in range(128)]
-    devices = [
-        a_device(f"d{n}", taints=(), reach=None, unsupported="", consumes=None, **each) for n, each in enumerate(values)
-    ]
+    devices = [replace(a_device(f"d{n}"), kind=gpus("", 1, **each).devices[0].kind) for n, each in enumerate(values)]
     ring = [AttributeConstraint(f"{DRIVER}/{name}", (f"r{at}", f"r{(at + 1) % 4}")) for at, name in enumerate(names)]
     claim = a_claim("new", *(wanting(4, name=f"r{number}") for number in range(4)))
     claim = replace(claim, demand=replace(claim.demand, constraints=tuple(ring * 8)))
