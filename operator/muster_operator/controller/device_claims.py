@@ -236,6 +236,8 @@ def missing(ledger: Ledger, pod: Pod) -> str:
             return device_problems.resource_claim_missing(claim.claim)
         if found.is_deleting:
             return problems.claim_being_deleted(claim.claim, _KIND)
+        if found.is_of_group:
+            return device_problems.claim_of_pod_group(claim.claim)
         if claim.is_made and found.owner != pod.ref.uid:
             return device_problems.claim_of_another_pod(claim.claim, pod.ref.name)
     return ""

@@ -27,6 +27,14 @@ def resource_claim_missing(claim: str) -> str:
     return f'resourceclaim "{claim}" not found'
 
 
+def claim_of_pod_group(claim: str) -> str:
+    """The ResourceClaim was created for a PodGroup, which Muster does not support.
+
+    Use a claim of each pod, or a named one.
+    """
+    return f'resourceclaim "{claim}" is a claim of a PodGroup, which is not supported'
+
+
 def claim_of_another_pod(claim: str, pod: str) -> str:
     """The status of the pod names a ResourceClaim that was not created for it.
 

@@ -53,6 +53,7 @@ class DeviceClaim:
     ``devices``: number of devices by class, as queues count them. ``has``: the allocated devices. ``version``: resource
     version, 0 if it is not a number. ``binding``: whether pods with its devices may be bound: None = yes, empty = not
     yet, else why they cannot. ``allocated_s``: epoch time of an allocation with binding conditions, 0 = unknown.
+    ``is_of_group``: Kubernetes created it for a PodGroup.
     """
 
     ref: ClaimRef
@@ -69,6 +70,7 @@ class DeviceClaim:
     version: int = 0
     binding: str | None = None
     allocated_s: float = 0.0
+    is_of_group: bool = False
 
 
 @dataclass(frozen=True, slots=True)

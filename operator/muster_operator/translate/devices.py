@@ -284,6 +284,7 @@ def read_claim(raw: Raw) -> DeviceClaim | None:
         ),
         version=version_of(raw),
         binding=_binding(status),
+        is_of_group=any(one.get("kind") == "PodGroup" for one in objects(metadata.get("ownerReferences"))),
         allocated_s=(epoch_ms(mapping(allocation).get("allocationTimestamp")) or 0) / 1000,
     )
 

@@ -156,6 +156,12 @@ WAITS = {
         [device_claim_seen(owner="uid-other")],
         'resourceclaim "gpu" was not created for pod "w0" (pod is not owner)',
     ),
+    "of a PodGroup": (
+        MADE,
+        made("gpu"),
+        [device_claim_seen(ownerReferences=[{"kind": "PodGroup", "name": "g", "uid": "u", "controller": True}])],
+        'resourceclaim "gpu" is a claim of a PodGroup, which is not supported',
+    ),
     "without owner": (MADE, made("gpu"), [], 'resourceclaim "gpu" was not created for pod "w0" (pod is not owner)'),
 }
 
