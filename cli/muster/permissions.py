@@ -67,6 +67,7 @@ REQUIRED: Final = (
     *_permissions("scheduling.k8s.io", "priorityclasses", "list watch"),
     *_permissions("scheduling.k8s.io", "podgroups", "list watch"),
     *_permissions("scheduling.k8s.io", "podgroups/status", "patch"),
+    *_permissions("scheduling.x-k8s.io", "podgroups", "list watch"),
     *_permissions("", "persistentvolumes persistentvolumeclaims", "get list watch patch"),
     *_permissions(
         "storage.k8s.io", "storageclasses csinodes csidrivers csistoragecapacities volumeattachments", "list watch"

@@ -383,10 +383,10 @@ def bound(ledger: Ledger, out: Outcome, task: Task) -> None:
 
 
 def report(ledger: Ledger, out: Outcome, key: str, condition: GroupCondition) -> None:
-    """Writes the condition of the group if it has changed. True is final. Without an object there is none."""
+    """Writes the condition of the group if it has changed. True is final. Only Kubernetes' own PodGroups have it."""
     condition = replace(condition, message=condition.message[: limits.CONDITION_CHARACTERS])
     group, members = ledger.pod_groups.get(key), ledger.group_members.get(key)
-    if group is None or members is None or not group.uid:
+    if group is None or members is None or group.declared_by:
         return
     current = members.reported or group.condition
     if current == condition or (current is not None and current.is_scheduled):

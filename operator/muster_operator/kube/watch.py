@@ -26,6 +26,7 @@ import structlog
 from muster_operator.kube.http import PASSING
 from muster_operator.kube.lists import answer, pages
 from muster_operator.kube.session import KubeSession, Request, running_s
+from muster_operator.model import names
 from muster_operator.model.errors import ApiRefused, Unreachable
 from muster_operator.translate.pod_classes import PartialPod, partial_pod, partial_pod_event
 from muster_operator.translate.values import Raw
@@ -42,6 +43,7 @@ PATHS: Final = {
     "persistentvolumeclaims": "/api/v1/persistentvolumeclaims",
     "volumeattachments": "/apis/storage.k8s.io/v1/volumeattachments",
     "podgroups": "/apis/scheduling.k8s.io/v1beta1/podgroups",
+    names.LABELLED_POD_GROUPS: "/apis/scheduling.x-k8s.io/v1alpha1/podgroups",
     "nodes": "/api/v1/nodes",
     "pods": "/api/v1/pods",
 }
@@ -54,6 +56,7 @@ DEVICE_PATHS: Final = {plural: f"/apis/resource.k8s.io/v1/{plural}" for plural i
 #: in the order in which they are tried if the cluster does not serve the first one.
 OPTIONAL: Final[Mapping[str, tuple[str, ...]]] = {
     "podgroups": ("/apis/scheduling.k8s.io/v1alpha2/podgroups",),
+    names.LABELLED_POD_GROUPS: (),
     "resourceslices": (),
     "devicetaintrules": tuple(f"/apis/resource.k8s.io/{one}/devicetaintrules" for one in ("v1beta2", "v1alpha3")),
     "deviceclasses": (),

@@ -81,6 +81,10 @@ LABEL_LEADER_WORKER_SET: Final = "leaderworkerset.sigs.k8s.io/name"
 LABEL_LEADER_WORKER_GROUP: Final = "leaderworkerset.sigs.k8s.io/group-index"
 LABEL_KUEUE_GROUP: Final = "kueue.x-k8s.io/pod-group-name"
 
+#: The PodGroup of scheduler-plugins that a pod is a member of, and the resource of these objects.
+LABEL_POD_GROUP: Final = "scheduling.x-k8s.io/pod-group"
+LABELLED_POD_GROUPS: Final = "podgroups.scheduling.x-k8s.io"
+
 #: Gangs of Koordinator, and what of them Muster cannot follow.
 ANNOTATION_KOORDINATOR_NAME: Final = "gang.scheduling.koordinator.sh/name"
 ANNOTATION_KOORDINATOR_SIZE: Final = "gang.scheduling.koordinator.sh/min-available"

@@ -1,4 +1,4 @@
-"""Kubernetes' PodGroups (scheduling.k8s.io), as far as a scheduler reads and writes them."""
+"""PodGroups of Kubernetes (scheduling.k8s.io), as far as a scheduler reads and writes them, and what resembles them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ class PodGroup:
     be scheduled; empty if they can. ``condition``: None = not written yet.
 
     Without an object, ``uid`` is empty, and the pods declare the group: ``declared_by`` is the label or annotation that
-    does it, ``size_key`` the one with ``min_count``, and ``identity`` what distinguishes the group from others.
+    does it, ``size_key`` the one with ``min_count``, and ``identity`` what distinguishes the group from others. A
+    PodGroup of scheduler-plugins has these too, because a label names it.
     """
 
     namespace: str

@@ -126,11 +126,11 @@ def too_few_pods(name: str, minimum: int) -> str:
 def too_few_members(title: str, minimum: int, key: str) -> str:
     """Fewer pods of a gang exist than start together.
 
-    Create the missing pods, or write a smaller number on all of them.
+    Create the missing pods, or lower the number wherever it is written.
     """
     return (
         f"waiting for more pods: {title} needs {minimum} ({key}). Pods that failed or cannot be scheduled yet "
-        "do not count. Create the others, or write a smaller number on all pods"
+        "do not count. Create the others, or lower the number wherever it is written"
     )
 
 

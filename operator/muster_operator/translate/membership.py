@@ -16,7 +16,7 @@ from muster_operator.model.pods import GangSource, Membership, PlaceholderClaim,
 from muster_operator.model.settings import Settings
 from muster_operator.translate import go_json
 from muster_operator.translate.gangs.declared import read_declared
-from muster_operator.translate.gangs.pod_groups import read_pod_group
+from muster_operator.translate.gangs.pod_groups import read_labelled_pod_group, read_pod_group
 from muster_operator.translate.known_names import pod_problems
 from muster_operator.translate.placeholders import PLACEHOLDER_CONTAINER
 from muster_operator.translate.values import (
@@ -123,7 +123,7 @@ def pod_group_app_id(name: str) -> str:
 
 
 def _default_app_id(pod_group: str, declared: PodGroup | None) -> str:
-    return pod_group_app_id(pod_group if declared is None else declared.name)
+    return pod_group_app_id(pod_group.rpartition("=")[2] if declared is None else declared.name)
 
 
 def _named_gang(
@@ -131,8 +131,8 @@ def _named_gang(
 ) -> tuple[str, PodGroup | None, tuple[str, ...]]:
     """The PodGroup of a pod, itself if the pod declares it, and warnings about what else defines a gang.
 
-    ``spec.schedulingGroup`` takes precedence, then the annotations of YuniKorn. ``is_off``: there are no gangs without
-    an object.
+    ``spec.schedulingGroup`` takes precedence, then the annotations of YuniKorn. ``is_off``: labels and annotations
+    define no gangs.
     """
     pod_group = text(mapping(spec.get("schedulingGroup")).get("podGroupName"))
     app = _own_app_id(namespace, _first("application id", _APP_ID_PLACES, written)[0])
@@ -147,6 +147,8 @@ def _named_gang(
     else:
         declared = found.pop(0)
         pod_group, used = declared.id, declared.declared_by
+        if used == names.LABEL_POD_GROUP:  # it is an object
+            declared = None
     others = (problems.other_gang_ignored(group.declared_by, used) for group in found)
     return pod_group, declared, (*notices, *others)
 
@@ -309,8 +311,15 @@ def membership(metadata: Raw, ref: PodRef, settings: Settings, spec: Raw | None 
 
 def read_group(raw: Raw) -> PodGroup | None:
     """Translates a PodGroup, with the keys that pods have too. Returns None if it has no name or UID."""
-    metadata = mapping(raw.get("metadata"))
-    written = _written(metadata)
-    app, _ = _first("application id", _APP_ID_PLACES, written)
-    queue, _ = _first("queue", _QUEUE_PLACES, written)
-    return read_pod_group(raw, app, queue)
+    return read_pod_group(raw, *_keys(raw))
+
+
+def read_labelled_group(raw: Raw) -> PodGroup | None:
+    """The same for a PodGroup of scheduler-plugins."""
+    return read_labelled_pod_group(raw, *_keys(raw))
+
+
+def _keys(raw: Raw) -> tuple[str, str]:
+    """The application ID and the queue of a PodGroup."""
+    written = _written(mapping(raw.get("metadata")))
+    return _first("application id", _APP_ID_PLACES, written)[0], _first("queue", _QUEUE_PLACES, written)[0]

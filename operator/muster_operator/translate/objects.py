@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, TypeVar
 
+from muster_operator.model import names
 from muster_operator.model.cluster_events import (
     AttachmentGone,
     AttachmentSeen,
@@ -36,7 +37,7 @@ from muster_operator.model.ids import NodeName, PodUid
 from muster_operator.model.settings import Settings
 from muster_operator.model.storage import ClusterObject, NodeDrivers, ObjectKind
 from muster_operator.translate import devices, storage
-from muster_operator.translate.membership import read_group
+from muster_operator.translate.membership import read_group, read_labelled_group
 from muster_operator.translate.nodes import read_namespace, read_node, read_priority_class
 from muster_operator.translate.pods import read_pod
 from muster_operator.translate.values import Raw
@@ -64,6 +65,9 @@ def read_deletion(plural: str, key: str) -> ClusterEvent | None:
             return NamespaceGone(key)
         case "podgroups":
             return PodGroupGone(key)
+        case names.LABELLED_POD_GROUPS:
+            namespace, _, name = key.partition("/")
+            return PodGroupGone(f"{namespace}/{names.LABEL_POD_GROUP}={name}")
         case _:
             return _storage_deletion(plural, key)
 
@@ -140,6 +144,7 @@ _READERS: Final[Mapping[str, Callable[[Raw, Settings], ClusterEvent | None]]] = 
     "namespaces": _namespace,
     "priorityclasses": _priority_class,
     "podgroups": _seen(read_group, PodGroupSeen),
+    names.LABELLED_POD_GROUPS: _seen(read_labelled_group, PodGroupSeen),
     "persistentvolumes": _seen(storage.read_volume, VolumeSeen),
     "persistentvolumeclaims": _seen(storage.read_claim, ClaimSeen),
     "storageclasses": _seen(storage.read_storage_class, ObjectSeen),

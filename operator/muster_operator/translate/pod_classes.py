@@ -275,6 +275,7 @@ _LABELS: Final = (
     names.LABEL_LEADER_WORKER_SET,
     names.LABEL_LEADER_WORKER_GROUP,
     names.LABEL_KUEUE_GROUP,
+    names.LABEL_POD_GROUP,
 )
 
 #: Name, UID and label of the pod that a class is read from. If it appears in the result, the result is not shared.

@@ -1,8 +1,8 @@
 """Gangs that pods declare by themselves: a label or annotation names the gang, and an annotation its size.
 
-There is one function for each way to do it. Labels that other controllers write do not make a gang by themselves, so
-that nothing changes for their users unless they ask. Such a gang is a PodGroup without an object:
-`controller.pod_groups` waits for its pods and compares them. See docs/reference/gang-apis.md.
+There is one function for each way to do it, also for PodGroups that a label names. Labels that other controllers write
+do not make a gang by themselves, so that nothing changes for their users unless they ask. Such a gang is a PodGroup
+without an object: `controller.pod_groups` waits for its pods and compares them. See docs/reference/gang-apis.md.
 """
 
 from __future__ import annotations
@@ -70,6 +70,12 @@ def _of_controller(pod: _Written) -> PodGroup | None:
     return _group(pod, key, key, pod.app, f"/{pod.app}") if pod.app else None
 
 
+def _labelled(pod: _Written) -> PodGroup | None:
+    """The PodGroup of scheduler-plugins that the pod names. `pod_groups` reads the object."""
+    name = pod.labels.get(names.LABEL_POD_GROUP, "")
+    return PodGroup(pod.namespace, name, "", declared_by=names.LABEL_POD_GROUP, identity=name) if name else None
+
+
 def _koordinator(pod: _Written) -> PodGroup | None:
     """Koordinator's annotations. Several gangs that start together, and topologies, are not supported."""
     name = pod.annotations.get(names.ANNOTATION_KOORDINATOR_NAME, "")
@@ -82,7 +88,7 @@ def _koordinator(pod: _Written) -> PodGroup | None:
     return _group(pod, names.ANNOTATION_KOORDINATOR_NAME, names.ANNOTATION_KOORDINATOR_SIZE, name, name, problem)
 
 
-_DIALECTS: Final[tuple[Callable[[_Written], PodGroup | None], ...]] = (_of_controller, _koordinator)
+_DIALECTS: Final[tuple[Callable[[_Written], PodGroup | None], ...]] = (_of_controller, _labelled, _koordinator)
 
 
 def _group(pod: _Written, key: str, size_key: str, name: str, identity: str, problem: str = "") -> PodGroup:

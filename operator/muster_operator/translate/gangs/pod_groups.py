@@ -1,4 +1,4 @@
-"""Kubernetes' PodGroups: the object, and the gang that it stands for."""
+"""PodGroups of Kubernetes and of scheduler-plugins: the object, and the gang that it stands for."""
 
 from __future__ import annotations
 
@@ -58,17 +58,47 @@ def read_pod_group(raw: Raw, app: str, queue: str) -> PodGroup | None:
     )
 
 
+def read_labelled_pod_group(raw: Raw, app: str, queue: str) -> PodGroup | None:
+    """Translates a PodGroup of scheduler-plugins. Returns None if it has no name or UID. ``app``, ``queue``: as above.
+
+    Its controller writes the status. ``minResources`` estimates what Muster reads from the pods, and
+    ``scheduleTimeoutSeconds`` ends reservations, which a gang that waits does not have.
+    """
+    metadata, spec = mapping(raw.get("metadata")), mapping(raw.get("spec"))
+    name, uid = text(metadata.get("name")), text(metadata.get("uid"))
+    if not name or not uid:
+        return None
+    min_count = integer(spec.get("minMember"))
+    found = (*_size_problems(name, "spec.minMember", min_count, least=0), *_key_problems(name, app, queue))
+    return PodGroup(
+        namespace=text(metadata.get("namespace")),
+        name=name,
+        uid=uid,
+        generation=integer(metadata.get("generation")),
+        min_count=min_count,
+        app=app if _fits_app(app) else "",
+        queue=queue if _fits_queue(queue) else "",
+        problem=next(iter(found), ""),
+        declared_by=names.LABEL_POD_GROUP,
+        size_key="spec.minMember",
+        identity=name,
+    )
+
+
+def _size_problems(name: str, field: str, size: int, least: int) -> Iterator[str]:
+    if size < least:
+        yield problems.pod_group_field(name, field, f"is {size}, less than {least}")
+    elif size > limits.GANG_MEMBERS:
+        yield problems.pod_group_field(name, field, f"is {size}, more than {limits.GANG_MEMBERS}")
+
+
 def _problems(name: str, spec: Raw, min_count: int, app: str, queue: str) -> Iterator[str]:
     """What keeps the pods of the group from being scheduled."""
     policy = mapping(spec.get("schedulingPolicy"))
-    if not isinstance(policy.get("gang"), dict):
-        if not isinstance(policy.get("basic"), dict):
-            yield problems.pod_group_field(name, "spec.schedulingPolicy", "is neither gang nor basic")
-    elif min_count < 1:
-        yield problems.pod_group_field(name, "spec.schedulingPolicy.gang.minCount", f"is {min_count}, less than 1")
-    elif min_count > limits.GANG_MEMBERS:
-        excess = f"is {min_count}, more than {limits.GANG_MEMBERS}"
-        yield problems.pod_group_field(name, "spec.schedulingPolicy.gang.minCount", excess)
+    if isinstance(policy.get("gang"), dict):
+        yield from _size_problems(name, "spec.schedulingPolicy.gang.minCount", min_count, least=1)
+    elif not isinstance(policy.get("basic"), dict):
+        yield problems.pod_group_field(name, "spec.schedulingPolicy", "is neither gang nor basic")
     for field in _UNSUPPORTED:
         if spec.get(field):
             yield problems.pod_group_field(name, f"spec.{field}", "is not supported yet")
@@ -80,6 +110,10 @@ def _problems(name: str, spec: Raw, min_count: int, app: str, queue: str) -> Ite
     mode = spec.get("disruptionMode")
     if mode == "PodGroup" or (isinstance(mode, dict) and mode.get("all") is not None):
         yield problems.pod_group_field(name, "spec.disruptionMode.all", "is not supported yet")
+    yield from _key_problems(name, app, queue)
+
+
+def _key_problems(name: str, app: str, queue: str) -> Iterator[str]:
     if not _fits_app(app):
         yield problems.pod_group_field(
             name, names.LABEL_APP_ID, f"has more than {limits.APPLICATION_ID_CHARACTERS} characters"

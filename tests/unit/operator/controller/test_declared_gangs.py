@@ -8,10 +8,12 @@ import pytest
 
 from muster_operator.controller import recovery
 from muster_operator.controller.pod_groups import MAX_PAUSE_S
+from muster_operator.model.cluster_events import PodGroupGone, PodGroupSeen
 from muster_operator.model.commands import BindPod, Outcome, PostEvent, SetCondition, SetGroupCondition
 from muster_operator.model.core_messages import ApplicationSubmitted
 from muster_operator.model.ids import AppId, PodUid
 from muster_operator.model.states import AppState, TaskState
+from muster_operator.translate.membership import read_labelled_group
 from muster_si import keys
 from tests.unit.operator.controller.driver import Driver, done, live, orders, requested_keys, submitted, whole
 from tests.unit.operator.controller.objects import APP_ID, QUEUE, Raw, a_pod
@@ -102,6 +104,7 @@ def running(*pods: Raw) -> Driver:
     """These members of a gang have a node. A PodGroup of their number exists, which some of them name."""
     driver = live()
     driver.fact(a_pod_group("train", len(pods)))
+    driver.fact(labelled_group(len(pods)))
     for pod in pods:
         driver.see(pod)
     driver.accepted(TRAIN)
@@ -123,7 +126,21 @@ def of_an_object(name: str, _size: str = "3", **fields: Any) -> Raw:
     return pod_of_an_object(name, **fields)
 
 
-@pytest.mark.parametrize("member", [koordinator, kueue, of_a_job, of_an_object])
+def labelled(name: str, _size: str = "3", gang: str = "train", **fields: Any) -> Raw:
+    """A member of a PodGroup of scheduler-plugins."""
+    pod = a_pod(name, **fields)
+    pod["metadata"]["labels"]["scheduling.x-k8s.io/pod-group"] = gang
+    return pod
+
+
+def labelled_group(minimum: int) -> PodGroupSeen:
+    raw = {"metadata": {"namespace": "dev", "name": "train", "uid": "uid-train"}, "spec": {"minMember": minimum}}
+    group = read_labelled_group(raw)
+    assert group is not None
+    return PodGroupSeen(group)
+
+
+@pytest.mark.parametrize("member", [koordinator, kueue, of_a_job, of_an_object, labelled])
 @pytest.mark.parametrize("last", ["Running", "Succeeded"])
 @pytest.mark.parametrize("then", ["no restart", "restart"])
 def test_a_replacement_joins_a_gang_that_can_never_have_its_size_again(member: Member, last: str, then: str) -> None:
@@ -341,11 +358,29 @@ def test_one_retried_pod_starts_after_the_others_have_succeeded(member: Member) 
 def test_gangs_of_one_name_are_separate_in_each_dialect_and_from_an_object() -> None:
     driver = live()
     driver.fact(a_pod_group("train", 2))
-    members: list[Member] = [koordinator, kueue, of_a_job, pod_of_an_object]
+    driver.fact(labelled_group(2))
+    members: list[Member] = [koordinator, kueue, of_a_job, pod_of_an_object, labelled]
     pods = [member(f"{number}{index}") for index in (0, 1) for number, member in enumerate(members)]
     found = [submitted(driver.see(pod)) for pod in pods]
-    assert [len(apps) for apps in found] == [0, 0, 0, 0, 1, 1, 1, 1]
+    assert [len(apps) for apps in found] == [0] * 5 + [1] * 5
     assert {app.common_id for app in driver.ledger.applications.values()} == {TRAIN}
+
+
+def test_pods_of_a_labelled_group_wait_for_it_and_for_its_minimum_and_it_gets_no_condition() -> None:
+    driver = live()
+    for name in ("w0", "w1"):
+        assert submitted(driver.see(labelled(name))) == []
+    assert 'pod group "scheduling.x-k8s.io/pod-group=train" to appear' in told(driver)
+    driver.fact(labelled_group(3))
+    assert "needs 3 (spec.minMember)" in told(driver)
+    out = [driver.fact(labelled_group(2)), driver.accepted(TRAIN), driver.wait(600)]
+    assert submitted(out[0]) == [TRAIN]
+    assert submitted(driver.fact(PodGroupGone("dev/scheduling.x-k8s.io/pod-group=train"))) == []
+    assert driver.ledger.tasks == {}
+    assert not [one for part in out for one in part.commands if isinstance(one, SetGroupCondition)]
+    driver.fact(labelled_group(0))  # no gang
+    driver.wait(MAX_PAUSE_S)
+    assert set(driver.ledger.tasks) == {"uid-w0", "uid-w1"}
 
 
 def test_the_ignored_dialect_is_an_event_with_both_keys() -> None:

@@ -149,14 +149,16 @@ async def test_pod_groups_that_no_version_serves_are_not_waited_for() -> None:
     assert [request.path for request in server.seen if "podgroups" in request.path].count(NEWEST) <= 2
 
 
-async def test_a_missing_permission_for_pod_groups_is_logged_once(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("plural", ["podgroups", "podgroups.scheduling.x-k8s.io"])
+async def test_a_missing_permission_for_pod_groups_is_logged_once(plural: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch, "NOT_SERVED_S", 0.01)
-    server = Cluster(forbidden={NEWEST, OLDER})
+    path = watch.PATHS[plural]
+    server = Cluster(forbidden={path, *watch.OPTIONAL[plural]})
     with capture_logs() as lines:
         async with watching(server) as inbox:
-            assert await until(inbox, 2, "podgroups") == [Listed("podgroups")] * 2
+            assert await until(inbox, 2, plural) == [Listed(plural)] * 2
     found = [line for line in lines if "permission" in line["event"]]
-    assert [(line["log_level"], line["resource"], line["path"]) for line in found] == [("warning", "podgroups", NEWEST)]
+    assert [(line["log_level"], line["resource"], line["path"]) for line in found] == [("warning", plural, path)]
 
 
 async def test_claims_whose_permission_is_lost_keep_their_devices(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from tests.unit.operator.controller.objects import Raw, a_group, gang_annotation
 SIZE = "yunikorn.apache.org/gang-size"
 GANG = "gang.scheduling.koordinator.sh/"
 KUEUE = "kueue.x-k8s.io/pod-group-"
+LABEL = "scheduling.x-k8s.io/pod-group"
 LWS = "leaderworkerset.sigs.k8s.io/"
 JOB = [{"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "uid-job", "controller": True}]
 SETTINGS = Settings()
@@ -102,17 +103,24 @@ def test_what_other_controllers_write_and_a_size_without_a_name_declare_nothing(
 )
 def test_the_first_dialect_is_used_and_each_other_one_is_reported(more: Raw, used: str) -> None:
     annotations = {SIZE: "3", GANG + "name": "a", GANG + "min-available": "4", **more}
-    found = read(annotations, {}, JOB)
+    found = read(annotations, {LABEL: "p"}, JOB)
     assert (found.declared is not None) is not bool(more)
-    ignored = [name for name in (SIZE, f"{GANG}name") if name != used]
+    ignored = [name for name in (SIZE, LABEL, f"{GANG}name") if name != used]
     assert found.conflicts == tuple(
         f"{name} is ignored, because {used} takes precedence; remove one of them" for name in ignored
     )
 
 
+def test_the_label_of_scheduler_plugins_names_an_object_and_precedes_koordinator() -> None:
+    found = read({GANG + "name": "a", GANG + "min-available": "4"}, {LABEL: "p"})
+    assert (found.declared, found.pod_group, found.app) == (None, f"{LABEL}=p", "dev/p")
+    assert found.conflicts == (f"{GANG}name is ignored, because {LABEL} takes precedence; remove one of them",)
+
+
 def test_where_gangs_are_disabled_the_pods_declare_nothing() -> None:
     annotations = {GANG + "name": "a", GANG + "min-available": "3"}
-    assert read(annotations, settings=replace(SETTINGS, disable_gang=True)).declared is None
+    found = read(annotations, {LABEL: "p"}, settings=replace(SETTINGS, disable_gang=True))
+    assert (found.declared, found.pod_group) == (None, "")
 
 
 def test_the_webhook_writes_the_name_of_the_gang_as_the_application_id() -> None:
@@ -120,3 +128,4 @@ def test_the_webhook_writes_the_name_of_the_gang_as_the_application_id() -> None
     assert gang_app_id("dev", {"annotations": {GANG + "name": "not a label"}}, {}) == ""
     assert gang_app_id("dev", {"annotations": {SIZE: "3"}}, {}) == ""
     assert gang_app_id("dev", {"labels": {KUEUE + "name": "a"}}, {}) == ""
+    assert gang_app_id("dev", {"labels": {LABEL: "p"}}, {}) == "p"

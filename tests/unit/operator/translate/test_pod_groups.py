@@ -128,3 +128,25 @@ def test_a_group_stays_a_gang_if_its_members_do_not_fit_64_bits() -> None:
     found = read_gang(PodGroupSource(name="train", min_count=10_000), Placement.AUTO, {"memory": 2**62})
     assert isinstance(found, GangDefinition)
     assert found.size == 10_000
+
+
+@pytest.mark.parametrize(
+    "spec, size, problem",
+    [
+        ({"minMember": 3}, 3, ""),
+        ({"minMember": 3, "scheduleTimeoutSeconds": 10, "minResources": {"cpu": "9"}}, 3, ""),
+        ({}, 0, ""),
+        ({"minMember": -1}, -1, "spec.minMember is -1, less than 0"),
+        ({"minMember": 2**31}, 2**31, "spec.minMember is 2147483648, more than 10000"),
+        ({"minMember": "3"}, 0, ""),
+    ],
+)
+def test_pod_groups_of_scheduler_plugins_are_named_by_their_label(spec: Raw, size: int, problem: str) -> None:
+    key = "dev/scheduling.x-k8s.io/pod-group=train"
+    raw = {"metadata": {"namespace": "dev", "name": "train", "uid": "u1", "labels": {"queue": "root.a"}}, "spec": spec}
+    seen = read_object("podgroups.scheduling.x-k8s.io", raw, SETTINGS)
+    assert isinstance(seen, PodGroupSeen)
+    assert (seen.group.key, seen.group.min_count, seen.group.queue) == (key, size, "root.a")
+    assert problem in seen.group.problem
+    assert bool(problem) is bool(seen.group.problem)
+    assert read_deletion("podgroups.scheduling.x-k8s.io", "dev/train") == PodGroupGone(key)
