@@ -376,6 +376,12 @@ def group_changed(ledger: Ledger, out: Outcome, key: str, now: float) -> None:
 
     A gang that has not started begins again with another minimum.
     """
+    _group_changed(ledger, out, key, now)
+    while ledger.contested_groups:
+        _group_changed(ledger, out, ledger.contested_groups.popitem()[0], now)
+
+
+def _group_changed(ledger: Ledger, out: Outcome, key: str, now: float) -> None:
     pod_groups.watch(ledger, key, now)
     outdated: dict[AppId, Application] = {}
     for uid in pod_groups.outdated(ledger, key, now):

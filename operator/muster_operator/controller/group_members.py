@@ -16,10 +16,11 @@ _T = TypeVar("_T")
 class GroupMembers:
     """The pods that name a PodGroup, whether it exists or not.
 
-    ``living``: their scheduler names, which ``schedulers`` counts. Of these, ``held`` cannot be requested (gates,
-    claims and others), ``bound`` have a node, and ``disagreeing`` contradict the group: how, which ``disagreements``
-    counts. ``succeeded``: those that have ended successfully. ``declared``: how the living and succeeded ones declare
-    the group if there is no object, which ``declarations`` counts.
+    ``living``: their scheduler names, which ``schedulers`` counts. Of these, ``bound`` have a node, ``ready`` wait and
+    can be requested (they have no gates and no missing claims): for which gang of the group, which ``sizes`` counts;
+    and ``disagreeing`` contradict the group: how, which ``disagreements`` counts. ``succeeded``: those that have ended
+    successfully. ``declared``: how the living and succeeded ones declare the group if there is no object, which
+    ``declarations`` counts.
     ``status``: the group and why its pods wait, as the pods were compared with it last. ``reported``: the condition
     that was written last. ``checked_at``: time of the timer for it and the conditions of the pods, whose last text is
     ``told``; ``report_s``: the least time until it is written again. ``pause_s``: length of the last pause before the
@@ -28,7 +29,8 @@ class GroupMembers:
 
     living: dict[PodUid, str] = field(default_factory=dict)
     schedulers: Counter[str] = field(default_factory=Counter)
-    held: set[PodUid] = field(default_factory=set)
+    ready: dict[PodUid, str] = field(default_factory=dict)
+    sizes: Counter[str] = field(default_factory=Counter)
     bound: set[PodUid] = field(default_factory=set)
     succeeded: set[PodUid] = field(default_factory=set)
     disagreeing: dict[PodUid, str] = field(default_factory=dict)
@@ -48,6 +50,11 @@ class GroupMembers:
         """Adds a pod that has not ended."""
         self.living[uid] = scheduler
         self.schedulers[scheduler] += 1
+
+    def await_start(self, uid: PodUid, gang: str) -> None:
+        """Adds a living pod that can be requested. ``gang``: its gang in the group; empty = there is only one."""
+        self.ready[uid] = gang
+        self.sizes[gang] += 1
 
     def disagree(self, uid: PodUid, problem: str) -> None:
         """Records how a living pod contradicts the group; empty = it does not."""
@@ -73,7 +80,8 @@ class GroupMembers:
         """Removes a pod, except its declaration."""
         self.disagree(uid, "")
         _decrease(self.schedulers, self.living.pop(uid, ""))
-        self.held.discard(uid)
+        if uid in self.ready:
+            self.sizes[self.ready.pop(uid)] -= 1
         self.bound.discard(uid)
         self.succeeded.discard(uid)
 

@@ -83,6 +83,7 @@ def _missing(app: Application, gang: GangDefinition, unchanged_s: int, *, needs_
             minimum = group.min_member + succeeded
             counts = minimum, present[group.name], succeeded, unchanged_s
             if isinstance(app.source, PodGroupSource):
-                return problems.pods_missing(app.source.title, *counts)
+                title = f'gang "{group.name}"' if app.source.gangs else app.source.title
+                return problems.pods_missing(title, *counts)
             return problems.members_missing(group.name, *counts)
     return ""

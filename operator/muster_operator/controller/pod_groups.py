@@ -55,7 +55,7 @@ def record(ledger: Ledger, pod: Pod) -> Pod:
     """Records the pod with its PodGroup. Returns the pod as a member of the group, or with the reason why it waits."""
     if pod.membership.placeholder:
         return pod
-    key, uid = key_of(pod), pod.ref.uid
+    key, uid, declared = key_of(pod), pod.ref.uid, (pod.membership.written or pod.membership).declared
     if ledger.group_of.get(uid, key) != key:  # its labels or annotations have changed
         forget(ledger, uid)
     if not key:
@@ -71,12 +71,11 @@ def record(ledger: Ledger, pod: Pod) -> Pod:
         members.add(uid, pod.scheduler_name)
         if pod.node is not None:
             members.bound.add(uid)
-        elif _is_held(ledger, pod):
-            members.held.add(uid)
+        elif not _is_held(ledger, pod):
+            members.await_start(uid, declared.gang if declared is not None else "")
         group = ledger.pod_groups.get(key)
         if group is not None:
             members.disagree(uid, _disagreement(pod, group))
-    declared = (pod.membership.written or pod.membership).declared
     members.declare(uid, declared if uid in members.living or uid in members.succeeded else None)
     _declare(ledger, key, members)
     return settled(ledger, pod)
@@ -87,13 +86,15 @@ def _declare(ledger: Ledger, key: str, members: GroupMembers) -> None:
 
     The result does not depend on the order of the pods, except for the text about very many contradictions.
     """
+    _index(ledger, key, is_declared=bool(members.declarations))
     if not members.declarations:
         return
     group = next(iter(members.declarations))
     if len(members.declarations) > 1:
-        group, *_, other = sorted(islice(members.declarations, _COMPARED), key=_declared_values)
-        problem = group.problem or other.problem or _contradiction_of(group, other)
-        group = replace(members.declared.get(min(members.bound, default=PodUid("")), group), problem=problem)
+        group = _joined(sorted(islice(members.declarations, _COMPARED + len(group.gang_names)), key=_declared_values))
+        if group.problem:
+            base = members.declared.get(min(members.bound, default=PodUid("")), group)
+            group = replace(base, problem=group.problem, gangs=group.gangs)
     before = ledger.pod_groups.get(key)
     if before is None or replace(before, app_id=group.app_id) != group:
         _recorded(ledger, key, group)
@@ -103,15 +104,70 @@ def _declared_values(group: PodGroup) -> tuple[int, str, str, str, str]:
     return group.min_count, group.app, group.queue, group.name, group.problem
 
 
+def _joined(declared: list[PodGroup]) -> PodGroup:
+    """The group that differs among its pods: one of several gangs, or with a problem. ``declared``: sorted by size."""
+    gangs: dict[str, list[PodGroup]] = {}
+    for group in declared:
+        gangs.setdefault(group.gang, []).append(group)
+    by_keys = sorted(declared, key=lambda group: (group.app, group.queue, group.name))
+    pairs = [*((some[0], some[-1]) for some in gangs.values()), (by_keys[0], by_keys[-1])]
+    found = (*(group.problem for group in declared), *(_contradiction_of(one, other) for one, other in pairs))
+    problem, group = next(filter(None, found), ""), declared[0]
+    if not group.gangs:
+        return replace(group, problem=problem)
+    sizes = tuple(sorted((name, some[0].min_count) for name, some in gangs.items()))
+    total = sum(size for _, size in sizes)
+    if total > limits.GANG_MEMBERS:
+        problem = problem or problems.gangs_too_large(group.title, total, limits.GANG_MEMBERS)
+    return replace(group, problem=problem, gangs=sizes, min_count=total)
+
+
 def _contradiction_of(one: PodGroup, other: PodGroup) -> str:
+    """What of two declarations differs; empty = nothing, except for gangs that start together."""
     values = (
-        (one.size_key, str(one.min_count), str(other.min_count)),
+        (one.size_key, str(one.min_count), str(other.min_count) if one.gang == other.gang else str(one.min_count)),
         (names.LABEL_APP_ID, one.app, other.app),
         (names.LABEL_QUEUE, one.queue, other.queue),
         ("name of their controller", one.name, other.name),
     )
-    key, first, second = next(entry for entry in values if entry[1] != entry[2])
-    return problems.contradictory_members(one.title, key, first, second)
+    for key, first, second in values:
+        if first != second:
+            return problems.contradictory_members(one.title, key, first, second)
+    return ""
+
+
+def _gangs(key: str) -> list[str]:
+    """The gangs of Koordinator in a PodGroup, as ``namespace/name``. Of other dialects there are none."""
+    namespace, _, declared = key.partition("/")
+    dialect, _, identity = declared.partition("=")
+    is_one = dialect == names.ANNOTATION_KOORDINATOR_NAME and identity
+    return [f"{namespace}/{name}" for name in identity.split(",")] if is_one else []
+
+
+def _index(ledger: Ledger, key: str, *, is_declared: bool) -> None:
+    """Records which PodGroups each gang of Koordinator is in, and the only other one of a gang as contested."""
+    gangs = _gangs(key)
+    if not gangs or is_declared is (key in ledger.groups_of_gang.get(gangs[0], ())):
+        return
+    for gang in gangs:
+        groups = ledger.groups_of_gang.setdefault(gang, {})
+        groups.pop(key, None)
+        if len(groups) == 1:
+            ledger.contested_groups.update(groups)
+        if is_declared:
+            groups[key] = None
+        elif not groups:
+            del ledger.groups_of_gang[gang]
+
+
+def _contradicted(ledger: Ledger, key: str) -> str:
+    """Which gang of Koordinator is in another PodGroup, too; empty = none."""
+    for gang in _gangs(key):
+        other = next((one for one in islice(ledger.groups_of_gang.get(gang, ()), 2) if one != key), "")
+        if other:
+            one, two = sorted(", ".join(_gangs(found)) for found in (key, other))
+            return problems.contradictory_gangs(gang, names.ANNOTATION_KOORDINATOR_GROUPS, one, two)
+    return ""
 
 
 def _is_held(ledger: Ledger, pod: Pod) -> bool:
@@ -203,8 +259,8 @@ def _wait(ledger: Ledger, key: str) -> tuple[str, str]:
     group, members = ledger.pod_groups.get(key), ledger.group_members.get(key)
     if group is None:
         return problems.pod_group_missing(key.partition("/")[2]), UNSCHEDULABLE
-    if group.problem:
-        return group.problem, SCHEDULER_ERROR
+    if problem := group.problem or _contradicted(ledger, key):
+        return problem, SCHEDULER_ERROR
     if group.min_count and ledger.settings.disable_gang:
         return problems.pod_group_gangs_disabled(group.name), SCHEDULER_ERROR
     if members is None:
@@ -214,13 +270,27 @@ def _wait(ledger: Ledger, key: str) -> tuple[str, str]:
     if len(members.schedulers) > 1:
         first, second = sorted(members.schedulers)[:2]
         return problems.mixed_scheduler_names(first, second), SCHEDULER_ERROR
-    if not members.has_started and len(members.living) - len(members.held) < group.min_count:
-        if group.declared_by:
-            return problems.too_few_members(group.title, group.min_count, group.size_key), UNSCHEDULABLE
-        return problems.too_few_pods(group.name, group.min_count), UNSCHEDULABLE
+    if not members.has_started and (problem := _missing(group, members)):
+        return problem, UNSCHEDULABLE
     if members.is_paused:
         return problems.pod_group_paused(group.title), UNSCHEDULABLE
     return "", ""
+
+
+def _missing(group: PodGroup, members: GroupMembers) -> str:
+    """Which gang of the group has fewer pods than start together; empty = none."""
+    if not group.gangs:
+        if len(members.ready) >= group.min_count:
+            return ""
+        if group.declared_by:
+            return problems.too_few_members(group.title, group.min_count, group.size_key)
+        return problems.too_few_pods(group.name, group.min_count)
+    for name, size in group.gangs:
+        if members.sizes[name] < size:
+            return problems.too_few_members(f'gang "{name}" of {group.title}', size, group.size_key)
+    declared = dict(group.gangs)
+    missing = next((name for name in group.gang_names if name not in declared), "")
+    return missing and problems.gang_without_pods(missing, group.gang, names.ANNOTATION_KOORDINATOR_GROUPS)
 
 
 def outdated(ledger: Ledger, key: str, now: float) -> list[PodUid]:
@@ -290,7 +360,7 @@ def _of_group(own: Membership, group: PodGroup) -> Membership:
         own,
         app=group.app_id,
         queue=group.queue or own.queue,
-        task_group=group.name if is_gang else "",
+        task_group=((own.declared and own.declared.gang) or group.name) if is_gang else "",
         gang=_source(group) if is_gang else GangSource(),
         conflicts=tuple(conflicts),
         resumed=own.resumed and not is_gang,
@@ -298,7 +368,9 @@ def _of_group(own: Membership, group: PodGroup) -> Membership:
 
 
 def _source(group: PodGroup) -> PodGroupSource:
-    return PodGroupSource(name=group.name, min_count=group.min_count, title=group.title, topology=group.topology)
+    return PodGroupSource(
+        name=group.name, min_count=group.min_count, title=group.title, topology=group.topology, gangs=group.gangs
+    )
 
 
 def _contradiction(key: str, written: str, used: str, group: PodGroup) -> str:
@@ -342,7 +414,7 @@ def on_timer(ledger: Ledger, out: Outcome, key: str, now: float) -> None:
         members.report_s = min(_MAX_REPORT_S, 2 * max(members.report_s, ledger.settings.condition_delay_s))
     report(ledger, out, key, GroupCondition(is_scheduled=False, reason=reason, message=why))
     condition = Condition(messages.SKIPPED, why)
-    found = (ledger.pods.get(uid) for uid in members.living if uid not in members.held)
+    found = (ledger.pods.get(uid) for uid in members.ready)
     waiting = [pod for pod in found if pod is not None and pod.node is None]
     for pod in waiting[: members.told != why]:
         out.commands.append(messages.failed_scheduling(why).about(pod.ref.namespace, pod.ref.name, pod.ref.uid))

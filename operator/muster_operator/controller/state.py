@@ -462,6 +462,10 @@ class Ledger:
     #: By ``namespace/name``: PodGroups, and the pods that name one.
     pod_groups: dict[str, PodGroup] = field(default_factory=dict)
     group_members: dict[str, GroupMembers] = field(default_factory=dict)
+    #: The PodGroups that each gang of Koordinator, ``namespace/name``, is in. More than one is a contradiction.
+    groups_of_gang: dict[str, dict[str, None]] = field(default_factory=dict)
+    #: PodGroups whose gangs another one has since their last comparison, or has no more.
+    contested_groups: dict[str, None] = field(default_factory=dict)
     #: The PodGroup of each pod that names one and still exists.
     group_of: dict[PodUid, str] = field(default_factory=dict)
     #: Other objects that the core's filters need, as reported to the core.

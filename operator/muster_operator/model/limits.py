@@ -51,6 +51,9 @@ USER_INFO_BYTES: Final = 64 * _KIB
 #: The application ID: the maximum of label values.
 APPLICATION_ID_CHARACTERS: Final = 63
 
+#: Koordinator's `groups`. 20 names of usual length have 1 KiB.
+GANG_NAMES_BYTES: Final = 4 * _KIB
+
 #: The queue name, which has no limit in an annotation.
 QUEUE_BYTES: Final = 1 * _KIB
 
@@ -58,7 +61,7 @@ QUEUE_BYTES: Final = 1 * _KIB
 TASK_GROUP_NAME_BYTES: Final = 253
 
 # -- one gang -----------------------------------------------------------------
-#: Task groups. Users of YuniKorn have fewer than 20.
+#: Task groups, and gangs of Koordinator that start together. Users of YuniKorn have fewer than 20.
 GANG_GROUPS: Final = 100
 
 #: Levels of a gang's topology. The core accepts as many.

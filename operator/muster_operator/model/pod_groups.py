@@ -16,6 +16,9 @@ UNSCHEDULABLE: Final = "Unschedulable"
 SCHEDULER_ERROR: Final = "SchedulerError"
 SCHEDULED: Final = "Scheduled"
 
+#: Gangs in a title.
+_SHOWN: Final = 3
+
 _NOT_RECORDED: Final = AppId("")
 
 
@@ -41,6 +44,9 @@ class PodGroup:
     Without an object, ``uid`` is empty, and the pods declare the group: ``declared_by`` is the label or annotation that
     does it, ``size_key`` the one with ``min_count``, and ``identity`` what distinguishes the group from others. A
     PodGroup of scheduler-plugins has these too, because a label names it.
+
+    ``gangs``: name and minimum of each gang of Koordinator that starts together with others, as far as pods have
+    declared them; that of a pod has its own one. ``identity`` has the names of all, and ``name`` is the first one.
     """
 
     namespace: str
@@ -59,6 +65,17 @@ class PodGroup:
     declared_by: str = ""
     size_key: str = ""
     identity: str = ""
+    gangs: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def gang(self) -> str:
+        """The gang of the pod that declares this group; empty = it is the only one."""
+        return self.gangs[0][0] if self.gangs else ""
+
+    @property
+    def gang_names(self) -> tuple[str, ...]:
+        """The gangs that start together."""
+        return tuple(self.identity.split(",")) if self.gangs else (self.name,)
 
     @property
     def id(self) -> str:
@@ -73,4 +90,7 @@ class PodGroup:
     @property
     def title(self) -> str:
         """The name of the group in messages."""
+        if self.gangs:
+            named = ", ".join(f'"{name}"' for name in self.gang_names[:_SHOWN])
+            return f"gangs {named}{', ...' if len(self.gang_names) > _SHOWN else ''}"
         return f'gang "{self.name}" ({self.declared_by})' if self.declared_by else f'PodGroup "{self.name}"'

@@ -67,13 +67,14 @@ class PodGroupSource(GangSource):
     """The gang of a PodGroup: its name, which is also that of its task group, and the members that start together.
 
     ``title``: its name in messages. ``topology``: the node label that all members must have the same value of; empty =
-    none.
+    none. ``gangs``: names and minima of the task groups, if there are several.
     """
 
     name: str = ""
     min_count: int = 0
     title: str = ""
     topology: str = ""
+    gangs: tuple[tuple[str, int], ...] = ()
 
     @property
     def is_written(self) -> bool:

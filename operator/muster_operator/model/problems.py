@@ -19,6 +19,10 @@ _GROUP_SHOWN: Final = 60
 _GROUPS_SHOWN: Final = 400
 
 
+#: Characters of a list of gangs.
+_GANGS_SHOWN: Final = 300
+
+
 def _cut(text: str, most: int = _SHOWN) -> str:
     """The start of a text that a user wrote, with a mark if there is more."""
     return text if len(text) <= most else f"{text[:most]}…"
@@ -148,6 +152,31 @@ def contradictory_members(title: str, key: str, one: str, other: str) -> str:
     Write the same value on all of them.
     """
     return f'{title}: its pods have "{_cut(one)}" and "{_cut(other)}" as {key}; write the same value on all of them'
+
+
+def contradictory_gangs(gang: str, key: str, one: str, other: str) -> str:
+    """Pods name different gangs that start together with a gang.
+
+    Write the same gangs on the pods of all of them.
+    """
+    found = f"{_cut(one, _GANGS_SHOWN)}, and of {_cut(other, _GANGS_SHOWN)}"
+    return f'gang "{gang}" is one of {found} ({key}); write the same gangs on the pods of all of them'
+
+
+def gangs_too_large(title: str, size: int, most: int) -> str:
+    """Gangs that start together have too many pods.
+
+    Write smaller numbers, or let fewer gangs start together.
+    """
+    return f"{title} need {size:,} pods together, more than {most:,}"
+
+
+def gang_without_pods(gang: str, other: str, key: str) -> str:
+    """A gang that starts together with others has no pods.
+
+    Create its pods, or remove it from the annotation of all gangs.
+    """
+    return f'waiting for more pods: gang "{gang}" has none, and starts together with gang "{other}" ({key})'
 
 
 def other_gang_ignored(ignored: str, used: str) -> str:

@@ -15,6 +15,7 @@ from tests.e2e.scenario import Scenario
 
 SAMPLES = Path(__file__).with_name("samples")
 EVERY_SAMPLE = pytest.mark.parametrize("sample", sorted(path.stem for path in SAMPLES.glob("*.yaml")))
+GROUPS = "gang.scheduling.koordinator.sh/groups"
 COUNT = "yunikorn.apache.org/gang-size"
 
 
@@ -49,6 +50,36 @@ async def test_a_sample_waits_until_all_of_it_fits_also_across_restarts(
     await nothing_is_bound(scenario)
     await scenario.cluster.add_nodes([FakeNode("node-1", cpu="1")])
     await scenario.all_bound(2)
+
+
+async def test_gangs_of_koordinator_that_name_each_other_start_together_also_across_restarts(
+    open_scenario: OpenScenario,
+) -> None:
+    scenario = await open_scenario([FakeNode("node-0", cpu="2200m")])
+    pods = documents(Path(__file__).with_name("koordinator-groups.yaml"))
+    for pod in pods:
+        written = pod["metadata"]["annotations"]
+        written[GROUPS] = written[GROUPS].replace("default/", f"{scenario.namespace}/")
+    await scenario.create(pods[1:])
+    await wait_for_text(scenario, 'gang "gang-example1" has none, and starts together with gang "gang-example2"')
+    await nothing_is_bound(scenario)
+    await scenario.create(pods[:1])
+    await wait_for_text(scenario, " members of task group gang-example")
+    await nothing_is_bound(scenario)
+    for process in (scenario.muster.core, scenario.muster.operator):
+        await process.kill()
+        await scenario.muster.start()
+    await nothing_is_bound(scenario)
+    first, both = f"{scenario.namespace}/gang-example1", pods[0]["metadata"]["annotations"]
+    alone = {GROUPS: f'["{first}"]'}
+    await scenario.api.patch("pods", "pod-example1", {"metadata": {"annotations": alone}}, scenario.namespace)
+    await wait_for_text(
+        scenario, f'gang "{first}" is one of {first}, and of {first}, {scenario.namespace}/gang-example2 ('
+    )
+    await scenario.cluster.add_nodes([FakeNode("node-1", cpu="1")])
+    await nothing_is_bound(scenario)
+    await scenario.api.patch("pods", "pod-example1", {"metadata": {"annotations": both}}, scenario.namespace)
+    await scenario.all_bound(3)
 
 
 async def test_pods_that_contradict_each_other_wait_until_they_agree(open_scenario: OpenScenario) -> None:

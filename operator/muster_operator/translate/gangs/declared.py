@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
+
+import orjson
 
 from muster_operator.model import limits, names, problems
 from muster_operator.model.pod_groups import PodGroup
@@ -18,6 +20,9 @@ from muster_operator.translate.values import Raw, controller
 
 _SIZE: Final = f"is not a number of pods; write a whole number from 1 to {limits.GANG_MEMBERS:,}"
 _NOT_A_NAME: Final = "is not a name: use 1 to 253 letters, digits, hyphens, underscores and dots"
+_NOT_GANGS: Final = f"is not a JSON list of at most {limits.GANG_GROUPS} gangs and {limits.GANG_NAMES_BYTES:,} bytes"
+_NOT_HERE: Final = 'has a gang of another namespace, which is not supported; write names such as "{}"'
+_NOT_ITS_OWN: Final = 'does not have the gang of the pod; add "{}"'
 _UNSUPPORTED: Final = "is not supported; remove it, or use another scheduler"
 _NO_IDENTITY: Final = f"has no effect without a controller of the pod or {names.LABEL_APP_ID}; write an application ID"
 
@@ -77,15 +82,35 @@ def _labelled(pod: _Written) -> PodGroup | None:
 
 
 def _koordinator(pod: _Written) -> PodGroup | None:
-    """Koordinator's annotations. Several gangs that start together, and topologies, are not supported."""
+    """Koordinator's annotations. Gangs that start together are one group. Topologies are not supported."""
     name = pod.annotations.get(names.ANNOTATION_KOORDINATOR_NAME, "")
     if not name:
         return None
-    problem = ""
-    for key in (names.ANNOTATION_KOORDINATOR_GROUPS, names.ANNOTATION_KOORDINATOR_TOPOLOGY):
-        if (value := pod.annotations.get(key, "")) not in {"", "{}", "[]", f'["{pod.namespace}/{name}"]'}:
-            problem = problem or problems.gang_value(key, value, _UNSUPPORTED)
-    return _group(pod, names.ANNOTATION_KOORDINATOR_NAME, names.ANNOTATION_KOORDINATOR_SIZE, name, name, problem)
+    gangs, problem = _together(pod, name)
+    if (value := pod.annotations.get(names.ANNOTATION_KOORDINATOR_TOPOLOGY, "")) not in {"", "{}"}:
+        problem = problem or problems.gang_value(names.ANNOTATION_KOORDINATOR_TOPOLOGY, value, _UNSUPPORTED)
+    group = _group(pod, names.ANNOTATION_KOORDINATOR_NAME, names.ANNOTATION_KOORDINATOR_SIZE, name, name, problem)
+    if len(gangs) < 2 or not group.identity:
+        return group
+    return replace(group, name=gangs[0], identity=",".join(gangs), gangs=((name, group.min_count),))
+
+
+def _together(pod: _Written, name: str) -> tuple[list[str], str]:
+    """The gangs that start together with that of the pod, in a fixed order, and the problem of the annotation."""
+    key, own = names.ANNOTATION_KOORDINATOR_GROUPS, f"{pod.namespace}/{name}"
+    written = pod.annotations.get(key, "")
+    try:
+        found = orjson.loads(written or "[]") if len(written) <= limits.GANG_NAMES_BYTES else None
+    except orjson.JSONDecodeError:
+        found = None
+    if not isinstance(found, list) or len(found) > limits.GANG_GROUPS or not all(isinstance(one, str) for one in found):
+        return [], problems.gang_value(key, written, _NOT_GANGS)
+    here = [one.removeprefix(f"{pod.namespace}/") for one in found if one.startswith(f"{pod.namespace}/")]
+    if len(here) < len(found) or not all(map(_NAME.fullmatch, here)):
+        return [], problems.gang_value(key, written, _NOT_HERE.format(own))
+    if found and name not in here:
+        return [], problems.gang_value(key, written, _NOT_ITS_OWN.format(own))
+    return sorted(set(here)), ""
 
 
 _DIALECTS: Final[tuple[Callable[[_Written], PodGroup | None], ...]] = (_of_controller, _labelled, _koordinator)

@@ -145,7 +145,7 @@ def _condition(raw: Raw) -> GroupCondition | None:
 
 
 def read(source: GangSource, _: Placement, least: Mapping[str, int]) -> GangDefinition | GangProblem | None:
-    """The gang of a PodGroup: one task group, without placeholder pods and without an end before it is scheduled.
+    """The gang of a PodGroup, without placeholder pods and without an end before it is scheduled.
 
     A PodGroup does not describe its members, and is scheduled when ``minCount`` of them exist. ``least`` stands for one
     that is deleted meanwhile.
@@ -153,11 +153,12 @@ def read(source: GangSource, _: Placement, least: Mapping[str, int]) -> GangDefi
     if not isinstance(source, PodGroupSource):
         return None
     resources = {name: amount for name, amount in least.items() if name != keys.PODS}
-    groups = (TaskGroup(source.name, source.min_count, resources, {}),)
+    gangs = source.gangs or ((source.name, source.min_count),)
+    groups = tuple(TaskGroup(name, size, resources, {}) for name, size in gangs)
     try:
         ask = placeholder_ask(groups)
     except BadInputError:  # they do not fit 64 bits, so that the pods fit nowhere
-        groups = (TaskGroup(source.name, source.min_count, {}, {}),)
+        groups = tuple(TaskGroup(name, size, {}, {}) for name, size in gangs)
         ask = placeholder_ask(groups)
     return GangDefinition(
         groups=groups,

@@ -1,5 +1,6 @@
 """Gangs that pods declare by labels and annotations: whole or waiting, also when pods contradict each other."""
 
+import json
 from collections.abc import Callable
 from itertools import permutations
 from typing import Any
@@ -100,17 +101,17 @@ def started(member: Member) -> Driver:
     return driver
 
 
-def running(*pods: Raw) -> Driver:
+def running(*pods: Raw, app: AppId = TRAIN) -> Driver:
     """These members of a gang have a node. A PodGroup of their number exists, which some of them name."""
     driver = live()
     driver.fact(a_pod_group("train", len(pods)))
     driver.fact(labelled_group(len(pods)))
     for pod in pods:
         driver.see(pod)
-    driver.accepted(TRAIN)
-    driver.updated(keys.APP_RUNNING, app=TRAIN)
+    driver.accepted(app)
+    driver.updated(keys.APP_RUNNING, app=app)
     for pod in pods:
-        found = orders(driver.allocated(pod["metadata"]["uid"], app=TRAIN))
+        found = orders(driver.allocated(pod["metadata"]["uid"], app=app))
         [order] = [one for one in found if isinstance(one, BindPod)]
         driver.result(done(order))
         driver.see(on_a_node(pod), phase="Running")
@@ -402,3 +403,125 @@ def test_thousands_of_different_sizes_in_one_gang_cost_a_constant_amount_each() 
     assert len(members.declarations) == 2_000
     assert driver.ledger.tasks == {}
     assert not [one for one in driver.wait(1).requests if isinstance(one, ApplicationSubmitted)]
+
+
+def together(name: str, gang: str, size: str, gangs: str = "left right", **fields: Any) -> Raw:
+    """A member of a gang of Koordinator that starts together with others."""
+    pod = koordinator(name, size, gang, **fields)
+    names = json.dumps([f"dev/{one}" for one in gangs.split()])
+    pod["metadata"]["annotations"] |= {"gang.scheduling.koordinator.sh/groups": names} if gangs else {}
+    return pod
+
+
+LEFT = AppId("dev/left")
+ALL_OF_BOTH = [("l0", "left", "1"), ("r0", "right", "2"), ("r1", "right", "2")]
+
+
+@pytest.mark.parametrize("order", list(permutations(ALL_OF_BOTH)))
+def test_gangs_that_start_together_are_one_gang_with_the_minimum_of_each(order: list[tuple[str, str, str]]) -> None:
+    driver = live()
+    for pod in order[:-1]:
+        assert submitted(driver.see(together(*pod))) == []
+    assert submitted(driver.see(together(*order[-1]))) == [LEFT]
+    gang = driver.ledger.applications[LEFT].gang
+    assert gang is not None
+    assert [(group.name, group.min_member) for group in gang.groups] == [("left", 1), ("right", 2)]
+    assert gang.placement == "Direct"
+    driver.accepted(LEFT)
+    assert {task.pod.membership.task_group for task in driver.ledger.applications[LEFT].members.values()} == {
+        "left",
+        "right",
+    }
+    assert submitted(whole(recovery.begin(driver.ledger, driver.now))) == [LEFT]
+    whole(recovery.report_nodes(driver.ledger, driver.now))
+    recovery.open_nodes(driver.ledger, driver.now)
+    for name, *_ in ALL_OF_BOTH:
+        driver.gone(name)
+    left = (driver.ledger.group_members, driver.ledger.pod_groups, driver.ledger.groups_of_gang)
+    assert not any((*left, driver.ledger.contested_groups))
+
+
+@pytest.mark.parametrize(
+    "pods, why",
+    [
+        ([("r0", "right", "1")], 'gang "left" has none, and starts together with gang "right" (gang.scheduling.'),
+        ([("r0", "right", "2"), ("l0", "left", "1")], 'gang "right" of gangs "left", "right" needs 2 ('),
+        (
+            [*ALL_OF_BOTH, ("l1", "left", "2")],
+            'its pods have "1" and "2" as gang.scheduling.koordinator.sh/min-available',
+        ),
+        ([("r0", "right", "6000"), ("l0", "left", "6000")], "need 12,000 pods together, more than 10,000"),
+        ([("r0", "right", "many"), ("l0", "left", "1")], '"many" is not a number of pods'),
+        (
+            [*ALL_OF_BOTH, ("r2", "right", "2", "right third")],
+            'gang "dev/right" is one of dev/left, dev/right, and of dev/right, dev/third (gang.scheduling.',
+        ),
+        (
+            [*ALL_OF_BOTH[:2], ("r1", "right", "1", "")],
+            'gang "dev/right" is one of dev/left, dev/right, and of dev/right (',
+        ),
+    ],
+)
+def test_gangs_that_cannot_start_together_wait_with_the_reason(pods: list[tuple[str, ...]], why: str) -> None:
+    for order in permutations(pods):
+        driver = live()
+        for pod in order:
+            driver.see(together(*pod))
+        assert driver.ledger.tasks == {}
+        found = messages(driver.wait(driver.ledger.settings.condition_delay_s))
+        assert found
+        assert all(why in text for text in found)
+
+
+def test_gangs_whose_groups_agree_again_start_and_what_runs_is_spared() -> None:
+    driver = live()
+    driver.see(together("old", "right", "1", "right", nodeName="n1"), phase="Running")
+    for pod in ALL_OF_BOTH:
+        driver.see(together(*pod))
+    assert set(driver.ledger.tasks) == {"uid-old"}
+    for name in ("r2", "r3"):  # more contradictions, which end first
+        driver.see(together(name, "right", "1", f"right {name}"))
+        driver.gone(name)
+    assert set(driver.ledger.tasks) == {"uid-old"}
+    driver.gone("old")
+    driver.wait(MAX_PAUSE_S)
+    assert set(driver.ledger.tasks) == {"uid-l0", "uid-r0", "uid-r1"}
+
+
+@pytest.mark.parametrize("then", ["no restart", "restart"])
+def test_pods_of_a_gang_that_is_gone_join_the_gang_that_runs(then: str) -> None:
+    driver = running(*(together(*pod) for pod in ALL_OF_BOTH), app=LEFT)
+    for name in ("r0", "r1"):
+        driver.gone(name)
+    driver.wait(MAX_PAUSE_S)
+    if then == "restart":
+        whole(recovery.begin(driver.ledger, driver.now))
+        driver.accepted(LEFT)
+        whole(recovery.report_nodes(driver.ledger, driver.now))
+        recovery.open_nodes(driver.ledger, driver.now)
+    driver.see(together("r2", "right", "2"))
+    driver.wait(MAX_PAUSE_S)
+    assert {uid: task.state for uid, task in driver.ledger.tasks.items()} == {
+        "uid-l0": TaskState.BOUND,
+        "uid-r2": TaskState.SCHEDULING,
+    }
+    assert driver.ledger.applications.keys() == {LEFT}
+
+
+def test_a_gang_of_another_namespace_is_no_contradiction() -> None:
+    driver = live()
+    other = koordinator("o0", "1", "right")
+    other["metadata"]["namespace"] = "prod"
+    driver.see(other)
+    for pod in ALL_OF_BOTH:
+        driver.see(together(*pod))
+    assert set(driver.ledger.tasks) == {"uid-o0", "uid-l0", "uid-r0", "uid-r1"}
+
+
+def test_pods_that_contradict_each_other_in_a_hundred_gangs_cost_a_constant_amount_each() -> None:
+    driver = live()
+    gangs = " ".join(f"g{number:02}" for number in range(100))
+    for number in range(300):
+        driver.see(together(f"w{number}", "g00", "1", gangs if number % 2 else f"{gangs[:-3]} other{number}"))
+    assert driver.ledger.tasks == {}
+    assert len(driver.ledger.groups_of_gang["dev/g00"]) == 151

@@ -1,7 +1,9 @@
 """Random users, nodes, timers and kills in any order: remaining pods are bound once, and placeholders are deleted."""
 
+from collections import Counter
 from collections.abc import Callable
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -214,15 +216,27 @@ def test_a_request_that_crosses_the_completion_of_its_application_is_submitted_a
 #: Gangs of pods in groups of Kueue, and their sizes.
 DECLARED = {"two": 2, "three": 3}
 GROUP = "kueue.x-k8s.io/pod-group-name"
+GANG = "gang.scheduling.koordinator.sh/"
+TOGETHER = '["dev/two", "dev/three"]'
 
 
 class DeclaredChaos(Chaos):
-    """Pods that declare gangs, and move to another one while they wait."""
+    """Pods that declare gangs, and move to another one while they wait. ``together``: the gangs start together."""
+
+    together = False
+
+    def declare(self, raw: Raw) -> None:
+        """Writes a gang and its size on the pod."""
+        gang = sorted(DECLARED)[self.pick(len(DECLARED))]
+        written = {"yunikorn.apache.org/gang-size": str(DECLARED[gang])}
+        if self.together:
+            written = {f"{GANG}name": gang, f"{GANG}min-available": str(DECLARED[gang]), f"{GANG}groups": TOGETHER}
+        raw["metadata"]["annotations"] |= written
+        raw["metadata"]["labels"][GROUP] = gang
 
     def create(self) -> None:
-        gang = sorted(DECLARED)[self.pick(len(DECLARED))]
-        pod = a_pod(f"p{self.serial}", annotations={"yunikorn.apache.org/gang-size": str(DECLARED[gang])})
-        pod["metadata"]["labels"][GROUP] = gang
+        pod = a_pod(f"p{self.serial}")
+        self.declare(pod)
         self.simulation.kubernetes.add(pod)
         self.serial += 1
 
@@ -238,21 +252,28 @@ class DeclaredChaos(Chaos):
         waiting = [uid for uid, raw in self.simulation.kubernetes.pods.items() if not raw["spec"].get("nodeName")]
         for uid in waiting:
             if self.pick(2):
-                raw = self.simulation.kubernetes.pods[uid]
-                gang = sorted(DECLARED)[self.pick(len(DECLARED))]
-                raw["metadata"]["annotations"]["yunikorn.apache.org/gang-size"] = str(DECLARED[gang])
-                self.simulation.kubernetes.edit(uid, labels={GROUP: gang})
+                self.declare(self.simulation.kubernetes.pods[uid])
+                self.simulation.kubernetes.edit(uid)
 
 
+class TogetherChaos(DeclaredChaos):
+    """The same with gangs of Koordinator that start together."""
+
+    together = True
+
+
+@pytest.mark.parametrize("kind", [DeclaredChaos, TogetherChaos])
 @given(st.data())
-def test_declared_gangs_are_whole_or_wait(data: st.DataObject) -> None:
-    chaos = DeclaredChaos(data)
+def test_declared_gangs_are_whole_or_wait(kind: type[DeclaredChaos], data: st.DataObject) -> None:
+    chaos = kind(data)
     for _ in range(data.draw(st.integers(1, 4))):
         chaos.happen()
     run_until_idle(chaos.simulation, chaos.pick)
     pods = [(raw["metadata"]["labels"][GROUP], raw["spec"]) for raw in chaos.simulation.kubernetes.pods.values()]
-    for gang, size in DECLARED.items():
-        members = [spec for name, spec in pods if name == gang]
-        bound = [spec for spec in members if spec.get("nodeName")]
-        assert len(bound) == (len(members) if len(members) >= size else 0)
+    counts = Counter(name for name, _ in pods)
+    is_whole = {name: counts[name] >= size for name, size in DECLARED.items()}
+    if chaos.together:
+        is_whole = dict.fromkeys(DECLARED, all(is_whole.values()))
+    for name, spec in pods:
+        assert bool(spec.get("nodeName")) is is_whole[name]
     assert all(count == 1 for count in chaos.simulation.kubernetes.binds.values())

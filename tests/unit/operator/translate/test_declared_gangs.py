@@ -1,5 +1,6 @@
 """Gangs that pods declare by labels and annotations, without an object."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -38,6 +39,10 @@ def declared(annotations: Raw, labels: Raw | None = None, owners: list[Raw] | No
     [
         ({GANG + "name": "a", GANG + "min-available": "3"}, {}, [], f"dev/{GANG}name=a", "dev/a"),
         ({GANG + "name": "a", GANG + "min-available": "3", GANG + "groups": '["dev/a"]'}, {}, [], None, "dev/a"),
+        (
+            {GANG + "name": "b", GANG + "min-available": "3", GANG + "groups": '["dev/b", "dev/a", "dev/b"]'},
+            *({}, [], f"dev/{GANG}name=a,b", "dev/a"),
+        ),
         ({SIZE: "3"}, {KUEUE + "name": "b"}, JOB, f"dev/{SIZE}=Kueue/b", "dev/b"),
         ({SIZE: "3"}, {}, JOB, f"dev/{SIZE}=uid-job", "dev/train"),
         ({SIZE: "3"}, {"jobset.sigs.k8s.io/jobset-name": "js"}, JOB, f"dev/{SIZE}=JobSet/js", "dev/js"),
@@ -65,7 +70,21 @@ def test_each_dialect_names_the_gang_and_its_size(
         ({GANG + "name": "a"}, {}, "min-available is missing"),
         ({GANG + "name": "x" * 254, GANG + "min-available": "3"}, {}, "is not a name"),
         ({GANG + "name": "a\0b", GANG + "min-available": "3"}, {}, "is not a name"),
-        ({GANG + "name": "a", GANG + "min-available": "3", GANG + "groups": '["dev/a","dev/b"]'}, {}, "not supported"),
+        *(
+            ({GANG + "name": "a", GANG + "min-available": "3", GANG + "groups": text}, {}, rule)
+            for text, rule in (
+                ("dev/a", "is not a JSON list of at most 100 gangs and 4,096 bytes"),
+                ('{"dev/a": 1}', "is not a JSON list"),
+                ('["dev/a", 1]', "is not a JSON list"),
+                ("[" * 4_000, "is not a JSON list"),
+                (json.dumps([f"dev/{number}" for number in range(101)]), "is not a JSON list of at most 100 gangs"),
+                ('["dev/a", "dev/' + 4_096 * "b" + '"]', "is not a JSON list of at most 100 gangs and 4,096 bytes"),
+                ('["dev/a", "prod/b"]', "has a gang of another namespace, which is not supported; write names such as"),
+                ('["dev/a", "b"]', 'write names such as "dev/a"'),
+                ('["dev/a", "dev/b,c"]', 'write names such as "dev/a"'),
+                ('["dev/b", "dev/c"]', 'does not have the gang of the pod; add "dev/a"'),
+            )
+        ),
         ({GANG + "name": "a", GANG + "min-available": "3", GANG + "network-topology-spec": "{x}"}, {}, "not supported"),
         ({SIZE: "x"}, {"applicationId": "mine"}, "is not a number of pods"),
     ],
