@@ -48,6 +48,8 @@ CPU: Final = "vcore"  # millicores
 PODS: Final = "pods"  # 1 per pod
 #: End of the name of the number of devices of a DeviceClass, as Kubernetes' ResourceQuota names it.
 DEVICES_OF_CLASS: Final = ".deviceclass.resource.k8s.io/devices"
+#: Begin of the name of the extended resource that each DeviceClass provides, whatever its own name for it.
+RESOURCE_OF_CLASS: Final = "deviceclass.resource.kubernetes.io/"
 
 # -- application tags, as YuniKorn sends them ---------------------------------
 APP_TAG_NAMESPACE: Final = "namespace"

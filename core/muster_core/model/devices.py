@@ -174,11 +174,12 @@ class DeviceSlice:
 
 @dataclass(frozen=True, slots=True)
 class DeviceClass:
-    """DeviceClass. `selectors`: CEL expressions, which all have to be true."""
+    """DeviceClass. `selectors`: CEL expressions, which all have to be true. `resource`: extended resource."""
 
     name: str
     selectors: tuple[str, ...] = ()
     unsupported: str = ""
+    resource: str = ""
 
 
 @dataclass(frozen=True, slots=True)

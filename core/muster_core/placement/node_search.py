@@ -477,7 +477,10 @@ def unschedulable_reason(snapshot: Snapshot, shape: RequestShape) -> Unschedulab
     for reason, rows in refusals(snapshot, shape):
         counted[reason] += int(rows.sum())
     counts = tuple((reason, count) for reason, count in counted.items() if count)
-    detail = explanation.of_claims(snapshot, shape) if CANNOT in dict(counts) else ""
+    reasons = dict(counts)
+    detail = explanation.of_claims(snapshot, shape) if CANNOT in reasons else ""
+    short = (name for name in sorted(shape.resources) if resources.insufficient_resources(name) in reasons)
+    detail = detail or next(filter(None, (explanation.of_resource(snapshot, shape, name) for name in short)), "")
     return UnschedulableReason(ReasonKind.NODES, counts=counts, nodes=nodes, detail=detail)
 
 

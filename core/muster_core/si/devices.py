@@ -230,10 +230,11 @@ class DeviceClassDocument(Document):
 
     selectors: _Expressions = ()
     unsupported: ShortText = ""
+    resource: ShortText = ""
 
     def read(self, name: str) -> DeviceClass:
         """Returns the class."""
-        return DeviceClass(name, self.selectors, self.unsupported)
+        return DeviceClass(name, self.selectors, self.unsupported, self.resource)
 
 
 class DeviceTolerationDocument(Document):

@@ -234,7 +234,9 @@ def read_class(raw: Raw) -> DeviceClass | None:
     if not name:
         return None
     selectors, unsupported = _selectors(spec)
-    fields = {"selectors": selectors or None, "unsupported": unsupported or None}
+    fields = _compact(
+        {"selectors": selectors, "unsupported": unsupported, "resource": text(spec.get("extendedResourceName"))}
+    )
     return DeviceClass(name, _configurations(spec), for_core(ObjectKind.DEVICE_CLASS, name, fields))
 
 

@@ -86,6 +86,7 @@ def test_slices(raw: Raw) -> None:
 
 def test_classes() -> None:
     specs: list[Raw] = [{}, {"selectors": [CEL] * 32}, {"selectors": [{"regex": "x"}]}, {"config": [{"opaque": {}}]}]
+    specs.append({"extendedResourceName": "x.io/gpu"})
     for spec in specs:
         assert isinstance(read_by_core("deviceclasses", {"metadata": {"name": "c"}, "spec": spec}), DeviceClass)
 

@@ -58,6 +58,18 @@ def of_claims(snapshot: Snapshot, shape: RequestShape) -> str:
     return text
 
 
+def of_resource(snapshot: Snapshot, shape: RequestShape, name: str) -> str:
+    """Returns a sentence if a DeviceClass, and no device plugin of any node, could provide the resource; else empty."""
+    capacity, classes = snapshot.capacity(name), snapshot.nodes.pods_on_nodes.devices.classes
+    if capacity is not None and (capacity >= shape.resources[name]).any():
+        return ""
+    if name.startswith(keys.RESOURCE_OF_CLASS):
+        of_class = name.removeprefix(keys.RESOURCE_OF_CLASS)
+    else:
+        of_class = min((one.name for one in classes.values() if one.resource == name), default="")
+    return f"Extended resource {name} of DeviceClass {of_class} is not supported." if of_class else ""
+
+
 @dataclass(slots=True)
 class _Supply:
     """Devices for one request. `usable`: the number of those that it could get, by pool and in the best view."""

@@ -22,7 +22,7 @@ from muster_core.model.devices import (
 )
 from muster_core.model.effects import AllocationResponse, Effect
 from muster_core.model.errors import BrokenDecision
-from muster_core.model.events import ApplicationAdded, AskAdded, ClusterObjectsReported
+from muster_core.model.events import ApplicationAdded, AskAdded, ClusterObjectsReported, NodeAdded
 from muster_core.model.ids import AllocationKey, NodeId
 from muster_core.model.resources import UNLIMITED, Limit, Resources
 from muster_core.model.specs import AskSpec, PodProperties
@@ -32,7 +32,7 @@ from muster_core.scheduling.commit import commit
 from muster_core.scheduling.device_invariants import broken
 from muster_core.state.devices import Devices
 from muster_si import keys
-from tests.unit.builders import PARTITION, a_configuration, a_queue, an_allocation, an_application, an_ask
+from tests.unit.builders import PARTITION, a_configuration, a_node, a_queue, an_allocation, an_application, an_ask
 from tests.unit.core.placement.devices.device_clusters import (
     ANY,
     DRIVER,
@@ -114,6 +114,31 @@ def test_the_reported_reason_follows_the_devices() -> None:
     scenario = scenario_with(used, a_claim("a"))
     assert "0 in the class, 0 free" in waits(scenario.ask(pod("a")))["a"][1]
     assert "2 in the class, 0 free" in waits(send(scenario, gpus("n0", 2)) + scenario.wait(120))["a"][1]
+
+
+@pytest.mark.parametrize(
+    "resource, on_nodes, named",
+    [
+        ("x.io/gpu", 0, "b"),
+        ("x.io/gpu", 1, "b"),
+        ("x.io/gpu", 2, ""),
+        ("x.io/nic", 0, ""),
+        ("deviceclass.resource.kubernetes.io/c", 0, "c"),
+    ],
+)
+def test_the_reason_names_an_extended_resource_that_only_a_device_class_could_provide(
+    resource: str, on_nodes: int, named: str
+) -> None:
+    """A pod wants 2; a node without them, and one whose device plugin has so many, which another pod uses."""
+    classes = [DeviceClass(name, resource="x.io/gpu") for name in ("d", "b")]
+    scenario = scenario_with(*classes, nodes=1)
+    own = Resources({resource: on_nodes})
+    user = replace(an_allocation("user", "gpus", vcore=1000, foreign=True), resources=own)
+    scenario.send(NodeAdded(replace(a_node("gpus"), capacity=a_node("gpus").capacity + own), existing=(user,)))
+    ask = an_ask("a")
+    reason = waits(scenario.ask(replace(ask, resources=ask.resources + Resources({resource: 2}))))["a"][1]
+    sentence = f" Extended resource {resource} of DeviceClass {named} is not supported."
+    assert reason.endswith(f"2 Insufficient {resource}.{sentence if named else ''}")
 
 
 def test_a_pod_that_ends_before_its_claim_shows_the_devices_frees_them() -> None:

@@ -231,6 +231,7 @@ def test_more_taints_than_the_limit_make_a_device_unusable() -> None:
 def test_a_class_has_its_selectors() -> None:
     assert document(a_class(selectors=[IS_BIG]).reported) == {"selectors": [IS_BIG["cel"]["expression"]]}
     assert document(a_class(selectors=[{"regex": "x"}]).reported) == {"unsupported": "selectors that are not CEL"}
+    assert document(a_class(extendedResourceName="x.io/gpu").reported) == {"resource": "x.io/gpu"}
 
 
 def test_a_claim_is_translated_completely() -> None:
