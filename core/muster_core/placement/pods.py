@@ -145,8 +145,8 @@ def plan_pods(
         unschedulable_class = partition.unschedulable_classes.get(kind)
         if unschedulable_class is not None and not unschedulable_class.room:
             allocation_plan.blocking_reasons.append(NoNodeFits(kind, 1))
-            if has_unreported(app, kind):
-                refused = quota.quota_refusal(partition, app, kind.resources, search.planned)
+            refused = quota.quota_refusal(partition, app, kind.resources, search.planned)
+            if refused is not None or has_unreported(app, kind):
                 allocation_plan.unplaced.append(
                     Unplaced(kind, unschedulable_class.why if refused is None else refused.why)
                 )

@@ -8,7 +8,7 @@ the user and group of the application apply in the same way. Amounts are integer
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -43,6 +43,11 @@ class QuotaRefusal:
 
     blocking_reason: QuotaExceeded
     why: UnschedulableReason
+
+
+def subject(app: Application) -> Hashable:
+    """Which maximums apply to an application: the same ones to all of which this is equal."""
+    return app.queue.path, app.spec.user, app.group, app.spec.groups
 
 
 def bounds(partition: Partition, app: Application) -> Iterator[QuotaBound]:

@@ -105,31 +105,34 @@ def _put_in_force(
         return
     if partition.is_closing:  # configured again
         partition.since_ns = now_ns
+    # Without other waits and preemptions, nothing changes for pods that only wait for a node.
+    is_of_queues = (partition.timing, partition.config.preemption) == (configuration.timing, config.preemption)
     partition.timing, partition.tracking = configuration.timing, configuration.tracking
     partition.repairs_across_queues = configuration.repairs_across_queues
-    _apply(partition, config, now_ns)
-
-
-def _apply(partition: Partition, config: PartitionConfig, now_ns: int) -> None:
     was = preemption.current_quotas(partition)
     partition.config = config
     _update(partition, partition.queues.root, config.root)
     partition.users.epoch += 1
-    order_changed(partition)
+    order_changed(partition, is_of_queues=is_of_queues)
     applications.reconsider_groups(partition, now_ns)
     lifecycle.place_recovered(partition)
     preemption.reconsider(partition, was, now_ns)
 
 
-def order_changed(partition: Partition) -> None:
-    """Recomputes priorities and requeues all applications, because maximums, limits or policies have changed."""
+def order_changed(partition: Partition, *, is_of_queues: bool = False) -> None:
+    """Recomputes priorities and requeues applications, because maximums, limits or policies have changed.
+
+    `is_of_queues`: only of queues, so that no node has more room for the applications that wait for one.
+    """
     ordering.recount(partition.queues.by_path.values())
     partition.scheduling.renew_all()
     reporting.bounds_changed(partition, partition.applications.values())
-    partition.unschedulable_classes.clear()
+    if not is_of_queues:
+        partition.unschedulable_classes.clear()
     partition.preemptions.epoch += 1
+    partition.preemptions.to_watch.update(partition.waiting)
     partition.contention.wake_ups += 1
-    partition.scheduling.requeue_all()
+    partition.scheduling.requeue_all(unless_waiting_for_nodes=is_of_queues)
 
 
 def _close(partition: Partition, now_ns: int) -> None:

@@ -16,7 +16,7 @@ on each request.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
@@ -485,8 +485,15 @@ def on_demand_timer(partition: Partition, timer: Timer, now_ns: int) -> None:
 def bounds_changed(partition: Partition, apps: Iterable[Application]) -> None:
     """Counts the admitted demand for the maximums that apply now, and has the refused demand decided again."""
     known = partition.node_demand
+    applied: dict[Hashable, tuple[LimitSubject, ...]] = {}
     for demand in [one for app in apps for one in known.by_app.get(app.id, {}).values()]:
+        app = demand.app
+        subject = quota.subject(app)
+        if (holders := applied.get(subject)) is None:
+            holders = applied[subject] = _holders(partition, app)
+        if holders == demand.holders and not demand.refused:
+            continue
         known.take_out(demand)
-        known.set_holders(demand, _holders(partition, demand.app))
+        known.set_holders(demand, holders)
         if demand.refused:
             known.undecide(demand)

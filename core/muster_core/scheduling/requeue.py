@@ -7,7 +7,8 @@ applications active whose reason it may have removed. `ledger` and the handlers 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Container
+from collections.abc import Callable, Collection, Container, Hashable
+from functools import partial
 from itertools import islice
 from typing import Final
 
@@ -21,6 +22,7 @@ from muster_core.model.resources import NOTHING, Limit, Resources
 from muster_core.model.specs import AskSpec, Topology
 from muster_core.placement import node_search
 from muster_core.placement.devices.filter import Concern
+from muster_core.queues import quota
 from muster_core.state import ordering
 from muster_core.state.applications import Application, lacking
 from muster_core.state.columns import IntColumn, value_of
@@ -433,6 +435,29 @@ def evaluate(partition: Partition, app: Application, heads: Collection[BlockingR
     for kind in list(islice(stale, LOOKS_PER_ATTEMPT)):
         known.set_woken(kind, value=False)
         _evaluate(partition, kind)
+
+
+def requeue_some(partition: Partition) -> None:
+    """Makes a part of the applications active that are due after a change of all."""
+    partition.scheduling.requeue_some(partial(_waits_for_nodes, partition, {}))
+
+
+def _waits_for_nodes(partition: Partition, known: dict[Hashable, bool], app: Application) -> bool:
+    """Whether an application only waits for nodes, and the present maximums allow all that it asks for.
+
+    `known`: by what the maximums are about.
+    """
+    reasons = partition.blocking_reasons.blocked.get(app.id)
+    if not reasons or app.spec.is_gang:
+        return False
+    kinds = tuple(one.kind for one in reasons if isinstance(one, NoNodeFits) and not one.kind.required_node)
+    if len(kinds) < len(reasons):
+        return False
+    key = quota.subject(app), app.state, app.counted, bool(app.allocations), kinds
+    if key not in known:
+        has_quota = all(quota.quota_refusal(partition, app, kind.resources) is None for kind in kinds)
+        known[key] = has_quota and quota.start_refusal(partition, app) is None
+    return known[key]
 
 
 def _is_concerned(kind: AskClass, claims: Container[str], concern: Concern | None) -> bool:

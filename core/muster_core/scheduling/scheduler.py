@@ -635,7 +635,7 @@ def _pass(
             result.more = True
             return
         is_first = False
-        partition.scheduling.requeue_some()
+        requeue.requeue_some(partition)
     is_first = True
     while partition.returning:
         if not is_first and not may_go_on():

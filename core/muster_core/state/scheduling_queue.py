@@ -7,7 +7,7 @@ become active, and `backoff` bounds how many of them are tried at once. Some wai
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
@@ -206,6 +206,7 @@ class SchedulingQueue:  # long: every way in which the order changes
         #: All waiting applications must become active, and those that are left of them; None = all.
         self.is_due = False
         self._due: list[ApplicationId] | None = None
+        self._are_all_due = True
         self.backoff = Backoff()
         #: Whether some reasons were woken and not evaluated since.
         self.has_woken = False
@@ -226,14 +227,17 @@ class SchedulingQueue:  # long: every way in which the order changes
             self.requeued[app.id] = None
             self._activate_one(app)
 
-    def requeue_all(self) -> None:
+    def requeue_all(self, *, unless_waiting_for_nodes: bool = False) -> None:
         """Makes all waiting applications active. They are walked once before the next attempt, however often this is
         called.
+
+        `unless_waiting_for_nodes`: except those that `requeue_some` is told to leave out, with their valid reasons.
         """
+        self._are_all_due = not unless_waiting_for_nodes or (self.is_due and self._are_all_due)
         self.is_due = True
         self._due = None
 
-    def requeue_some(self) -> None:
+    def requeue_some(self, waits_for_nodes: Callable[[Application], bool]) -> None:
         """Makes a part of the applications of `requeue_all` active.
 
         No attempt is made before all are active, because the first in order may be found last.
@@ -243,7 +247,7 @@ class SchedulingQueue:  # long: every way in which the order changes
             self._due = [name for leaf in leaves for name in leaf.waiting if name not in self.requeued]
         for name in self._due[-_AT_ONCE:]:
             app = self._cluster.applications.get(name)
-            if app is not None:
+            if app is not None and (self._are_all_due or not waits_for_nodes(app)):
                 self.requeue(app)
         del self._due[-_AT_ONCE:]
         self.is_due = bool(self._due)

@@ -18,6 +18,7 @@ from muster_core.model.events import (
     ApplicationRemoved,
     AskAdded,
     AskReleased,
+    ConfigurationReplaced,
     Event,
     NodeAdded,
     TimerKind,
@@ -30,6 +31,7 @@ from muster_core.scheduling.scheduler import CyclePhase, cycle, step, step_part
 from muster_core.state.applications import Application
 from tests.unit.builders import (
     PARTITION,
+    RM,
     SECOND,
     a_configuration,
     a_node,
@@ -93,6 +95,20 @@ def test_attempts_after_many_pods_finish_match_the_allocations(waiting: int) -> 
     tries, places = tried(scenario, *ended)
     assert places == NODES
     assert tries <= NODES + 1
+
+
+def test_a_configuration_of_queues_tries_only_applications_that_have_no_quota() -> None:
+    """Of pods that wait for a node, a maximum that suffices changes nothing; one that does not changes the reason."""
+    scenario = a_full_cluster(60)
+    assert tried(scenario, limited(NODES * 1000)) == (0, 0)
+    assert tried(scenario, limited(999)) == (60, 0)
+    assert tried(scenario, limited(1000)) == (60, 0)
+    assert tried(scenario, limited(1000), *map(released, ("short3", "short4")))[1] == 1
+
+
+def limited(vcore: int) -> Event:
+    """`root.b` gets this maximum."""
+    return ConfigurationReplaced(RM, a_configuration(a_queue("a"), a_queue("b", vcore=vcore)))
 
 
 def next_to_gang() -> Scenario:

@@ -11,6 +11,7 @@ from muster_core.model.events import AllocationReported, ApplicationAdded, Appli
 from muster_core.model.ids import RECOVERY, ApplicationId
 from muster_core.model.resources import NOTHING
 from muster_core.model.specs import ApplicationSpec
+from muster_core.scheduling.requeue import requeue_some
 from muster_core.scheduling.scheduler import step
 from tests.unit.builders import (
     PARTITION,
@@ -241,5 +242,5 @@ def test_resolved_groups_of_many_users_requeue_applications_once() -> None:
     for user in users:
         step(scenario.scheduler_state, GroupsResolved(PARTITION, user, ("dev",)), scenario.now_ns)
         assert other not in scheduling.requeued
-    scheduling.requeue_some()
+    requeue_some(scenario.partition)
     assert other in scheduling.requeued
