@@ -351,7 +351,11 @@ _NEW: Final = (
     "{kind: Pod, metadata: {name: new, labels: {applicationId: new, queue: root.default}}, spec: {schedulerName:"
     " muster, containers: [{name: main, resources: {requests: {cpu: 1}}}]}}"
 )
-_LEAF: Final = "{name: default, resources: {max: {vcore: '30000'}}}"
+#: All nodes are in use, which are 32,000 cores: the waiting applications still fit into the raised maximum.
+_PLANS: Final = {
+    name: _QUEUES % (f"{{name: default, resources: {{max: {{vcore: '{cores}'}}}}}}", "")
+    for name, cores in {"plan of a raised maximum": 40_000, "plan of a lowered maximum": 30_000}.items()
+}
 
 #: Questions of each kind, and hours that the applications have run, of which three have ended.
 _QUESTIONS: Final = 11
@@ -372,7 +376,7 @@ async def _latency() -> None:
     task = asyncio.create_task(core.run())
     for is_busy in (False, True):
         work = [asyncio.create_task(_come_and_go(core))] if is_busy else []
-        for kind in ("dry-run", "estimate", "changes", "plan"):
+        for kind in ("dry-run", "estimate", "changes", *_PLANS):
             server = RestServer(core, RestSettings(port=0))
             async with aiohttp.ClientSession(f"http://127.0.0.1:{await server.start()}") as http:
                 found = [await _answered(http, kind, number) for number in range(_QUESTIONS)]
@@ -408,8 +412,8 @@ def _after_an_hour() -> VirtualCore:
 async def _answered(http: aiohttp.ClientSession, kind: str, number: int) -> tuple[float, float]:
     """Milliseconds until the answer, and of the longest pause of the core. Waiting applications take turns."""
     name = f"job-{503 + number * (_WAITING - 3) // _QUESTIONS}"
-    body = {"dry-run": _NEW, "plan": _QUEUES % (_LEAF, "")}.get(kind)
-    path = f"{_PATH}/{kind}" if body else f"{_PATH}/application/{name}/{kind}"
+    body = {"dry-run": _NEW, **_PLANS}.get(kind)
+    path = f"{_PATH}/{kind.partition(' ')[0]}" if body else f"{_PATH}/application/{name}/{kind}"
     watch = asyncio.create_task(longest_pause())
     began = time.perf_counter()
     async with http.request("POST" if body else "GET", path, data=body) as answer:

@@ -45,6 +45,7 @@ class ClusterCopy:
     """The cluster as events of a core, at a time since the epoch. `extra`: the settings; `pods`: names by UID.
 
     `shared`: namespaces and priority classes, for manifests that refer to them. `deadlines`: seconds by UID.
+    `is_of_core`: the events are of a core that has planned, so that what waits there cannot start at once.
     """
 
     configuration: Configuration
@@ -54,6 +55,7 @@ class ClusterCopy:
     pods: dict[str, str] = field(default_factory=dict)
     shared: list[Json] = field(default_factory=list)
     deadlines: dict[str, int] = field(default_factory=dict)
+    is_of_core: bool = False
     _made: dict[Make, VirtualCore] = field(default_factory=dict, init=False, repr=False)
     _known: dict[str, tuple[object, Any]] = field(default_factory=dict, init=False, repr=False)
 
@@ -67,8 +69,8 @@ class ClusterCopy:
         return self._copied(self._scheduled)
 
     def unscheduled(self) -> OnCopy:
-        """What copies a core that has not planned."""
-        return self._copied(unscheduled)[1]
+        """What copies a core that has not planned what it could start."""
+        return self._copied(self._scheduled if self.is_of_core else unscheduled)[1]
 
     def _scheduled(self, events: Sequence[Event], now_ns: int) -> VirtualCore:
         return scheduled(events, now_ns, self.configuration.timing.reservation_delay_ns)

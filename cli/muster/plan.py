@@ -7,8 +7,9 @@ with the edited one, and prints how the outcomes differ. Nothing in the cluster 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Annotated, Any, Final
 
 import typer
@@ -92,22 +93,20 @@ def planned(copied: ClusterCopy, configuration: Configuration, within: int, real
     """The differences as data. Raises BadUsage if the real time does not suffice."""
     deadline = time.monotonic() + real_s
     on_copy = copied.unscheduled()
-    edited = ConfigurationReplaced(RM, replace(configuration, tracking=False))
 
-    def run(*events: ConfigurationReplaced) -> Outlook:
+    def run(*events: ConfigurationReplaced, other_than: Outlook | None = None) -> Outlook:
         found = on_copy(
-            lambda copy: outlook(copy, PARTITION, events, within * _SECOND, lambda: time.monotonic() < deadline)
+            lambda copy: outlook(
+                copy, PARTITION, events, within * _SECOND, lambda: time.monotonic() < deadline, other_than=other_than
+            )
         )
         if found is None:
             raise BadUsage(f"the cluster cannot be simulated in {real_s:g} s; use a smaller --within")
         return found
 
-    now, then = copied.once("outlook", within, run), run(edited)
-
-    def placed(queues: Configuration) -> dict[ApplicationId, _Place]:
-        return on_copy(lambda _: _placed(copied, queues))  # in the copy, so that the memory is free afterwards
-
-    places = copied.once("placed", 0, lambda: placed(copied.configuration)), placed(configuration)
+    now = copied.once("outlook", within, run)
+    then = run(ConfigurationReplaced(RM, replace(configuration, tracking=False)), other_than=now)
+    places = copied.once("placed", 0, lambda: _placed(copied, copied.configuration)), _placed(copied, configuration)
     unlimited = _without_maximum(copied.configuration, configuration)
     return {"within": within, "differences": [*differences(now, then), *unlimited, *_placed_otherwise(now, *places)]}
 
@@ -139,13 +138,45 @@ class _Place:
 def _placed(copied: ClusterCopy, configuration: Configuration) -> dict[ApplicationId, _Place]:
     """Where applications would be placed if they were submitted under this configuration."""
     core = VirtualCore(copied.now_ns)
-    events = copied.under(configuration)
-    effects = core.apply(event for event in events if isinstance(event, ManagerRegistered | ApplicationAdded))
-    found = {one.application: _Place("", one.reason) for one in effects if isinstance(one, ApplicationRejected)}
-    for app in core.scheduler_state.partitions[PARTITION].applications.values():
-        is_lost = app.queue.is_recovery
-        found[app.id] = _Place("", "no placement rule selects a queue") if is_lost else _Place(app.queue.path)
+    core.apply([ManagerRegistered(RM, replace(configuration, tracking=False))])
+    partition = core.scheduler_state.partitions[PARTITION]
+    queues = partition.queues.by_path
+    known: dict[int, _Place | None] = {}  # by kind of application, for the present queues
+    found: dict[ApplicationId, _Place] = {}
+    for name, kind, event in copied.once("kinds", 0, lambda: [*_kinds(copied)]):
+        if kind not in known:
+            number = len(queues)
+            rejected = [one for one in core.apply([event]) if isinstance(one, ApplicationRejected)]
+            app = partition.applications.get(name)
+            if len(queues) != number:
+                known.clear()
+            if app is not None:
+                known[kind] = _Place(app.queue.path)
+            else:
+                known[kind] = _Place("", rejected[0].reason) if rejected else None
+        if (place := known[kind]) is not None:
+            found[name] = place
     return found
+
+
+def _kinds(copied: ClusterCopy) -> Iterator[tuple[ApplicationId, int, ApplicationAdded]]:
+    """New applications like the present ones, with the number of their kind.
+
+    Those of a kind differ in nothing that a placement rule reads.
+    """
+    numbers: dict[Hashable, int] = {}
+    for event in copied.objects:
+        if isinstance(event, ApplicationAdded) and not event.spec.is_renewal:
+            spec = replace(event.spec, placed=None, forced=False)
+            kind = _OF_PLACEMENT(spec), frozenset(spec.tags.items())
+            yield spec.id, numbers.setdefault(kind, len(numbers)), ApplicationAdded(spec)
+
+
+#: What a queue is chosen or refused for, with the tags.
+_OF_PLACEMENT: Final = attrgetter(
+    *("queue", "user", "groups", "groups_unknown", "namespace", "quota"),
+    *("placeholder_ask", "members", "gang_placement", "style", "topology"),
+)
 
 
 def _placed_otherwise(

@@ -115,7 +115,7 @@ class Answers:
         objects = [*map(_of_simulation, state.events)]
         specs = [event.spec for event in objects if isinstance(event, AllocationReported | AskAdded)]
         pods = {str(spec.key): f"{spec.namespace}/{spec.tags.get(keys.TAG_POD_NAME, spec.key)}" for spec in specs}
-        self._copied = ClusterCopy(state.configuration, state.extra, objects, state.now_ns, pods)
+        self._copied = ClusterCopy(state.configuration, state.extra, objects, state.now_ns, pods, is_of_core=True)
         self._history = RunTimeHistory()
         for run in state.runs:
             self._history.add(*run)

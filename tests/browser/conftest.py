@@ -14,6 +14,7 @@ from typing import Any, Final
 import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, ConsoleMessage, Page, Request, async_playwright
+from playwright.async_api import TimeoutError as PageTimeout
 
 from tests.browser import live_core
 from tests.browser.live_core import LiveCore
@@ -79,8 +80,11 @@ class Visit:
         return await self.page.locator("main").inner_text()
 
     async def contains(self, text: str) -> None:
-        """Wait until the page shows the text."""
-        await self.page.wait_for_function("text => document.body.innerText.includes(text)", arg=text)
+        """Wait until the page shows the text. Fails with what it shows."""
+        try:
+            await self.page.wait_for_function("text => document.body.innerText.includes(text)", arg=text)
+        except PageTimeout:
+            pytest.fail(f"no {text!r} in {await self.text():.5000}")
 
     async def accessibility(self) -> list[str]:
         """Serious findings of axe-core."""

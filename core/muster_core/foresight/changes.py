@@ -99,37 +99,68 @@ ClusterChange = EndApplication | AddNode | RaiseMaximum | RaiseUserLimits | Drop
 # --- candidates ------------------------------------------------------------------------------------------------------
 
 
-def ends(partition: Partition, target: Application, most: int) -> tuple[list[ClusterChange], bool]:
-    """The other applications, those that use most of the cluster first, and whether these are all.
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """Applications that may end, those that use most of the cluster first.
 
-    Of equal applications that hold nothing, the first `most` of the queue are enough for a set of `most` changes.
+    Of equal ones, the first `most` of the queue are enough for a set of `most` changes. One more is known, because a
+    target is left out.
     """
+
+    by_kind: Sequence[tuple[int, EndApplication]]
+    count: int
+    most: int
+
+    def without(self, target: ApplicationId) -> tuple[list[ClusterChange], bool]:
+        """Those for a target, and whether these are all."""
+        taken: Counter[int] = Counter()
+        found: list[ClusterChange] = []
+        for kind, change in self.by_kind:
+            if change.application != target and taken[kind] < self.most:
+                taken[kind] += 1
+                found.append(change)
+        return found, len(found) == self.count - 1
+
+
+def ends(partition: Partition, most: int) -> Ends:
+    """All applications of a partition."""
     total = partition.nodes.capacity_total
 
     def size(app: Application) -> float:
         used = app.allocated + app.gang.allocated
         return max((amount / total[name] for name, amount in used.items() if total[name]), default=0.0)
 
-    others = [app for app in partition.applications.values() if app is not target and not app.removed]
-    others.sort(key=lambda app: (-size(app), app.sequence))
-    alike: Counter[Hashable] = Counter()
-    found: list[ClusterChange] = []
-    for app in others:
-        if not (app.allocations or app.gang.quota_reservation or any(partition.reservations.of(app.id))):
-            alike[kind := _kind(app)] += 1
-            if alike[kind] > most:
-                continue
-        used = app.allocated + app.gang.allocated
-        found.append(EndApplication(app.id, app.name, app.spec.namespace, len(app.allocations), used))
-    return found, len(found) == len(others)
+    remaining = (app for app in partition.applications.values() if not app.removed)
+    apps = sorted(remaining, key=lambda app: (-size(app), app.sequence))
+    kinds: dict[Hashable, int] = {}
+    numbers: Counter[int] = Counter()
+    found: list[tuple[int, EndApplication]] = []
+    for app in apps:
+        kind = kinds.setdefault(_kind(partition, app), len(kinds))
+        numbers[kind] += 1
+        if numbers[kind] <= most + 1:
+            used = app.allocated + app.gang.allocated
+            found.append((kind, EndApplication(app.id, app.name, app.spec.namespace, len(app.allocations), used)))
+    return Ends(found, len(apps), most)
 
 
-def _kind(app: Application) -> Hashable:
-    """Applications that wait and differ only in their names and times have the same one."""
+def _kind(partition: Partition, app: Application) -> Hashable:
+    """Applications that differ only in their names and times, and in the names of nodes, have the same one."""
     spec = app.spec
+    if app.gang.quota_reservation or any(partition.reservations.of(app.id)):
+        return app.id
     requests = tuple((kind, len(names)) for kind, names in app.waiting.items())
     gang = spec.members, spec.placeholder_ask, spec.gang_placement, spec.style, spec.topology
-    return app.queue.path, spec.user, spec.groups, spec.namespace, spec.is_gang and gang, app.state, requests
+    held = tuple((one.spec.resources, _state(partition, one.node)) for one in app.allocations.values())
+    return app.queue.path, spec.user, spec.groups, spec.namespace, spec.is_gang and gang, app.state, requests, held
+
+
+def _state(partition: Partition, name: NodeId) -> Hashable:
+    """What nodes have in common where the end of equal pods helps others equally, unless these name a node or pod."""
+    nodes = partition.nodes
+    spec = nodes.record(name).spec
+    labels = frozenset((key, value) for key, value in spec.labels.items() if key != HOST_NAME)
+    return spec.capacity, labels, spec.taints, spec.cordoned, nodes.available(name)
 
 
 _Shape = tuple[Resources, frozenset[tuple[str, str]], tuple[Taint, ...]]

@@ -7,11 +7,11 @@ preempted pods are not replaced.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, assert_never
 
 from muster_core.foresight.unblocking import HORIZON_NS, has_started, settle
 from muster_core.foresight.virtual_core import VirtualCore
@@ -127,18 +127,20 @@ class _Effects:
                     self.victims[one.key] = Victim(one.application, one.key, node)
 
 
-def outlook(
+def outlook(  # noqa: PLR0913  # a question is its inputs
     core: VirtualCore,
     partition_id: PartitionId,
     events: Iterable[Event],
     span_ns: int = HORIZON_NS,
     may_go_on: Callable[[], bool] = lambda: True,
     of_interest: Iterable[ApplicationId] = (),
+    *,
+    other_than: Outlook | None = None,
 ) -> Outlook | None:
     """Applies the events and lets the time pass, but not after all applications of interest have started.
 
-    The result has only these and the owners of victims, or all applications and excesses if none is of interest. The
-    core is changed. None = it may not go on.
+    The result has only these and the owners of victims, or all applications and excesses if none is of interest.
+    `other_than`: without the applications whose fate is the same there. The core is changed. None = it may not go on.
     """
     interest = list(of_interest)
     partition = core.scheduler_state.partitions[partition_id]
@@ -163,25 +165,28 @@ def outlook(
         effects = core.send(())
     limits = {name: tuple(_limits(partition, apps[name])) for name in interest if name in apps}
     shown = {*interest, *(victim.application for victim in seen.victims.values())} if interest else None
-    return Outlook(_applications(partition, seen, shown), excesses, tuple(seen.victims.values()), limits)
+    known = other_than.applications if other_than else {}
+    return Outlook(_applications(partition, seen, shown, known), excesses, tuple(seen.victims.values()), limits)
 
 
 def _applications(
-    partition: Partition, seen: _Effects, shown: Container[ApplicationId] | None
+    partition: Partition,
+    seen: _Effects,
+    shown: Container[ApplicationId] | None,
+    known: Mapping[ApplicationId, ApplicationOutlook],
 ) -> dict[ApplicationId, ApplicationOutlook]:
     """`shown`: None = all."""
-    lost: dict[ApplicationId, int] = defaultdict(int)
-    for victim in seen.victims.values():
-        lost[victim.application] += 1
+    lost = Counter(victim.application for victim in seen.victims.values())
     found = {}
     for app in (*partition.ended_applications.values(), *partition.applications.values()):
         if app.removed or (shown is not None and app.id not in shown):
             continue
-        nodes: dict[NodeId, int] = defaultdict(int)
-        for key, node in seen.nodes.get(app.id, {}).items():
-            if key not in seen.victims:
-                nodes[node] += 1
-        fate, reason = _fate(app, seen.rejected.get(app.id))
+        fate, before = _fate(app, seen), known.get(app.id)
+        if before is not None and fate is before.fate and lost[app.id] == before.preempted:
+            continue
+        held = seen.nodes.get(app.id, {}).items()
+        nodes = Counter(node for key, node in held if key not in seen.victims)
+        reason = _reason(app, fate, seen)
         if fate is Fate.WAITING and lost[app.id]:
             reason = reason or "its pods are preempted"
         found[app.id] = ApplicationOutlook(
@@ -200,14 +205,26 @@ def _applications(
     return found
 
 
-def _fate(app: Application, rejection: str | None) -> tuple[Fate, str]:
-    if rejection is not None or app.state is ApplicationState.REJECTED:
-        return Fate.REJECTED, rejection or app.rejected_message
+def _fate(app: Application, seen: _Effects) -> Fate:
+    if app.id in seen.rejected or app.state is ApplicationState.REJECTED:
+        return Fate.REJECTED
     if app.state in _FAILED:
-        return Fate.FAILED, app.failure_message
-    if has_started(app):
-        return Fate.STARTED, ""
-    return Fate.WAITING, waiting_reason(app)
+        return Fate.FAILED
+    return Fate.STARTED if has_started(app) else Fate.WAITING
+
+
+def _reason(app: Application, fate: Fate, seen: _Effects) -> str:
+    match fate:
+        case Fate.REJECTED:
+            return seen.rejected.get(app.id) or app.rejected_message
+        case Fate.FAILED:
+            return app.failure_message
+        case Fate.WAITING:
+            return waiting_reason(app)
+        case Fate.STARTED:
+            return ""
+        case _:
+            assert_never(fate)
 
 
 def waiting_reason(app: Application) -> str:

@@ -111,7 +111,8 @@ def _application(app: Application) -> Iterator[Ordered]:
     if app.removed or not (app.asks or held):
         return
     queue, missing = app.queue, app.gang.members_missing or app.spec.members_missing
-    quota = NamespaceQuota(queue.max, queue.guaranteed, queue.max_applications)  # for a queue that rules have created
+    own = NamespaceQuota(queue.max, queue.guaranteed, queue.max_applications)
+    quota = app.spec.quota if queue.managed else own  # which a queue that rules have created gets
     spec = replace(app.spec, forced=True, placed=queue.path, quota=quota, members_missing=missing)
     yield _APPLICATIONS, ApplicationAdded(spec)
     if spec.is_gang and app.gang.over:

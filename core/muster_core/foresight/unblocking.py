@@ -19,7 +19,7 @@ from typing import Final, Protocol, TypeVar
 import numpy.ma  # noqa: F401  # numpy.isin imports it at its first use, which would be in each child process
 
 from muster_core.foresight import changes as candidates
-from muster_core.foresight.changes import ClusterChange
+from muster_core.foresight.changes import ClusterChange, Ends
 from muster_core.foresight.virtual_core import VirtualCore
 from muster_core.model.effects import AllocationResponse, Effect
 from muster_core.model.events import AllocationReleased, Event
@@ -35,11 +35,14 @@ _ALL_SUBSETS: Final = 6
 _MOST_SETS: Final = 100
 
 #: Most changes of a set, except equal nodes: nobody would make more.
-_MOST_CHANGES: Final = 32
+MOST_CHANGES: Final = 32
 
 #: Exit code of a child process without memory, and characters of another failed one's report.
 _NO_MEMORY: Final = 2
 _LONGEST_REPORT: Final = 8_000
+
+#: Factor by which more changes are tried until some start the application.
+_GROWTH: Final = 8
 
 #: Numbers of nodes up to this one are tried one by one.
 _ONE_BY_ONE: Final = 8
@@ -158,10 +161,11 @@ def unblock(
     partition: PartitionId,
     target: ApplicationId,
     may_go_on: Callable[[], bool] = lambda: True,
+    ends: Ends | None = None,
 ) -> Advice:
     """Searches for changes of one kind, and of all kinds together if none is sufficient. The application must wait.
 
-    `core`: the cluster that `on_copy` copies; it is only read.
+    `core`: the cluster that `on_copy` copies; it is only read. `ends`: the applications that may end, if known.
     """
     known: dict[frozenset[int], bool] = {}
 
@@ -177,7 +181,8 @@ def unblock(
     try:
         if starts(()):
             return Advice(True, (), True)
-        is_complete = _search(core, partition, target, starts, found)
+        of_all = ends or candidates.ends(core.scheduler_state.partitions[partition], MOST_CHANGES)
+        is_complete = _search(core, partition, target, of_all, starts, found)
     except _OutOfTime:
         return Advice(False, tuple(sorted(found, key=len)), False)
     return Advice(False, tuple(sorted(found, key=len)), is_complete)
@@ -187,6 +192,7 @@ def _search(
     core: VirtualCore,
     partition_id: PartitionId,
     target: ApplicationId,
+    all_ends: Ends,
     starts: _Starts,
     found: list[tuple[ClusterChange, ...]],
 ) -> bool:
@@ -194,7 +200,7 @@ def _search(
     partition = core.scheduler_state.partitions[partition_id]
     app = partition.applications[target]
     quotas, generous = (candidates.quotas(partition, app, is_generous=is_generous) for is_generous in (False, True))
-    ends, has_all = candidates.ends(partition, app, _MOST_CHANGES)
+    ends, has_all = all_ends.without(target)
     constraints, nodes = candidates.droppable(partition, app), list(candidates.added_nodes(partition, app))
     is_complete = True
 
@@ -275,11 +281,11 @@ def minimal(changes: Sequence[ClusterChange], starts: _Starts) -> tuple[ClusterC
     while not starts(changes[:high]):  # few changes are usually enough, and an attempt with all of many takes seconds
         if high == len(changes):
             return ()
-        low, high = high + 1, min(4 * high, len(changes))
+        low, high = high + 1, _GROWTH * high if _GROWTH**2 * high < len(changes) else len(changes)
     chosen: list[ClusterChange] = []
     rest = list(changes[:high])
     while not starts(chosen):
-        if len(chosen) == _MOST_CHANGES:
+        if len(chosen) == MOST_CHANGES:
             raise _TooManyChanges
         low, high = 1 if chosen else low, len(rest)
         while low < high:

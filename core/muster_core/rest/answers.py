@@ -42,7 +42,8 @@ SIMULATION_S: Final = 15.0
 #: Bytes of an answer.
 _MOST_ANSWER: Final = 4 << 20
 
-#: Seconds for which a state is used again although the core has changed, and after which an unused process ends.
+#: Seconds after its first answer for which a state is used again although the core has changed, and after which an
+#: unused process ends.
 _FRESH_S: Final = 5.0
 _KEPT_S: Final = 60.0
 
@@ -72,7 +73,7 @@ class AnswerProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self._subject: Hashable = None
         self._version = 0
-        self._read_s = -math.inf
+        self._first_s = -math.inf
         self._expiry: asyncio.TimerHandle | None = None
         self._ending: asyncio.Future[None] | None = None
 
@@ -132,15 +133,17 @@ class AnswerProcess:
             await asyncio.shield(self._ending)  # a client that leaves must not cancel it for the others
         process = self._process or self._start()
         assert process.stdin and process.stdout  # noqa: S101, PT018 # they are pipes
-        now_s = time.monotonic()
         most_s = _KEPT_S if version == self._version else _FRESH_S
-        if state is not None and (subject != self._subject or now_s - self._read_s > most_s):
+        is_old = subject != self._subject or time.monotonic() - self._first_s > most_s
+        if state is not None and is_old:
             await asyncio.to_thread(process.stdin.write, dumped(NEW_STATE))
             async for part in state():
                 await asyncio.to_thread(process.stdin.write, part)
-            self._subject, self._version, self._read_s = subject, version, now_s
+            self._subject, self._version = subject, version
         await asyncio.to_thread(_send, process, dumped(question))
         line = await asyncio.to_thread(process.stdout.readline, _MOST_ANSWER + 1)
+        if state is not None and is_old:
+            self._first_s = time.monotonic()
         if len(line) > _MOST_ANSWER:
             raise NoAnswer(f"the answer has more than {_MOST_ANSWER >> 20} MiB")
         status, _, body = line.partition(b" ")
@@ -175,7 +178,7 @@ class AnswerProcess:
 
     def stop(self) -> None:
         """Ends the process, if there is one."""
-        process, self._process, self._read_s = self._process, None, -math.inf
+        process, self._process, self._first_s = self._process, None, -math.inf
         if process is not None:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)

@@ -140,7 +140,7 @@ def test_applications_to_end_are_found_or_the_search_is_not_complete(
     assert (has_ends, found.is_complete) == expected
 
 
-def test_of_equal_applications_that_wait_only_the_first_are_candidates() -> None:
+def test_of_equal_applications_only_the_first_are_candidates() -> None:
     sent: list[Event] = [ManagerRegistered(RM, a_configuration(a_queue("a"))), NodeAdded(a_node("n"))]
     for number in range(3):
         name = f"running{number}"
@@ -152,11 +152,11 @@ def test_of_equal_applications_that_wait_only_the_first_are_candidates() -> None
         ask = replace(an_ask(f"p-{name}", app=name), resources=resources(vcore=10**6, pods=1))
         sent += [ApplicationAdded(an_application(name, user=user)), AskAdded(ask)]
     partition = scheduled(sent, NOW_NS).scheduler_state.partitions[PARTITION]
-    found, is_all = ends(partition, partition.applications[TARGET], 2)
+    found, is_all = ends(partition, 2).without(TARGET)
     names = [change.name for change in found if isinstance(change, EndApplication)]
-    assert names == ["running0", "running1", "running2", "waiting0", "waiting1", "other"]
+    assert names == ["running0", "running1", "waiting0", "waiting1", "other"]
     assert not is_all
-    _, is_all = ends(partition, partition.applications[TARGET], 50)
+    _, is_all = ends(partition, 50).without(TARGET)
     assert is_all
 
 
