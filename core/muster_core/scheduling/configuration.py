@@ -33,6 +33,7 @@ from muster_core.scheduling import (
     records,
     repair,
     reporting,
+    requeue,
     timers,
 )
 from muster_core.state import ordering
@@ -247,6 +248,7 @@ def pass_recovery_barrier(scheduler_state: SchedulerState, rm: RmId, now_ns: int
     manager.is_recovering = False
     for partition in scheduler_state.partitions.values():
         if partition.rm == rm:
+            requeue.settle_domains(partition)
             partition.scheduling.requeue_all()
             repair.recovered(partition, now_ns)
             partition.returning.extend(gangs.returning_placeholders(partition))

@@ -7,6 +7,7 @@ applications active whose reason it may have removed. `ledger` and the handlers 
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Callable, Collection, Container, Hashable
 from functools import partial
 from itertools import islice
@@ -194,6 +195,23 @@ def enter_domain(partition: Partition, app: Application, topology: Topology, spe
     value = value_of(partition.nodes.record(node).spec, topology.keys[0])
     if value and topology.required and (app.is_reserving or app.gang.was_complete):
         partition.nodes.homes[app.id] = topology.keys[0], value
+
+
+def settle_domains(partition: Partition) -> None:
+    """Call it at the end of a recovery: later members of a gang join the domain that most of its members have.
+
+    The first one that was reported does not decide. Of domains with equally many members the first by name is used.
+    """
+    homes, nodes = partition.nodes.homes, partition.nodes
+    for name, (key, _) in homes.items():
+        members = (
+            one
+            for one in partition.applications[name].allocations.values()
+            if one.spec.group and not one.spec.placeholder
+        )
+        counts = Counter(filter(None, (value_of(nodes.record(one.node).spec, key) for one in members)))
+        if counts:
+            homes[name] = key, min(counts, key=lambda value: (-counts[value], value))
 
 
 def leave_domain(partition: Partition, app: Application) -> None:

@@ -5,11 +5,20 @@ from dataclasses import replace
 import pytest
 
 from muster_core.model.constraints import NAMESPACE, InterPodConstraints
-from muster_core.model.events import ApplicationAdded, AskAdded, NodeAction, NodeActionReported, NodeAdded
+from muster_core.model.events import (
+    ApplicationAdded,
+    AskAdded,
+    ManagerRegistered,
+    NodeAction,
+    NodeActionReported,
+    NodeAdded,
+    RecoveryBarrierPassed,
+)
 from muster_core.model.ids import NodeId, TaskGroup
 from muster_core.model.specs import ApplicationSpec, GangPlacement, Member, PodProperties, Topology
 from tests.unit.builders import (
     PARTITION,
+    RM,
     a_configuration,
     a_node,
     a_queue,
@@ -290,3 +299,25 @@ def test_only_members_decide_and_keep_the_required_domain(how: str) -> None:
     scenario.node("n-u", NodeAction.DECOMMISSION)
     assert nodes_of(scenario) <= {"n-d"}, "members may use the domain of the driver now"
     assert not waits(scenario.ask(an_ask("last", group="workers")))
+
+
+@pytest.mark.parametrize(
+    "members, home",
+    [
+        ({"a": 1, "b": 2}, "n-b"),
+        ({"b": 2, "a": 1}, "n-b"),
+        ({"b": 1, "a": 1}, "n-a"),
+        ({"none": 3, "b": 1}, "n-b"),
+    ],
+)
+def test_after_a_restart_most_members_decide_the_required_domain(members: dict[str, int], home: str) -> None:
+    """A user bound a member, or a label of a node changed. The order of the report does not count."""
+    configuration = a_configuration(a_queue("a"))
+    scenario = Scenario(configuration, ManagerRegistered(RM, configuration, awaits_barrier=True))
+    scenario.submit(replace(packed(3), gang_placement=GangPlacement.DIRECT, forced=True))
+    for zone, count in members.items():
+        labels = {} if zone == "none" else {"zone": zone}
+        running = (an_allocation(f"{zone}{index}", f"n-{zone}", group="workers") for index in range(count))
+        scenario.send(NodeAdded(a_node(f"n-{zone}", 9000, labels=labels), existing=tuple(running)))
+    scenario.send(RecoveryBarrierPassed(RM))
+    assert placed(scenario.ask(an_ask("later", group="workers"))) == {"later": home}
