@@ -11,6 +11,7 @@ from devcluster.api import Json
 from devcluster.errors import ApiError
 from devcluster.leftovers import leftovers
 from devcluster.resources import of_manifest
+from tests.e2e.conditions import scheduled
 from tests.e2e.conftest import placement_of_run
 from tests.e2e.manifests import PREFIX
 from tests.e2e.scenario import Scenario
@@ -84,6 +85,19 @@ async def members_bound(scenario: Scenario, app: str, groups: Mapping[str, int])
         return found if Counter(group_of(pod) for pod in found) == Counter(groups) else []
 
     return await scenario.eventually(f"the members of {dict(groups)} are bound", members, SLOW_S)
+
+
+async def bound_of(scenario: Scenario, count: int, total: int) -> list[Json]:
+    """Wait until all pods exist, so many are bound, and another one has the reason that its gang does not fit."""
+
+    async def is_settled() -> bool:
+        pods = await scenario.pods()
+        waiting = [scheduled(pod).get("message", "") for pod in pods if not pod["spec"].get("nodeName")]
+        does_not_fit = any("members of task group" in text for text in waiting)
+        return does_not_fit and (len(pods), len(waiting)) == (total, total - count)
+
+    await scenario.eventually(f"{count} of {total} pods are bound, and the others wait", is_settled, SLOW_S)
+    return await scenario.bound()
 
 
 async def ends(scenario: Scenario, app: str, group: str) -> None:
