@@ -6,16 +6,27 @@ from pathlib import Path
 from devcluster import programs
 from devcluster.api import Json
 from devcluster.certificates import rotated_files
+from devcluster.cluster import documents
 from devcluster.frameworks import ControllerContext, Framework
+from devcluster.nodes import FakeNode
+from tests.e2e.pod_groups.test_declared_gangs import SAMPLES
 from tests.frameworks.conftest import OpenFramework
-from tests.frameworks.gangs import app_of, applied_example, delete_all, finishes, is_released, is_reserved_first
+from tests.frameworks.gangs import (
+    app_of,
+    applied_example,
+    bound_of,
+    delete_all,
+    finishes,
+    is_released,
+    is_reserved_first,
+)
 
 SECRET = "kueue-webhook-server-cert"
 SERVICE = "kueue-webhook-service.kueue-system.svc"
 
 
 def flags(context: ControllerContext) -> list[str]:
-    """The configuration of the module for Jobs, with our ports and certificate."""
+    """The configuration of the module for Jobs and plain pods, with our ports and certificate."""
     config = context.folder / "config.yaml"
     config.write_text(
         f"""\
@@ -27,7 +38,7 @@ internalCertManagement: {{enable: true, webhookSecretName: {SECRET}}}
 metrics: {{bindAddress: "127.0.0.1:{context.metrics}"}}
 health: {{healthProbeBindAddress: "127.0.0.1:{context.health}"}}
 webhook: {{host: 127.0.0.1, port: {context.webhooks}, certDir: {context.certificates}}}
-integrations: {{frameworks: [batch/job]}}
+integrations: {{frameworks: [batch/job, pod]}}
 featureGates: {{VisibilityOnDemand: false}}
 """
     )
@@ -79,4 +90,22 @@ async def test_kueue_admits_one_job_after_the_other_and_muster_starts_its_pods_t
     await delete_all(scenario, jobs)
     for app in ("kueue-first", "kueue-second"):
         await is_released(scenario, app)
+    await delete_all(scenario, queues)
+
+
+async def test_a_group_of_pods_that_kueue_admits_starts_together(open_framework: OpenFramework) -> None:
+    """Kueue's own example, with gang-size. Kueue gates its pods until all of them exist and have quota."""
+    scenario = await open_framework(KUEUE, nodes=[FakeNode("node-0", cpu="1200m")])
+    queues = await applied_example(scenario, "23-kueue", "queues.yaml")
+    queues.append({**queues[-1], "metadata": {"name": "user-queue"}})
+    await scenario.api.apply(queues[-1], scenario.namespace)
+    pods = documents(SAMPLES / "kueue.yaml")
+    for pod in pods:
+        pod["metadata"]["annotations"]["devcluster.muster/run-for"] = "1s"
+    await scenario.create(pods)
+    assert await bound_of(scenario, 0, total=2) == []
+    await scenario.cluster.add_nodes([FakeNode("node-1", cpu="1")])
+    await finishes(scenario, "sample-group", pods=2)
+    await delete_all(scenario, pods)
+    await is_released(scenario, "sample-group")
     await delete_all(scenario, queues)
