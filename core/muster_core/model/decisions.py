@@ -33,7 +33,7 @@ class UnschedulableReason:
     """Why a request is not scheduled.
 
     `counts`: number of nodes by reason, in kube-scheduler's wording; EVERY_NODE for a reason of the pod itself.
-    `nodes`: number of all nodes. `detail`: a sentence that explains a reason of nodes.
+    `nodes`: number of all nodes. `detail`: a sentence that explains the reason.
     """
 
     kind: ReasonKind
@@ -45,7 +45,7 @@ class UnschedulableReason:
     def text(self) -> str:
         """Returns one line for users. Reasons of nodes are worded and sorted as in kube-scheduler; then the detail."""
         if not self.counts:
-            return self.message
+            return f"{self.message}. {self.detail}" if self.detail else self.message
         found = ", ".join(sorted([why if n == EVERY_NODE else f"{n} {why}" for why, n in self.counts]))
         head = f"{self.message}: " if self.message else ""
         tail = f" {self.detail}" if self.detail else ""

@@ -19,8 +19,11 @@ PODS_PER_PART: Final = 500
 #: Members of one gang in all task groups. A gang that fits is placed in one cycle and takes about 12 us per member.
 MEMBERS_PER_GANG: Final = 10_000
 
-#: Members of a gang for which preemption is tried. One event searches victims for one member after the other.
-MEMBERS_PER_PREEMPTION: Final = 64
+#: Missing members and victims of a gang that preempts. They are reserved and released in one step, at about 25 us each.
+PODS_PER_PREEMPTION: Final = 4_000
+
+#: Allocations that a search for a gang reads at most. It stores the candidates among them, at about 500 bytes each.
+CANDIDATES_PER_PREEMPTION: Final = 40_000
 
 #: Nodes that one leaf queue may reserve, and cluster nodes per reservation after the first. Resources that become free
 #: on a reserved node are not available to other queues, whatever their shares are.

@@ -360,12 +360,13 @@ def preemption_falls_short() -> str:
     return "Preemption helped but short of resources"
 
 
-def preemption_exhausted() -> str:
-    """The application has more waiting requests than one preemption may serve. As in YuniKorn.
+def preemption_exhausted(limit: str = "") -> str:
+    """The search for victims ended at a limit. The message names it if a smaller gang would help. As in YuniKorn.
 
-    Free resources on suitable nodes, or add nodes.
+    Split the gang, free resources on suitable nodes, or add nodes.
     """
-    return "Preemption max attempts exhausted"
+    end = f": {limit}. Split the gang, or free nodes." if limit else ""
+    return f"Preemption max attempts exhausted{end}"
 
 
 def preemption_on_node_without_help() -> str:

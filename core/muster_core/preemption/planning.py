@@ -1,20 +1,9 @@
-"""Selects victims for requests of queues below their guarantee, for DaemonSet pods and for lowered quotas.
+"""Selects victims for requests of queues below their guarantee.
 
-For a gang, resources for every incomplete member are found, or no victim is selected. A DaemonSet pod may preempt on
-its node without a guarantee of its own. Usage above a lowered maximum is divided among the child queues in proportion
-to their usage above their guarantees.
-
-Differs: a pod that requires a node never preempts pods of its own application, and respects fences, guarantees,
-`preemption.policy: disabled` and the opt-out of pods unless its queue has `preemption.daemonsets`; YuniKorn does not.
+For a gang, resources for every incomplete member are found, or no victim is selected.
 
 Differs: victims may together be smaller than the request if the free resources of the node cover the rest, because then
 fewer pods are preempted; YuniKorn does not preempt in this case.
-
-Differs: for a lowered maximum, a victim larger than the excess is selected if there is no smaller one; YuniKorn then
-stays above the maximum.
-
-Differs: for a lowered maximum, no victim is selected that the excess does not require; YuniKorn selects victims in each
-leaf until its part of the excess is covered, which can release more than the excess.
 """
 
 from __future__ import annotations
@@ -22,45 +11,40 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from heapq import nsmallest
-from itertools import combinations, islice
+from itertools import combinations
 from typing import Final
 
 import numpy as np
 
 from muster_core.model import messages
-from muster_core.model.decisions import Preemption, QuotaPreemption
-from muster_core.model.ids import AllocationKey, NodeId, QueuePath
+from muster_core.model.ids import NodeId, QueuePath
 from muster_core.model.limits import (
     ALLOCATIONS_PER_PREEMPTION,
-    ALLOCATIONS_PER_QUOTA_PREEMPTION,
-    MEMBERS_PER_PREEMPTION,
+    CANDIDATES_PER_PREEMPTION,
+    PODS_PER_PREEMPTION,
 )
 from muster_core.model.resources import NOTHING, Resources, is_of_devices
 from muster_core.placement import node_search
-from muster_core.placement.node_reservations import lift
-from muster_core.placement.search.backtracking import place_all
-from muster_core.placement.search.requests import Places, Work
+from muster_core.placement.search.backtracking import most_constrained_first, place_all
+from muster_core.placement.search.requests import Places, Work, depends_on_others
 from muster_core.preemption.candidates import (
     Candidate,
     CandidatePool,
     Eligible,
-    NodePool,
     Rank,
-    Ranking,
     in_the_way,
-    is_eligible,
     may_run_without,
     move,
     permitted_by_guarantees,
     releasing_on,
 )
-from muster_core.preemption.guarantees import GuaranteeBalance, fence, leaves_below, remaining
+from muster_core.preemption.equal_members import Share, divide, worth
+from muster_core.preemption.guarantees import GuaranteeBalance, fence
 from muster_core.queues import quota
-from muster_core.state.applications import Allocation, Application, Ask
+from muster_core.state.applications import Application, Ask
 from muster_core.state.columns import BoolColumn, IntColumn
-from muster_core.state.queues import Queue
 from muster_core.state.request_classes import AskClass
-from muster_core.state.reservations import PlaceId, UselessRows
+from muster_core.state.reservations import Examined, PlaceId
 from muster_core.state.scheduler_state import Partition
 from muster_core.state.snapshot import RequestShape, Snapshot, shape_of
 
@@ -69,6 +53,15 @@ NO_RIGHT: Final = messages.preemption_without_right()
 NO_HELP: Final = messages.preemption_without_help()
 TOO_SHORT: Final = messages.preemption_falls_short()
 EXHAUSTED: Final = messages.preemption_exhausted()
+
+#: Limits, which the reason of the waiting members names, too.
+TOO_MANY_PODS: Final = messages.preemption_exhausted(
+    f"the missing members and the preempted pods would be more than {PODS_PER_PREEMPTION}"
+)
+TOO_MANY_CANDIDATES: Final = messages.preemption_exhausted(
+    f"too few of {CANDIDATES_PER_PREEMPTION} compared pods can be preempted"
+)
+LIMITS: Final = (TOO_MANY_PODS, TOO_MANY_CANDIDATES)
 
 #: The next attempt continues the search. Never reported.
 CUT_SHORT: Final = "the search for victims continues"
@@ -90,14 +83,54 @@ _COMPARISON: Final = 800
 #: Candidates that one attempt ranks to free quota on any node.
 _MOST_RANKED: Final = 1000
 
+#: Work of one attempt: a member whose nodes depend on other pods costs 1. The next attempt continues.
+_STEPS: Final = 64
+_CLASS_STEPS: Final = 8
+
+#: How often equal members are divided again, because guarantees do not allow some of the victims.
+_MOST_ROUNDS: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class VictimPlan:
+    """Nodes for the members of each class, and the victims that make room for them."""
+
+    places: tuple[tuple[AskClass, NodeId, int], ...]
+    victims: tuple[PlaceId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Placed:
+    """Members of one class on a node, and the victims that make room for them. `room`: what was available before."""
+
+    kind: AskClass
+    node: NodeId
+    count: int
+    victims: tuple[Candidate, ...] = ()
+    room: Resources = NOTHING
+
+
+@dataclass(slots=True, eq=False)
+class GangFindings(Examined):
+    """Candidates that were read for gangs by node, their number, and the members that were placed."""
+
+    candidates: dict[NodeId, list[Candidate]] = field(default_factory=dict)
+    read: int = 0
+    placed: list[_Placed] = field(default_factory=list)
+
+    @property
+    def extent(self) -> int:
+        """Grows with each attempt that found something."""
+        return sum(map(len, self.useless.values())) + len(self.candidates) + len(self.placed)
+
 
 def guarantee_refusal(partition: Partition, app: Application, asks: list[Ask]) -> str:
     """Returns why no victims are searched: too many members, or no entitlement. Empty = a search may help.
 
     The cost does not grow with the number of members of a request.
     """
-    if sum(map(_places, asks)) > MEMBERS_PER_PREEMPTION:
-        return EXHAUSTED
+    if sum(map(_places, asks)) > PODS_PER_PREEMPTION:
+        return TOO_MANY_PODS
     amount = asked(asks)
     if fence(app, amount) is None or quota.is_beyond_limits(partition, app, amount):
         return NO_RIGHT
@@ -120,12 +153,12 @@ def plan_for_guarantee(
     asks: list[Ask],
     excluded: Iterable[QueuePath],
     now_ns: int,
-    examined: UselessRows,
-) -> Preemption | str:
-    """Selects victims so that all requests get a node. Returns the decision, or why preemption does not help.
+    examined: GangFindings,
+) -> VictimPlan | str:
+    """Selects victims so that all requests get a node. Returns the plan, or why preemption does not help.
 
-    `excluded`: leaves without victims. `examined`: nodes that earlier attempts of the same search left; grows. The
-    answer `CUT_SHORT` means that the work of one attempt did not suffice, and that the next one continues.
+    `excluded`: leaves without victims. `examined`: what earlier attempts of the same search found; grows. The answer
+    `CUT_SHORT` means that the work of one attempt did not suffice, and that the next one continues.
     """
     refused = guarantee_refusal(partition, app, asks)
     amount = asked(asks)
@@ -135,43 +168,55 @@ def plan_for_guarantee(
     priority = min(ask.spec.priority for ask in asks)
     pool = CandidatePool(partition, bound.root, app.queue, priority=priority, amount=amount, excluded=excluded)
     balance = GuaranteeBalance(partition.queues.root, amount, frozenset(queue.path for queue in app.queue.path_up))
-    kinds = len({ask.kind for ask in asks})
-    search = _VictimSearch(partition, _snapshot(partition, asks), pool, balance, now_ns, examined, kinds)
-    known = sum(map(len, examined.values()))
-    places: list[tuple[AllocationKey, NodeId]] = []
-    for ask in asks:
-        node = search.place(ask, max(_MOST_NODES // len(asks), _LEAST_NODES))
-        if node is None:
-            break
-        places.append((ask.spec.key, node))
-    else:
+    demands = _demands(asks)
+    search = _VictimSearch(partition, _snapshot(partition, asks), pool, balance, now_ns, examined, len(demands))
+    known, total = examined.extent, sum(demands.values())
+    at_most = max(_MOST_NODES // total, _LEAST_NODES)
+    kinds = list(demands)
+    order = most_constrained_first(search.snapshot, [(shape_of(kind), count) for kind, count in demands.items()])
+    if all(search.place(kinds[index], demands[kinds[index]], at_most) for index in order):
         if search.free_elsewhere(bound.need):
             # Without victims, releases that are already running make enough room.
             if not search.chosen:
                 return NO_HELP
             fewer = _with_fewer(search, asks, bound.need, list(search.chosen.values()))
-            return fewer or Preemption(partition.id, app.id, tuple(places), tuple(search.chosen))
+            places = tuple((one.kind, one.node, one.count) for one in search.placed)
+            found = fewer or VictimPlan(places, tuple(search.chosen))
+            is_too_large = total + len(found.victims) > PODS_PER_PREEMPTION
+            return TOO_MANY_PODS if is_too_large and total > 1 else found
         search.freed_some = True
-    if len(asks) > 1 and (fewer := _with_fewer(search, asks, bound.need, None)) is not None:
+    examined.placed = [one for one in search.placed if one.victims]
+    if search.is_cut_short and examined.extent > known:
+        return CUT_SHORT
+    if total > 1 and (fewer := _with_fewer(search, asks, bound.need, None)) is not None:
         return fewer
     if search.is_cut_short:
-        return CUT_SHORT if sum(map(len, examined.values())) > known else EXHAUSTED
+        return TOO_MANY_CANDIDATES if examined.read >= CANDIDATES_PER_PREEMPTION else EXHAUSTED
     return TOO_SHORT if search.chosen or search.freed_some else NO_HELP
+
+
+def _demands(asks: Iterable[Ask]) -> dict[AskClass, int]:
+    """Returns the number of members of each class."""
+    found: dict[AskClass, int] = {}
+    for ask in asks:
+        found[ask.kind] = found.get(ask.kind, 0) + _places(ask)
+    return found
 
 
 def _with_fewer(
     search: _VictimSearch, asks: list[Ask], need: Resources, chosen: list[Candidate] | None
-) -> Preemption | None:
-    """Returns a decision with the fewest victims, if these are fewer than `chosen`, and no worse otherwise.
+) -> VictimPlan | None:
+    """Returns a plan with the fewest victims, if these are fewer than `chosen`, and no worse otherwise.
 
     Victims were chosen for one member after the other. This search places all members together, on nodes where a few
     candidates are. `chosen`: None = no victims were found for all members.
     """
-    if chosen is not None and len(chosen) == 1:
+    if chosen is not None and not 1 < len(chosen) <= _MOST_COMPARED:
         return None
     partition, balance = search.partition, replace(search.balance, lost={})
     snapshot = _snapshot(partition, asks)
-    kinds = list(dict.fromkeys(ask.kind for ask in asks))
+    counts = _demands(asks)
+    kinds = list(counts)
     ranked = [row for kind in kinds if kind in search.rows for row in search.rows[kind][1]]
     others = np.flatnonzero(snapshot.schedulable)[:_MOST_NODES].tolist()
     nodes = map(snapshot.nodes.rows.at, dict.fromkeys([*search.used, *ranked[:_MOST_NODES], *others]))
@@ -182,12 +227,12 @@ def _with_fewer(
             found += pool
         if leaving := releasing_on(partition, node, search.now_ns):
             snapshot.free(node, leaving)
-    worst = max(map(_worth, chosen)) if chosen else None
-    able = sorted((one for one in found if worst is None or _worth(one) <= worst), key=lambda one: one.key)
+    worst = max(map(worth, chosen)) if chosen else None
+    able = sorted((one for one in found if worst is None or worth(one) <= worst), key=lambda one: one.key)
     columns = {name: snapshot.available(name) for name in asked(asks)}
     free = {name: int(np.maximum(one, 0).sum()) for name, one in columns.items() if one is not None}
     lacking = positive(asked(asks) - Resources(free))
-    demands = [(shape_of(kind), sum(ask.kind == kind for ask in asks)) for kind in kinds]
+    demands = [(shape_of(kind), count) for kind, count in counts.items()]
     work = Work()
     for count in range(1, len(chosen) if chosen else len(able) + 1):
         for victims in combinations(able, count):
@@ -207,21 +252,13 @@ def _with_fewer(
             answer = place_all(fork, demands, partition.config.node_sort, part)
             work.end(part)
             if isinstance(answer, Places):
-                keys = {kind: iter([ask.spec.key for ask in asks if ask.kind == kind]) for kind in kinds}
-                places = [
-                    (next(keys[kind]), node)
+                places = tuple(
+                    (kind, node, there)
                     for kind, spots in zip(kinds, answer.per_demand, strict=True)
                     for node, there in spots
-                    for _ in range(there)
-                ]
-                app = asks[0].spec.application
-                return Preemption(partition.id, app, tuple(places), tuple(one.id for one in victims))
+                )
+                return VictimPlan(places, tuple(one.id for one in victims))
     return None
-
-
-def _worth(candidate: Candidate) -> tuple[bool, bool, int]:
-    """What must not become worse in order to preempt fewer pods."""
-    return candidate.is_protected, candidate.breaks_gang, candidate.priority
 
 
 def _snapshot(partition: Partition, asks: list[Ask]) -> Snapshot:
@@ -266,13 +303,17 @@ class _VictimSearch:
     pool: CandidatePool
     balance: GuaranteeBalance
     now_ns: int
-    examined: UselessRows
+    examined: GangFindings
     #: Number of classes of the requests. Each may read an equal part of the allocations.
     kinds: int
     chosen: dict[PlaceId, Candidate] = field(default_factory=dict)
     freed_some: bool = False
-    #: A bound left out nodes that may have victims.
+    #: A bound left out members, or nodes that may have victims.
     is_cut_short: bool = False
+    placed: list[_Placed] = field(default_factory=list)
+    steps: int = _STEPS
+    #: Candidates that guarantees do not allow to preempt in addition to the chosen ones.
+    refused: set[PlaceId] = field(default_factory=set)
     #: Rows where this plan selected victims for a request.
     used: set[int] = field(default_factory=set)
     #: Nodes where victims may still be selected for requests that found none on the best nodes.
@@ -282,16 +323,115 @@ class _VictimSearch:
     #: By class: the rows whose filters allow it or may after preemption, and the useful ones, the best first.
     rows: dict[AskClass, tuple[BoolColumn, list[int]]] = field(default_factory=dict)
 
-    def place(self, ask: Ask, at_most: int) -> NodeId | None:
-        """Returns the node for one request and selects the victims there, if any. None = no node."""
-        shape = shape_of(ask.kind)
+    def place(self, kind: AskClass, count: int, at_most: int) -> bool:
+        """Finds nodes for the members of a class, and selects the victims there. False = not for all of them.
+
+        `at_most`: nodes that are compared for one member whose nodes depend on other pods.
+        """
+        shape = shape_of(kind)
+        left = count - sum(self._repeat(one, shape) for one in self.examined.placed if one.kind == kind)
+        for node, there in (
+            node_search.place(self.snapshot, shape, left, self.partition.config.node_sort) if left else ()
+        ):
+            self.placed.append(_Placed(kind, node, there))
+            left -= there
+        is_plain = not depends_on_others(shape) and not node_search.stateful_filters(self.snapshot, shape)
+        if left and count > 1 and is_plain and self.steps > 0:
+            self.steps -= _CLASS_STEPS
+            return self._divide(kind, shape, left)
+        while left and self.steps > 0 and self._place_one(kind, shape, at_most):
+            self.steps -= 1
+            left -= 1
+        self.is_cut_short = self.is_cut_short or (left > 0 and self.steps <= 0)
+        return not left
+
+    def _repeat(self, placed: _Placed, shape: RequestShape) -> int:
+        """Places members as an earlier attempt did. Returns their number; 0 = not possible any more.
+
+        Filters are not evaluated again.
+        """
+        if placed.node not in self.snapshot.nodes or not all(map(self._is_free, placed.victims)):
+            return 0
+        is_same = self._room(placed.node, shape) == placed.room
+        return self._take(placed.kind, placed.node, placed.count, placed.victims) if is_same else 0
+
+    def _is_free(self, candidate: Candidate) -> bool:
+        """Whether a candidate that was read before may still be chosen."""
+        app, one = candidate.app, candidate.allocation
+        is_chosen = candidate.id in self.chosen or candidate.id in self.refused
+        return not is_chosen and app.allocations.get(one.id) is one and self.pool.has(app, one)
+
+    def _take(self, kind: AskClass, node: NodeId, count: int, victims: tuple[Candidate, ...]) -> int:
+        """Places members and selects their victims. Returns the number of members; 0 = guarantees do not allow it."""
+        taken: list[Candidate] = []
+        for victim in victims:
+            if self.balance.may_release(victim.app.queue, victim.resources):
+                self.balance.lose(victim.app.queue, victim.resources)
+                taken.append(victim)
+            else:
+                self.refused.add(victim.id)
+        if len(taken) < len(victims):
+            for victim in taken:
+                self.balance.lose(victim.app.queue, victim.resources, -1)
+            return 0
+        shape = shape_of(kind)
+        self.placed.append(_Placed(kind, node, count, victims, self._room(node, shape)))
+        for victim in taken:
+            self._remove(victim)
+        node_search.charge(self.snapshot, shape, self._row(node), count)
+        self.used.add(self._row(node))
+        return count
+
+    def _divide(self, kind: AskClass, shape: RequestShape, count: int) -> bool:
+        """Places equal members whose nodes depend on no other pods, so that they need the fewest victims."""
+        at = self.snapshot.nodes.rows.at
+        for _ in range(_MOST_ROUNDS):
+            rows = self._read_all(kind, shape)
+            numbers = np.array([row for row, _ in rows], np.int64)
+            leaving = [releasing_on(self.partition, at(row), self.now_ns) for row, _ in rows]
+            available = {
+                name: column + np.array([one[name] for one in leaving], np.int64)
+                for name in shape.resources
+                if (column := self.snapshot.available_at(name, numbers)) is not None
+            }
+            shares: list[Share] | None = divide(count, shape.resources, available, rows)
+            for share in shares or ():
+                count -= self._take(kind, at(share.row), share.members, share.victims)
+            if not count or shares is None:
+                break
+        self.freed_some = self.freed_some or count > 0
+        return not count
+
+    def _read_all(self, kind: AskClass, shape: RequestShape) -> list[tuple[int, list[Candidate]]]:
+        """Returns the nodes where members may fit after preemption, with their candidates, as far as they were read."""
+        found: list[tuple[int, list[Candidate]]] = []
+        allowed = node_search.allowed(self.snapshot, shape)
+        at_most = min(self.left, ALLOCATIONS_PER_PREEMPTION // self.kinds)
+        for row in self._by_lacking(shape, np.flatnonzero(allowed), allowed).tolist():
+            node = self.snapshot.nodes.rows.at(row)
+            known = self.examined.candidates.get(node)
+            if known is None:
+                if at_most <= 0 or self.examined.read >= CANDIDATES_PER_PREEMPTION:
+                    self.is_cut_short = True
+                    continue
+                known = self.examined.candidates[node] = self.pool.on(node)
+                read = 1 + len(self.partition.placed.get(node, ()))
+                at_most -= read
+                self.left -= read
+                self.examined.read += read
+            found.append((row, [one for one in known if self._is_free(one)]))
+        return found
+
+    def _place_one(self, kind: AskClass, shape: RequestShape, at_most: int) -> bool:
+        """Finds the node for one request and selects the victims there, if any. False = no node."""
         spots = node_search.place(self.snapshot, shape, 1, self.partition.config.node_sort)
         if spots:
-            return spots[0][0]
+            self.placed.append(_Placed(kind, spots[0][0], 1))
+            return True
         allowed = node_search.allowed(self.snapshot, shape)
         solutions: list[_Solution] = []
         tried = to_clear = 0
-        useful = self._useful_rows(ask.kind, shape, allowed)
+        useful = self._useful_rows(kind, shape, allowed)
         # Where this plan placed a member already, there is seldom enough left for another one.
         for row in sorted(useful, key=self.used.__contains__):
             is_enough = tried >= at_most and (solutions or not self.solves)
@@ -305,15 +445,11 @@ class _VictimSearch:
             if solution is not None:
                 solutions.append(solution)
             elif not self.chosen:  # with chosen victims, guarantees and not the node may be the reason
-                self._useless(ask.kind).add(row)
+                self._useless(kind).add(row)
         if not solutions:
-            return None
+            return False
         best = min(solutions, key=lambda solution: solution.key)
-        for victim in best.victims:
-            self._choose(victim)
-        self.used.add(best.row)
-        node_search.charge(self.snapshot, shape, best.row)
-        return self.snapshot.nodes.rows.at(best.row)
+        return bool(self._take(kind, self.snapshot.nodes.rows.at(best.row), 1, best.victims))
 
     def free_elsewhere(self, need: Resources) -> bool:
         """Selects further victims on any node until the queues have enough quota too."""
@@ -354,20 +490,10 @@ class _VictimSearch:
         return [row for row in known[1] if row not in useless]
 
     def _useless(self, kind: AskClass | None) -> set[int]:
-        return self.examined.setdefault(kind, set())
+        return self.examined.useless.setdefault(kind, set())
 
     def _ranked(self, kind: AskClass, shape: RequestShape, rows: IntColumn, allowed: BoolColumn) -> list[int]:
-        for name, amount in shape.resources.items():
-            at_best = self.snapshot.at_best(name, rows)
-            rows = rows[:0] if at_best is None else rows[at_best >= amount]
-        lacking = np.zeros(len(rows))
-        for name, amount in shape.resources.items():
-            available = self.snapshot.available_at(name, rows)
-            if available is not None:
-                share = (amount - available) / max(self.partition.nodes.capacity_total[name], 1)
-                np.maximum(lacking, share, out=lacking)
-        earlier = np.isin(rows, self._earlier_rows())
-        order = rows[np.lexsort((self.snapshot.nodes.rows.ranks()[rows], lacking, ~allowed[rows], ~earlier))]
+        order = self._by_lacking(shape, rows, allowed)
         read = min(self.left, ALLOCATIONS_PER_PREEMPTION // self.kinds)
         ranked: list[tuple[Rank, int, int]] = []
         for row, eligible in self._read(kind, order, read):
@@ -378,9 +504,24 @@ class _VictimSearch:
                 ranked.append((rank, len(ranked), row))
         return [row for _, _, row in sorted(ranked)]
 
-    def _earlier_rows(self) -> list[int]:
-        apps, earlier = self.partition.applications, self.partition.preemptions.earlier_victims
-        return [self._row(apps[app].allocations[key].node) for app, key in earlier]
+    def _by_lacking(self, shape: RequestShape, rows: IntColumn, allowed: BoolColumn) -> IntColumn:
+        """Returns the rows that could hold the shape, those that lack the least of it first."""
+        for name, amount in shape.resources.items():
+            at_best = self.snapshot.at_best(name, rows)
+            rows = rows[:0] if at_best is None else rows[at_best >= amount]
+        lacking = np.zeros(len(rows))
+        for name, amount in shape.resources.items():
+            available = self.snapshot.available_at(name, rows)
+            if available is not None:
+                share = (amount - available) / max(self.partition.nodes.capacity_total[name], 1)
+                np.maximum(lacking, share, out=lacking)
+        apps, victims = self.partition.applications, self.partition.preemptions.earlier_victims
+        earlier = np.isin(rows, [self._row(apps[app].allocations[key].node) for app, key in victims])
+        used = np.isin(rows, list(self.used))
+        found: IntColumn = rows[
+            np.lexsort((self.snapshot.nodes.rows.ranks()[rows], lacking, ~allowed[rows], ~earlier, used))
+        ]
+        return found
 
     def _read(self, kind: AskClass | None, rows: IntColumn, at_most: int) -> Iterator[tuple[int, list[Eligible]]]:
         """Yields the rows with what may be preempted there. Remembers rows without, and stops after `at_most`."""
@@ -452,26 +593,29 @@ class _VictimSearch:
         self, node: NodeId, shape: RequestShape, candidates: list[Candidate], victims: list[Candidate]
     ) -> list[Candidate] | None:
         """Returns the candidates that free the missing resources in addition to the victims. None = not enough."""
-        room = {
-            name: column.item(self._row(node))
-            for name in shape.resources
-            if (column := self.snapshot.available(name)) is not None
-        }
         freed = sum((victim.resources for victim in victims), NOTHING)
         for victim in victims:
             self.balance.lose(victim.app.queue, victim.resources)
-        freed += releasing_on(self.partition, node, self.now_ns)
-        more = fewest(candidates, positive(shape.resources - Resources(room) - freed), self.balance)
+        more = fewest(candidates, positive(shape.resources - self._room(node, shape) - freed), self.balance)
         for victim in victims:
             self.balance.lose(victim.app.queue, victim.resources, -1)
         return more
+
+    def _room(self, node: NodeId, shape: RequestShape) -> Resources:
+        """Returns what the node has left of the resources of the shape once running releases have ended."""
+        columns = ((name, self.snapshot.available(name)) for name in shape.resources)
+        left = Resources({name: column.item(self._row(node)) for name, column in columns if column is not None})
+        return left + releasing_on(self.partition, node, self.now_ns)
 
     def _row(self, node: NodeId) -> int:
         return self.snapshot.nodes.rows.row(node)
 
     def _choose(self, victim: Candidate) -> None:
-        self.chosen[victim.id] = victim
         self.balance.lose(victim.app.queue, victim.resources)
+        self._remove(victim)
+
+    def _remove(self, victim: Candidate) -> None:
+        self.chosen[victim.id] = victim
         self.snapshot.free(victim.allocation.node, victim.resources)
         move(self.snapshot, victim, -1)
 
@@ -495,11 +639,11 @@ def fewest(
             rest = positive(rest - amount)
     for victim in victims:
         balance.lose(victim.app.queue, victim.resources, -1)
-    return None if rest and enough else _without_idle(victims, lacking - rest)
+    return None if rest and enough else without_idle(victims, lacking - rest)
 
 
-def _without_idle(victims: list[Candidate], lacking: Resources) -> list[Candidate]:
-    """Removes victims that are not needed, the last in order first."""
+def without_idle(victims: list[Candidate], lacking: Resources) -> list[Candidate]:
+    """Returns the victims without those that are not needed, the last in order first."""
     freed = sum((victim.resources for victim in victims), NOTHING)
     kept: list[Candidate] = []
     for victim in reversed(victims):
@@ -513,180 +657,3 @@ def _without_idle(victims: list[Candidate], lacking: Resources) -> list[Candidat
 def positive(amounts: Resources) -> Resources:
     """The amounts above 0."""
     return Resources({name: amount for name, amount in amounts.items() if amount > 0})
-
-
-#: Text of YuniKorn's allocation log.
-NO_HELP_ON_NODE: Final = messages.preemption_on_node_without_help()
-
-
-def plan_for_required_node(partition: Partition, app: Application, ask: Ask, now_ns: int) -> Preemption | str:
-    """Selects victims on the required node of a DaemonSet pod. Returns the decision, or why there is none."""
-    node, asked = ask.spec.required_node, ask.spec.resources
-    if node not in partition.nodes or quota.quota_refusal(partition, app, asked) is not None:
-        return NO_HELP_ON_NODE  # quotas and limits apply to it like to any other request
-    snapshot, shape = Snapshot(partition.nodes), shape_of(ask.kind)
-    lift(partition, snapshot, ask.kind, 1)
-    own = partition.reservations.by_ask.get((app.id, ask.spec.key))
-    if own is not None and own.required:
-        snapshot.free(own.node, own.resources)
-    pool = NodePool(partition, app, ask)
-    candidates = sorted(map(pool.candidate, pool.eligible_on(node)), key=_node_victim_order)
-    victims = in_the_way(snapshot, shape, node, permitted_by_guarantees(candidates, pool.balance))
-    if victims is None:
-        return NO_HELP_ON_NODE
-    row = partition.nodes.rows.row(node)
-    asked = asked.on_nodes
-    room = {name: column.item(row) for name in asked if (column := snapshot.available(name)) is not None}
-    freed = sum((one.resources for one in victims), releasing_on(partition, node, now_ns))
-    for victim in victims:
-        pool.balance.lose(victim.app.queue, victim.resources)
-    left = [one for one in candidates if one not in victims]
-    more = fewest(left, positive(asked - Resources(room) - freed), pool.balance)
-    if more is None or not (victims := [*victims, *more]) or not may_run_without(snapshot, shape, node, victims):
-        return NO_HELP_ON_NODE
-    return Preemption(partition.id, app.id, ((ask.spec.key, node),), tuple(victim.id for victim in victims))
-
-
-def _node_victim_order(candidate: Candidate) -> tuple[bool, bool, bool, int, bool, int, float, int]:
-    spec = candidate.allocation.spec
-    since = -candidate.allocation.allocated_ns
-    first = not candidate.is_earlier_victim, spec.originator, not spec.allow_preempt_self, spec.priority
-    return *first, not spec.is_virtual, since, candidate.cost, -candidate.allocation.sequence
-
-
-#: Allocations that one event ranks in each leaf, at least.
-_LEAST_OF_A_LEAF: Final = 16
-
-#: This many times more allocations are read, because some of them are not eligible.
-_TRIED: Final = 8
-
-
-def excess(queue: Queue) -> Resources:
-    """Returns the usage above the maximum after running releases have ended."""
-    return queue.max.excess(remaining(queue))
-
-
-def plan_for_quota(partition: Partition, queue: Queue) -> QuotaPreemption | None:
-    """Selects victims for a queue above its maximum. None = it is not above it, or there are no victims.
-
-    The work of one plan is bounded, so the plan may leave a part of the excess to the next one.
-    """
-    over = excess(queue)
-    if not over:
-        return None
-    search = _QuotaSearch(partition, GuaranteeBalance(queue))
-    cluster = partition.nodes.capacity_total
-    shares = sorted(_shares(queue, over), key=lambda item: (-_largest(item[1], cluster), item[0].path))
-    rest, surplus = over, NOTHING  # what a leaf releases above its share, because pods are whole, others need not
-    for leaf, share in shares:
-        if not rest or search.is_over:  # other leaves may have released more than their shares for an earlier plan
-            break
-        freed = search.take(leaf, positive(share - surplus), len(shares))
-        rest, surplus = positive(rest - freed), positive(surplus + freed - share)
-    for leaf in leaves_below(queue):
-        if not rest or search.is_over:
-            break
-        rest = positive(rest - search.take(leaf, rest, 1))
-    by_order = sorted(search.chosen.values(), key=lambda victim: _quota_victim_order(victim, over, cluster))
-    victims = _without_idle(by_order, over - rest)
-    return QuotaPreemption(partition.id, queue.path, tuple(victim.id for victim in victims)) if victims else None
-
-
-def _largest(amount: Resources, cluster: Resources) -> float:
-    return max((part / max(cluster[name], 1) for name, part in amount.items()), default=0.0)
-
-
-def _shares(root: Queue, over: Resources) -> list[tuple[Queue, Resources]]:
-    """Returns the amount that each leaf below has to release, without what it already releases for this or another
-    preemption. Several plans in a row therefore divide the excess as one would.
-    """
-    found: list[tuple[Queue, Resources]] = []
-    waiting = [(root, Resources({name: amount + root.preempting[name] for name, amount in over.items()}))]
-    while waiting:
-        queue, amount = waiting.pop()
-        if queue.is_leaf:
-            left = positive(amount - queue.preempting) if queue.preempting else amount
-            if left:
-                found.append((queue, left))
-            continue
-        children = list(queue.children.values())
-        parts: list[dict[str, int]] = [{} for _ in children]
-        for name, total in amount.items():
-            beyond = [max(child.allocated[name] - child.guaranteed[name], 0) for child in children]
-            whole = sum(beyond)
-            for part, own in zip(parts, beyond, strict=True):
-                if own:
-                    part[name] = total * own // whole
-        waiting += [(child, Resources(part)) for child, part in zip(children, parts, strict=True)]
-    return found
-
-
-@dataclass(slots=True)
-class _QuotaSearch:
-    """Victims of a queue above its maximum, and how much work is left."""
-
-    partition: Partition
-    balance: GuaranteeBalance
-    chosen: dict[PlaceId, Candidate] = field(default_factory=dict)
-    #: Allocations that may still be ranked, and read.
-    ranked: int = ALLOCATIONS_PER_QUOTA_PREEMPTION
-    read: int = ALLOCATIONS_PER_QUOTA_PREEMPTION * _TRIED
-
-    @property
-    def is_over(self) -> bool:
-        """Whether no work is left."""
-        return self.ranked <= 0 or self.read <= 0
-
-    def take(self, leaf: Queue, amount: Resources, leaves: int) -> Resources:
-        """Selects victims in one of so many leaves that free the amount, or as much of it as possible. Returns what
-        they free.
-        """
-        if self.is_over:
-            return NOTHING
-        at_most = min(max(ALLOCATIONS_PER_QUOTA_PREEMPTION // leaves, _LEAST_OF_A_LEAF), self.ranked)
-        ranking, cluster = Ranking(self.partition), self.partition.nodes.capacity_total
-        found = [ranking.candidate(app, one, one.spec.priority) for app, one in islice(self._of(leaf, amount), at_most)]
-        self.ranked -= len(found)
-        freed = NOTHING
-        by_order = sorted(found, key=lambda candidate: _quota_victim_order(candidate, amount, cluster))
-        for victim in fewest(by_order, amount, self.balance, enough=False) or ():
-            self.balance.lose(leaf, victim.resources)
-            self.chosen[victim.id] = victim
-            freed += victim.resources
-        return freed
-
-    def _of(self, leaf: Queue, amount: Resources) -> Iterator[tuple[Application, Allocation]]:
-        """Yields what may be preempted in a leaf, that of the newest application first."""
-        for name in reversed(leaf.applications):
-            app = self.partition.applications[name]
-            used = app.allocated + app.gang.allocated
-            self.read -= 1
-            for one in reversed(app.allocations.values()) if any(map(used.__getitem__, amount)) else ():
-                if self.read <= 0:
-                    return
-                self.read -= 1
-                if is_eligible(one, amount) and (app.id, one.id) not in self.chosen:
-                    yield app, one
-
-
-#: Pods of one hour are ordered by size.
-_HOUR_NS: Final = 3600 * 1_000_000_000
-
-_QuotaVictimKey = tuple[bool, bool, bool, float, int, bool, int, tuple[float, ...], int, int]
-
-
-def _quota_victim_order(candidate: Candidate, over: Resources, cluster: Resources) -> _QuotaVictimKey:
-    """Returns the ordering key of a victim: the youngest hour first and the smallest within the hour, as in YuniKorn.
-
-    Pods that were preempted before the core restarted are before all others.
-
-    The size is the share of the cluster, largest resource first, and counts only resources above the maximum.
-    """
-    spec = candidate.allocation.spec
-    matching = sum(1 for name in spec.resources if name in over) / max(sum(1 for _ in spec.resources), 1)
-    since_ns = candidate.allocation.allocated_ns
-    hour = -((spec.created_ns or since_ns) // _HOUR_NS)
-    size = tuple(sorted((spec.resources[name] / max(cluster[name], 1) for name in over), reverse=True))
-    opted_out = not spec.allow_preempt_self
-    value = (not candidate.is_earlier_victim, spec.originator, opted_out, -matching, spec.priority)
-    return *value, not spec.is_virtual, hour, size, -since_ns, -candidate.allocation.sequence

@@ -21,20 +21,21 @@ from muster_core.model import messages
 from muster_core.model.decisions import Preemption, ReasonKind
 from muster_core.model.errors import caught
 from muster_core.model.events import Timer, TimerKind
-from muster_core.model.ids import ApplicationId, QueuePath
-from muster_core.model.limits import MEMBERS_PER_PREEMPTION, PREEMPTION_SEARCHES_IN_VAIN
+from muster_core.model.ids import AllocationKey, ApplicationId, QueuePath
+from muster_core.model.limits import PODS_PER_PREEMPTION, PREEMPTION_SEARCHES_IN_VAIN
 from muster_core.model.records import Notice
 from muster_core.model.resources import Limit
 from muster_core.placement.plugins.hooks import HOOKS
-from muster_core.preemption import guarantees, planning
+from muster_core.preemption import guarantees, planning, quota_victims, required_node
 from muster_core.preemption.guarantees import is_under_guarantee, usage
+from muster_core.preemption.planning import GangFindings, VictimPlan
 from muster_core.queues import quota
 from muster_core.scheduling import commit, failures, gangs, requeue, victims
 from muster_core.state import ordering
 from muster_core.state.applications import Application, Ask
 from muster_core.state.queues import Queue
 from muster_core.state.request_classes import AskClass
-from muster_core.state.reservations import Epoch, PreemptionRefusal, ThrashingGuard, UselessRows, Wanted
+from muster_core.state.reservations import Epoch, PreemptionRefusal, ThrashingGuard, Wanted
 from muster_core.state.scheduler_state import Partition
 from muster_core.state.snapshot import wanted
 
@@ -69,7 +70,7 @@ def note_excess(partition: Partition, queue: Queue, now_ns: int) -> None:
     An existing allocation may have exceeded it, or victims may not have terminated.
     """
     delay_ns = queue.policies.quota_preemption_delay_ns
-    if not queue.quota_at_ns and _is_on(partition, delay_ns) and planning.excess(queue):
+    if not queue.quota_at_ns and _is_on(partition, delay_ns) and quota_victims.excess(queue):
         _start(partition, queue, now_ns + delay_ns)
 
 
@@ -89,17 +90,21 @@ def on_quota_timer(partition: Partition, timer: Timer, now_ns: int) -> None:
 
 def _enforce(partition: Partition, queue: Queue, now_ns: int) -> None:
     delay_ns = queue.policies.quota_preemption_delay_ns
-    if not _is_on(partition, delay_ns) or not planning.excess(queue):
+    if not _is_on(partition, delay_ns) or not quota_victims.excess(queue):
         return
     _start(partition, queue, now_ns + delay_ns)
-    decision = planning.plan_for_quota(partition, queue)
-    if decision is not None and not commit.attempt(partition, decision, queue.path, now_ns) and planning.excess(queue):
+    decision = quota_victims.plan_for_quota(partition, queue)
+    if (
+        decision is not None
+        and not commit.attempt(partition, decision, queue.path, now_ns)
+        and quota_victims.excess(queue)
+    ):
         _start(partition, queue, now_ns + _PAUSE_NS)
 
 
 def _reconsider(partition: Partition, queue: Queue, most: Limit, delay_ns: int, now_ns: int) -> None:
     now_delay_ns = queue.policies.quota_preemption_delay_ns
-    if not _is_on(partition, now_delay_ns) or not planning.excess(queue):
+    if not _is_on(partition, now_delay_ns) or not quota_victims.excess(queue):
         _clear(queue)
         return
     if queue.quota_at_ns:
@@ -124,15 +129,20 @@ def _clear(queue: Queue) -> None:
     queue.quota_at_ns = queue.quota_timer = 0
 
 
-#: Searches and examined applications per leaf and event. They bound how long the scheduler task is busy.
+#: Searches and examined applications per leaf and event. They bound how long the scheduler task is busy. An application
+#: with many requests counts several times.
 _SEARCHES: Final = 2
 _LOOKS: Final = 256
+_REQUESTS_PER_LOOK: Final = 64
 
 #: Leaves whose timers one cycle sets, at about 2 us each. The next cycle continues.
 _WATCHED: Final = 256
 
 #: How often the retry interval doubles at most.
 _DOUBLED: Final = 2
+
+#: Requests of a gang that record a result.
+_RECORDED: Final = 64
 
 #: Different results that are kept per request.
 _MESSAGES_KEPT: Final = 8
@@ -262,8 +272,11 @@ def _search(partition: Partition, leaf: Queue, now_ns: int) -> None:
         if not names or not (is_under or kind.required_node):
             search.left.popleft()
             continue
-        looks += 1
-        searches += _look(partition, leaf, (kind, names), now_ns)
+        requests, is_searched = _look(partition, leaf, (kind, names), now_ns)
+        looks += 1 + requests // _REQUESTS_PER_LOOK
+        searches += is_searched
+        if search.examining:  # the next event continues
+            break
     if search.left and search.in_vain < PREEMPTION_SEARCHES_IN_VAIN:
         _set_timer(partition, leaf, now_ns + _PAUSE_NS)
     elif search.left:
@@ -293,8 +306,10 @@ def _begin(leaf: Queue) -> None:
     search.is_refused = False
 
 
-def _look(partition: Partition, leaf: Queue, part: tuple[AskClass, deque[ApplicationId]], now_ns: int) -> bool:
-    """Examines the first application of a class. Returns whether victims were searched.
+def _look(
+    partition: Partition, leaf: Queue, part: tuple[AskClass, deque[ApplicationId]], now_ns: int
+) -> tuple[int, bool]:
+    """Examines the first application of a class. Returns the number of requests, and whether victims were searched.
 
     No search is needed if an equal one has failed before or the preemption delay is not over.
     """
@@ -304,11 +319,11 @@ def _look(partition: Partition, leaf: Queue, part: tuple[AskClass, deque[Applica
     asks = _subject(partition, app, kind) if app is not None else []
     if app is None or not asks or quota.is_beyond_limits(partition, app, planning.asked(asks)):
         names.popleft()  # a limit of its user or group does not apply to the next application
-        return False
+        return len(asks), False
     what = _wanted(app, asks)
     known = search.refused.get(what)
-    if search.examining != what:
-        search.examining, search.examined = None, {}
+    if search.examining != what or not isinstance(search.examined, GangFindings):
+        search.examining, search.examined = None, GangFindings()
     at_ns = 0 if search.examining else max(_due(partition, app, asks, leaf), _again(partition, known))
     search.is_refused = search.is_refused or known is not None
     if at_ns > now_ns:
@@ -316,18 +331,18 @@ def _look(partition: Partition, leaf: Queue, part: tuple[AskClass, deque[Applica
             search.next_ns = min(search.next_ns or at_ns, at_ns)
         # The next applications want the same and came later. Gangs differ in their missing members.
         (names.popleft if app.is_reserving else names.clear)()
-        return False
+        return len(asks), False
     refused = caught(partial(attempt, partition, app, asks, now_ns, search.examined))
     if isinstance(refused, Exception):
         failures.application_failed(partition, app, refused, now_ns)
         names.popleft()
-        return True
+        return len(asks), True
     app.failures = 0
     if refused == planning.CUT_SHORT:
         search.examining = what
         search.in_vain += 1
-        return True
-    search.examining = None
+        return len(asks), True
+    search.examining, search.examined = None, GangFindings()
     if refused:
         times = known.times + 1 if known is not None else 1
         search.is_refused = True
@@ -337,7 +352,7 @@ def _look(partition: Partition, leaf: Queue, part: tuple[AskClass, deque[Applica
         search.in_vain += 1
     else:
         search.refused.pop(what, None)
-    return True
+    return len(asks), True
 
 
 def _again(partition: Partition, refusal: PreemptionRefusal | None) -> int:
@@ -355,7 +370,7 @@ def _wanted(app: Application, asks: list[Ask]) -> Wanted:
     if not app.is_reserving:
         return ((asks[0].kind, 1),)
     kinds = (kind for kind in ordering.classes(app) if kind.placeholder)
-    return tuple((kind, wanted(app, kind, MEMBERS_PER_PREEMPTION + 1)) for kind in kinds)
+    return tuple((kind, wanted(app, kind, PODS_PER_PREEMPTION + 1)) for kind in kinds)
 
 
 def _set_timer(partition: Partition, leaf: Queue, at_ns: int) -> None:
@@ -366,7 +381,7 @@ def _set_timer(partition: Partition, leaf: Queue, at_ns: int) -> None:
 def _subject(partition: Partition, app: Application, kind: AskClass) -> list[Ask]:
     """Returns the requests to preempt for: all missing members of a gang, else the first request of the class.
 
-    For a gang that is too large, returns one more than `MEMBERS_PER_PREEMPTION`. Empty = preemption is not possible for
+    For a gang that is too large, returns one more than `PODS_PER_PREEMPTION`. Empty = preemption is not possible for
     them.
     """
     if kind not in app.waiting or partition.pending_callbacks.awaits_callback(partition.id, app.id) or app.failures:
@@ -386,7 +401,7 @@ def _subject(partition: Partition, app: Application, kind: AskClass) -> list[Ask
 def _of_gang(app: Application) -> list[Ask]:
     """Returns the missing members of a reserving gang, at most one more than preemption supports."""
     keys = (key for kind in ordering.classes(app) if kind.placeholder for key in app.waiting[kind])
-    return [app.asks[key] for key in islice(keys, MEMBERS_PER_PREEMPTION + 1)]
+    return [app.asks[key] for key in islice(keys, PODS_PER_PREEMPTION + 1)]
 
 
 def _may(partition: Partition, ask: Ask) -> bool:
@@ -435,7 +450,7 @@ def _interval(partition: Partition, ask: Ask) -> int:
 # -- one attempt ----------------------------------------------------------------
 
 
-def attempt(partition: Partition, app: Application, asks: list[Ask], now_ns: int, examined: UselessRows) -> str:
+def attempt(partition: Partition, app: Application, asks: list[Ask], now_ns: int, examined: GangFindings) -> str:
     """Plans a preemption and commits it, or sends the plan to the resource manager.
 
     Returns why preemption does not help; empty = it helps, or the resource manager was asked. `CUT_SHORT` = another
@@ -448,28 +463,37 @@ def attempt(partition: Partition, app: Application, asks: list[Ask], now_ns: int
         return ""
     if isinstance(answer, Preemption):
         answer = commit.attempt(partition, answer, app.queue.path, now_ns)
-    if answer and answer != planning.CUT_SHORT:
-        for ask in asks:
+    if answer != planning.CUT_SHORT:
+        for ask in asks[:_RECORDED] if answer else ():
             _record_attempt(partition, ask, answer, now_ns)
+        limit = answer if answer in planning.LIMITS else ""
+        if limit != app.gang.preemption_limit:
+            app.gang.preemption_limit = limit
+            partition.scheduling.requeue(app)  # its reason names the limit
     return answer
 
 
 def _answer(
-    partition: Partition, app: Application, asks: list[Ask], now_ns: int, examined: UselessRows
+    partition: Partition, app: Application, asks: list[Ask], now_ns: int, examined: GangFindings
 ) -> Preemption | str:
-    """Returns the plan for these requests, or why there is none."""
+    """Returns the decision for these requests, or why there is none."""
     for ask in asks:
         ask.attempted_ns = now_ns
     if asks[0].spec.required_node:
-        return planning.plan_for_required_node(partition, app, asks[0], now_ns)
-    if refused := planning.guarantee_refusal(partition, app, asks):
-        return refused
+        return required_node.plan_for_required_node(partition, app, asks[0], now_ns)
+    plan = planning.guarantee_refusal(partition, app, asks) or _plan(partition, app, asks, now_ns, examined)
+    if isinstance(plan, str):
+        return plan
     if any(ask.spec.is_virtual for ask in asks):
         gangs.split_virtual_placeholders(partition, app)  # one node reservation per request
         asks[:] = _of_gang(app)
         for ask in asks:
             ask.attempted_ns = now_ns
-    return _plan(partition, app, asks, now_ns, examined)
+    keys: dict[AskClass, list[AllocationKey]] = {}
+    for ask in reversed(asks):
+        keys.setdefault(ask.kind, []).append(ask.spec.key)
+    places = ((keys[kind].pop(), node) for kind, node, count in plan.places for _ in range(count))
+    return Preemption(partition.id, app.id, tuple(places), plan.victims)
 
 
 def confirm(partition: Partition, decision: Preemption, now_ns: int) -> bool:
@@ -480,9 +504,12 @@ def confirm(partition: Partition, decision: Preemption, now_ns: int) -> bool:
     app = partition.applications.get(decision.application)
     first = app.asks.get(decision.places[0][0]) if app is not None else None
     asks = _subject(partition, app, first.kind) if app is not None and first is not None else []
-    if app is None or [ask.spec.key for ask in asks] != [key for key, _ in decision.places]:
+    if app is None or {ask.spec.key for ask in asks} != {key for key, _ in decision.places}:
         return False
-    answer = _answer(partition, app, asks, now_ns, {})
+    findings = GangFindings()
+    answer: Preemption | str = planning.CUT_SHORT
+    while answer == planning.CUT_SHORT:
+        answer = _answer(partition, app, asks, now_ns, findings)
     if not isinstance(answer, Preemption) or answer.places != decision.places:
         return False
     is_same = set(answer.victims) == set(decision.victims)
@@ -490,18 +517,18 @@ def confirm(partition: Partition, decision: Preemption, now_ns: int) -> bool:
 
 
 def _plan(
-    partition: Partition, app: Application, asks: list[Ask], now_ns: int, examined: UselessRows
-) -> Preemption | str:
+    partition: Partition, app: Application, asks: list[Ask], now_ns: int, examined: GangFindings
+) -> VictimPlan | str:
     """Returns a plan without victims in leaves that preempt from this leaf alternately."""
     leaf = app.queue.path
     while True:
         excluded = guarantees.protected_queues(partition, leaf, now_ns)
         answer = planning.plan_for_guarantee(partition, app, asks, excluded, now_ns, examined)
-        if not isinstance(answer, Preemption):
+        if isinstance(answer, str):
             return answer
         found = [
             thrashing
-            for victim in victims.leaves_of(partition, answer)
+            for victim in victims.leaves_of(partition, answer.victims)
             if (thrashing := guarantees.is_thrashing(partition, leaf, victim, now_ns)) is not None
         ]
         if not found:

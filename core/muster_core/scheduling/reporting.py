@@ -108,9 +108,13 @@ def report_unschedulable(partition: Partition, app: Application, unplaced: list[
 def _reason(app: Application, entry: Unplaced) -> UnschedulableReason:
     """Returns the reason to report. A gang that has lost members says so first, because it may do nothing until then.
 
-    A member that cannot use its reservation says why. Texts about quotas begin with the quota, as in YuniKorn.
+    A member that cannot use its reservation says why. Texts about quotas begin with the quota, as in YuniKorn. A limit
+    that kept preemption from helping comes last.
     """
     about = entry.about
+    if app.gang.preemption_limit and app.is_reserving:
+        detail = f"{entry.why.detail} {app.gang.preemption_limit}".strip()
+        entry = replace(entry, why=replace(entry.why, detail=detail))
     if entry.why.kind not in _QUOTAS and not about and app.gang.without_reservation:
         different = (app.gang.without_reservation.get(key) for key in app.waiting.get(entry.kind, ()))
         about = next(filter(None, different), "")

@@ -17,7 +17,7 @@ from muster_core.model.events import Timer, TimerKind
 from muster_core.model.ids import NO_APPLICATION, AllocationKey, NodeId, QueuePath, Termination
 from muster_core.model.records import Change, Detail, Notice
 from muster_core.model.resources import NOTHING, Resources
-from muster_core.preemption import candidates, guarantees, planning
+from muster_core.preemption import candidates, guarantees, quota_victims
 from muster_core.preemption.candidates import CandidatePool, NodePool, is_eligible, releasing_on
 from muster_core.preemption.guarantees import GuaranteeBalance, fence
 from muster_core.preemption.planning import positive
@@ -63,7 +63,7 @@ def preempt(partition: Partition, app: Application, decision: Preemption, now_ns
     _check_room(partition, app, asks, victims, now_ns)
     (_check_required if is_required else _check_rights)(partition, app, asks, victims)
     leaf = app.queue.path
-    for other in () if is_required else leaves_of(partition, decision):
+    for other in () if is_required else leaves_of(partition, decision.victims):
         _remember(partition, leaf, other, now_ns)
     keys = tuple((app.id, ask.spec.key) for ask, _ in asks)
     running = RunningPreemption(partition.next_number(), leaf, keys, dict.fromkeys(decision.victims), now_ns)
@@ -77,7 +77,7 @@ def preempt(partition: Partition, app: Application, decision: Preemption, now_ns
 def enforce(partition: Partition, decision: QuotaPreemption, now_ns: int) -> None:
     """Releases the victims of a queue above its maximum. Raises BrokenDecision before the first write."""
     queue = partition.queues.get(decision.queue)
-    over = planning.excess(queue) if queue is not None else NOTHING
+    over = quota_victims.excess(queue) if queue is not None else NOTHING
     if queue is None or not over:
         raise BrokenDecision("quota preemption", f"queue {decision.queue} is not over its maximum")
     victims = [victim_of(partition, name) for name in dict.fromkeys(decision.victims)]
@@ -268,6 +268,6 @@ def victims_timed_out(partition: Partition, timer: Timer, now_ns: int) -> None:
                 partition.note(Notice.REQUEST, reservation.key, reference=reservation.application, message=message)
 
 
-def leaves_of(partition: Partition, decision: Preemption) -> list[QueuePath]:
-    """Returns the paths of the leaves that lose allocations by a decision."""
-    return sorted({partition.applications[name].queue.path for name, _ in decision.victims})
+def leaves_of(partition: Partition, victims: Iterable[PlaceId]) -> list[QueuePath]:
+    """Returns the paths of the leaves that lose these allocations."""
+    return sorted({partition.applications[name].queue.path for name, _ in victims})

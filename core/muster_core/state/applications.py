@@ -163,6 +163,8 @@ class Gang:
     repair_times: int = 0
     repairs_left: int = 0
     lost_at_ns: int = 0
+    #: The limit that kept the last preemption attempt from helping; empty = none.
+    preemption_limit: str = ""
     #: The resource manager gave it up: what is released has not timed out.
     given_up: bool = False
     #: Placeholders that existed before the core started.

@@ -146,8 +146,14 @@ class PreemptionRefusal:
     times: int
 
 
-#: Rows of nodes that a victim search found to be useless, by class; None = for further quota, on any node.
-UselessRows = dict[AskClass | None, set[int]]
+@dataclass(slots=True, eq=False)
+class Examined:
+    """What the attempts of one victim search found so far. `preemption.planning` adds to it.
+
+    `useless`: rows of nodes by class; None = for further quota, on any node.
+    """
+
+    useless: dict[AskClass | None, set[int]] = field(default_factory=dict)
 
 
 @dataclass(slots=True, eq=False)
@@ -157,9 +163,9 @@ class PreemptionSearch:
     refused: dict[Wanted, PreemptionRefusal] = field(default_factory=dict)
     #: Classes to evaluate with their applications. Empty = no search is running.
     left: deque[tuple[AskClass, deque[ApplicationId]]] = field(default_factory=deque)
-    #: What a search that a bound cut short is for; None = no search was. `examined`: nodes that it found to be useless.
+    #: What a search that a bound cut short is for; None = no search was. `examined`: what it found.
     examining: Wanted | None = None
-    examined: UselessRows = field(default_factory=dict)
+    examined: Examined = field(default_factory=Examined)
     #: Failed attempts since the last pause.
     in_vain: int = 0
     #: Time of the last attempt; 0 = never.

@@ -16,6 +16,8 @@ from tests.unit.builders import a_configuration, a_node, a_queue, an_allocation,
 from tests.unit.core.scheduling.preemption_scenario import victims
 from tests.unit.core.scheduling.scenario import Scenario
 
+_NEVER = 2**30
+
 
 @dataclass(frozen=True)
 class Case:
@@ -35,6 +37,18 @@ class Case:
         """The fewest pods whose end makes room for all members; None = there is no room at all."""
         everyone = range(len(self.running))
         return next((n for n in (*everyone, len(everyone)) if any(map(self.fits, combinations(everyone, n)))), None)
+
+    def fewest_of_equal(self) -> int | None:
+        """As `fewest`, for any number of equal members: a node frees the most with its largest pods."""
+        least = [0, *[_NEVER] * len(self.members)]
+        for node, cores in enumerate(self.nodes):
+            sizes = sorted((size for where, size in self.running if where == node), reverse=True)
+            rooms = [(cores - sum(sizes[gone:])) // self.members[0] for gone in range(len(sizes) + 1)]
+            least = [
+                min(least[max(count - room, 0)] + gone for gone, room in enumerate(rooms))
+                for count in range(len(least))
+            ]
+        return least[-1] if least[-1] < _NEVER else None
 
     def taken(self) -> int | None:
         """The number of victims that the scheduler selects; None = none."""
@@ -99,3 +113,26 @@ def test_a_gang_never_preempts_more_pods_than_it_has_to() -> None:
     found = [(case, case.fewest(), case.taken()) for case in cases(1, amount(60, 1_000))]
     assert [one for one in found if one[2] is not None and one[1] != one[2]] == []
     assert [one for one in found if one[1] is not None and one[2] is None] == []
+
+
+def large_cases(seed: int, count: int) -> Iterator[Case]:
+    """Gangs of 65 to 300 equal members on small nodes, which are mostly full."""
+    rnd = Random(seed)
+    for _ in range(count):
+        size, members = rnd.randint(1, 4), rnd.randint(65, 300)
+        nodes: list[int] = []
+        running: list[tuple[int, int]] = []
+        while sum(cores // size for cores in nodes) < members * rnd.uniform(0.95, 2):
+            free = rnd.randint(4, 24)
+            nodes.append(free)
+            free -= rnd.choice([0, 0, 0, 1, 2])
+            while free > 0:
+                running.append((len(nodes) - 1, min(rnd.randint(1, 6), free)))
+                free -= running[-1][1]
+        yield Case(tuple(nodes), tuple(running), (size,) * members)
+
+
+@pytest.mark.thorough
+def test_a_large_gang_of_equal_members_preempts_no_more_pods_than_it_has_to() -> None:
+    found = [(case, case.fewest_of_equal(), case.taken()) for case in large_cases(1, amount(5, 200))]
+    assert [one for one in found if one[1] != one[2]] == []

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from heapq import heappop
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,15 @@ from muster_core.model.constraints import TERMINATING, TERMINATING_PREEMPTED, Co
 from muster_core.model.events import AllocationReported, ApplicationAdded, AskAdded, NodeAdded, TimerFired
 from muster_core.model.ids import AllocationKey, NodeId
 from muster_core.model.resources import Limit
-from muster_core.model.specs import AllocationSpec, AskSpec, GangPlacement, NodeSpec
+from muster_core.model.specs import (
+    NO_PROPERTIES,
+    AllocationSpec,
+    AskSpec,
+    GangPlacement,
+    HostPort,
+    NodeSpec,
+    PodProperties,
+)
 from muster_core.preemption import planning
 from muster_core.preemption.candidates import CandidatePool, Eligible
 from tests.unit.builders import (
@@ -512,3 +521,61 @@ def test_a_gang_of_whole_nodes_preempts_on_a_node_of_its_own_for_each_member() -
     members = (AskAdded(an_ask(f"g{index}", app="g", vcore=4000, group="workers")) for index in range(8))
     gone = victims(scenario.send(ApplicationAdded(gang), *members) + scenario.wait(60))
     assert len(gone) == 32
+
+
+# -- The work for a large gang is bounded, whatever its members are.
+
+
+@pytest.fixture
+def parts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The answer of each attempt that selects victims: the reason why there are none, or nothing."""
+    answers: list[str] = []
+    plan = planning.plan_for_guarantee
+
+    def plan_for_guarantee(*given: Any) -> planning.VictimPlan | str:
+        found = plan(*given)
+        answers.append(found if isinstance(found, str) else "")
+        return found
+
+    monkeypatch.setattr(planning, "plan_for_guarantee", plan_for_guarantee)
+    monkeypatch.setattr(planning, "ALLOCATIONS_PER_PREEMPTION", 100)
+    return answers
+
+
+def submit_gang(scenario: Scenario, members: int, vcore: int, facts: PodProperties = NO_PROPERTIES) -> None:
+    """Submit a Direct gang in root.a with all its members."""
+    gang = an_application("g", gang=members, each=resources(vcore=vcore, pods=1), placement=GangPlacement.DIRECT)
+    gang = replace(gang, members=(replace(gang.members[0], facts=facts),))
+    asks = (an_ask(f"g{index}", app="g", vcore=vcore, group="workers") for index in range(members))
+    scenario.send(ApplicationAdded(gang), *(AskAdded(replace(ask, facts=facts)) for ask in asks))
+
+
+@pytest.mark.parametrize("facts", [NO_PROPERTIES, PodProperties(ports=(HostPort("0.0.0.0", "TCP", 9000),))])  # noqa: S104
+def test_the_search_for_a_large_gang_continues_in_the_next_part(facts: PodProperties, parts: list[str]) -> None:
+    queues = with_preemption(a_queue("a", guaranteed=280_000), a_queue("b"))
+    scenario = Scenario(queues, nodes=70)
+    run(scenario, "root.b", *pods("v", 280))
+    submit_gang(scenario, 70, 3000, facts)
+    while planning.CUT_SHORT not in parts:
+        at_ns, _, timer = heappop(scenario.timers)
+        scenario.now_ns = max(scenario.now_ns, at_ns)
+        scenario.send(TimerFired(timer.timer))
+        assert set(parts) <= {planning.CUT_SHORT}
+    scenario.release("v0", app="b")  # a pod that ends meanwhile is no victim
+    effects = scenario.wait(1)
+    assert parts == [*[planning.CUT_SHORT] * (len(parts) - 1), ""]
+    assert len(victims(effects)) == 209, "three pods on each node"
+    confirm(scenario, effects)
+    assert cores(scenario, "root.a", "root.b") == [210, 70]
+
+
+def test_victims_of_a_large_gang_respect_guarantees() -> None:
+    queues = a_queue("a", guaranteed=132_000), a_queue("b"), a_queue("c", guaranteed=131_000)
+    scenario = Scenario(with_preemption(*queues), nodes=66)
+    run(scenario, "root.b", *pods("b", 132))
+    scenario.now_ns += SECOND
+    run(scenario, "root.c", *pods("c", 132))
+    submit_gang(scenario, 66, 2000)
+    gone = victims(scenario.wait(60))
+    assert len(gone) == 132
+    assert sum(key.startswith("c") for key in gone) <= 1

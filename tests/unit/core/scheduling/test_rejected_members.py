@@ -20,7 +20,8 @@ from muster_core.model.events import (
 from muster_core.model.ids import AllocationKey, ApplicationId, NodeId, QueuePath, Termination
 from muster_core.model.records import Detail
 from muster_core.model.specs import ApplicationSpec, AskSpec, GangPlacement, GangStyle, PodProperties
-from muster_core.preemption.planning import EXHAUSTED, NO_RIGHT
+from muster_core.preemption.planning import NO_RIGHT, TOO_MANY_PODS
+from muster_core.state.applications import Ask
 from tests.unit.builders import (
     PARTITION,
     SECOND,
@@ -132,9 +133,12 @@ def full(guaranteed: int = 2000) -> Scenario:
     return scenario
 
 
+def first_slot(scenario: Scenario) -> Ask:
+    return next(ask for ask in scenario.app().asks.values() if ask.spec.is_virtual)
+
+
 def attempts(scenario: Scenario) -> list[str]:
-    first = next(ask for ask in scenario.app().asks.values() if ask.spec.is_virtual)
-    return list(first.attempts or {})
+    return list(first_slot(scenario).attempts or {})
 
 
 def submit(scenario: Scenario, members: int, vcore: int = 1) -> None:
@@ -149,13 +153,14 @@ def requested(scenario: Scenario) -> list[int]:
     return [ask.left for ask in scenario.app().asks.values() if ask.spec.is_virtual]
 
 
-@pytest.mark.parametrize("members", [65, 10_000, 2**31 - 1])
+@pytest.mark.parametrize("members", [4_001, 10_000, 2**31 - 1])
 def test_a_direct_gang_too_large_for_preemption_is_not_split_into_members(members: int) -> None:
     scenario = full()
     submit(scenario, members)
     scenario.wait(120)
     assert requested(scenario) == [members]
-    assert attempts(scenario) == [EXHAUSTED]
+    assert attempts(scenario) == [TOO_MANY_PODS]
+    assert scenario.app().refusals[first_slot(scenario).kind].text().endswith(TOO_MANY_PODS)
 
 
 def test_a_direct_gang_that_may_not_preempt_is_not_split_into_members() -> None:
@@ -180,7 +185,7 @@ def test_a_failed_preemption_of_a_large_gang_is_recorded_on_a_limited_number_of_
     scenario.gang(spec, 500)
     scenario.wait(120)
     tried = [ask for ask in scenario.app().asks.values() if ask.attempts]
-    assert len(tried) == 65
+    assert len(tried) == 64
 
 
 # -- Placeholders of an application without a placeholderAsk: no gang waits for them, and real pods replace them.
