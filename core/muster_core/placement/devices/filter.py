@@ -214,7 +214,12 @@ def is_anywhere(devices: Devices, planned: PlannedDevices, demands: Demands) -> 
 
 
 def has_devices(snapshot: Snapshot, shape: RequestShape) -> BoolColumn:
-    """Rows that can access a device, in use or not, that matches some request of the claims without devices."""
+    """Rows that can access a device, in use or not, that matches some request of the claims without devices.
+
+    There are none if a claim makes the pod unschedulable on every node.
+    """
+    if unusable(snapshot, shape):
+        return np.zeros(snapshot.size, dtype=np.bool_)
     devices, planned = with_views(snapshot.nodes), snapshot.devices
     demands = open_demands(snapshot.nodes, planned, shape.pod_on_node.facts.devices)
     groups = _real_answers(devices, demands).group_of

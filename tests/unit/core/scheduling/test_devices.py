@@ -467,3 +467,10 @@ def test_rest_has_the_devices_of_nodes_by_class_and_those_of_allocations() -> No
     assert [pool.memory for pool in searched] == before, "the results of the search are kept"
     shown = [allocation(one, partition).devices for one in scenario.app().allocations.values()]
     assert sorted(map(str, shown)) == [str([f"{DRIVER}/n0/d0", f"{DRIVER}/n0/d1"]), str([f"{DRIVER}/net/nic"])]
+
+
+def test_a_pod_whose_claim_is_unknown_preempts_nothing() -> None:
+    queues = with_preemption(a_queue("a", guaranteed=4000), a_queue("b"))
+    scenario = with_queues(queues, gpus("n0", 1), nodes=1)
+    run(scenario, "root.b", *(an_ask(f"b{index}") for index in range(4)))
+    assert victims(run(scenario, "root.a", pod("mine")) + scenario.wait(60)) == set()
