@@ -351,10 +351,13 @@ _NEW: Final = (
     "{kind: Pod, metadata: {name: new, labels: {applicationId: new, queue: root.default}}, spec: {schedulerName:"
     " muster, containers: [{name: main, resources: {requests: {cpu: 1}}}]}}"
 )
-#: All nodes are in use, which are 32,000 cores: the waiting applications still fit into the raised maximum.
+#: All nodes are in use, which are 32,000 cores.
 _PLANS: Final = {
     name: _QUEUES % (f"{{name: default, resources: {{max: {{vcore: '{cores}'}}}}}}", "")
-    for name, cores in {"plan of a raised maximum": 40_000, "plan of a lowered maximum": 30_000}.items()
+    for name, cores in {
+        "plan of a maximum above the usage": 40_000,
+        "plan of a maximum below the usage": 30_000,
+    }.items()
 }
 
 #: Questions of each kind, and hours that the applications have run, of which three have ended.

@@ -19,10 +19,9 @@ from muster_core.foresight.changes import (
     EndApplication,
     RaiseMaximum,
     RaiseUserLimits,
-    ends,
     raised,
 )
-from muster_core.foresight.unblocking import MOST_CHANGES, Advice, has_started, unblock
+from muster_core.foresight.unblocking import Advice, has_started, prospects, unblock
 from muster_core.foresight.virtual_core import VirtualCore
 from muster_core.foresight.workload import PARTITION
 from muster_core.state.applications import Application
@@ -42,8 +41,7 @@ def changes(copied: ClusterCopy, app: Json, option: str, real_s: float) -> Json:
     if has_started(target):
         return _data(core, Advice(starts_anyway=True, remedies=(), is_complete=True))
     deadline = time.monotonic() + real_s
-    partition = core.scheduler_state.partitions[PARTITION]
-    known = copied.once("ends", 0, lambda: ends(partition, MOST_CHANGES))
+    known = copied.once("prospects", 0, lambda: prospects(core, on_copy, PARTITION))
     return _data(core, unblock(core, on_copy, PARTITION, target.id, lambda: time.monotonic() < deadline, known))
 
 

@@ -35,7 +35,7 @@ _ALL_SUBSETS: Final = 6
 _MOST_SETS: Final = 100
 
 #: Most changes of a set, except equal nodes: nobody would make more.
-MOST_CHANGES: Final = 32
+_MOST_CHANGES: Final = 32
 
 #: Exit code of a child process without memory, and characters of another failed one's report.
 _NO_MEMORY: Final = 2
@@ -155,34 +155,48 @@ class _TooManyChanges(Exception):
     """A set that starts the application has more changes than anybody would make."""
 
 
+@dataclass(frozen=True, slots=True)
+class Prospects:
+    """What is the same for all applications of a copy: those that start without any change, and those that may end."""
+
+    starting: frozenset[ApplicationId]
+    ends: Ends
+
+
+def prospects(core: VirtualCore, on_copy: OnCopy, partition: PartitionId) -> Prospects:
+    """Lets the core run until `HORIZON_NS` without a change. Arguments as for `unblock`."""
+    ends = candidates.ends(core.scheduler_state.partitions[partition], _MOST_CHANGES)
+    return Prospects(on_copy(lambda copy: _starting(copy, partition)), ends)
+
+
 def unblock(
     core: VirtualCore,
     on_copy: OnCopy,
     partition: PartitionId,
     target: ApplicationId,
     may_go_on: Callable[[], bool] = lambda: True,
-    ends: Ends | None = None,
+    known: Prospects | None = None,
 ) -> Advice:
     """Searches for changes of one kind, and of all kinds together if none is sufficient. The application must wait.
 
-    `core`: the cluster that `on_copy` copies; it is only read. `ends`: the applications that may end, if known.
+    `core`: the cluster that `on_copy` copies; it is only read. `known`: of this copy.
     """
-    known: dict[frozenset[int], bool] = {}
+    known = known or prospects(core, on_copy, partition)
+    if target in known.starting:
+        return Advice(True, (), True)
+    tried: dict[frozenset[int], bool] = {frozenset(): False}
 
     def starts(changes: Sequence[ClusterChange]) -> bool:
         key = frozenset(map(id, changes))  # all candidates live until the end of the search
-        if key not in known:
+        if key not in tried:
             if not may_go_on():
                 raise _OutOfTime
-            known[key] = on_copy(lambda copy: attempt(copy, partition, target, changes))
-        return known[key]
+            tried[key] = on_copy(lambda copy: attempt(copy, partition, target, changes))
+        return tried[key]
 
     found: list[tuple[ClusterChange, ...]] = []
     try:
-        if starts(()):
-            return Advice(True, (), True)
-        of_all = ends or candidates.ends(core.scheduler_state.partitions[partition], MOST_CHANGES)
-        is_complete = _search(core, partition, target, of_all, starts, found)
+        is_complete = _search(core, partition, target, known.ends, starts, found)
     except _OutOfTime:
         return Advice(False, tuple(sorted(found, key=len)), False)
     return Advice(False, tuple(sorted(found, key=len)), is_complete)
@@ -233,11 +247,30 @@ def attempt(core: VirtualCore, partition: PartitionId, target: ApplicationId, ch
     effects: list[Effect] = []
     for change in changes:
         effects += core.apply(candidates.events(state, state.partitions[partition], change))
+    apps = state.partitions[partition].applications
+    return _run(core, effects, lambda: has_started(apps.get(target)))
+
+
+def _starting(core: VirtualCore, partition: PartitionId) -> frozenset[ApplicationId]:
+    apps = core.scheduler_state.partitions[partition].applications
+    waiting = [name for name, app in apps.items() if not has_started(app)]
+    found: set[ApplicationId] = set()
+
+    def note() -> bool:
+        found.update(name for name in waiting if has_started(apps.get(name)))
+        return False
+
+    _run(core, [], note)
+    return frozenset(found)
+
+
+def _run(core: VirtualCore, effects: list[Effect], is_over: Callable[[], bool]) -> bool:
+    """Lets the time pass until the end of the attempt. Returns whether it is over before."""
     end_ns = core.now_ns + HORIZON_NS
     effects += core.send(())
     while True:
         settle(core, effects)
-        if has_started(state.partitions[partition].applications.get(target)):
+        if is_over():
             return True
         next_ns = core.timers.next_ns()
         if next_ns is None or next_ns > end_ns:
@@ -285,7 +318,7 @@ def minimal(changes: Sequence[ClusterChange], starts: _Starts) -> tuple[ClusterC
     chosen: list[ClusterChange] = []
     rest = list(changes[:high])
     while not starts(chosen):
-        if len(chosen) == MOST_CHANGES:
+        if len(chosen) == _MOST_CHANGES:
             raise _TooManyChanges
         low, high = 1 if chosen else low, len(rest)
         while low < high:

@@ -468,13 +468,14 @@ def _waits_for_nodes(partition: Partition, known: dict[Hashable, bool], app: App
     reasons = partition.blocking_reasons.blocked.get(app.id)
     if not reasons or app.spec.is_gang:
         return False
-    kinds = tuple(one.kind for one in reasons if isinstance(one, NoNodeFits) and not one.kind.required_node)
-    if len(kinds) < len(reasons):
-        return False
-    key = quota.subject(app), app.state, app.counted, bool(app.allocations), kinds
+    key = quota.subject(app), app.state, app.counted, bool(app.allocations), *reasons
     if key not in known:
-        has_quota = all(quota.quota_refusal(partition, app, kind.resources) is None for kind in kinds)
-        known[key] = has_quota and quota.start_refusal(partition, app) is None
+        known[key] = quota.start_refusal(partition, app) is None and all(
+            isinstance(one, NoNodeFits)
+            and not one.kind.required_node
+            and quota.quota_refusal(partition, app, one.kind.resources) is None
+            for one in reasons
+        )
     return known[key]
 
 
