@@ -480,7 +480,7 @@ def unschedulable_reason(snapshot: Snapshot, shape: RequestShape) -> Unschedulab
     reasons = dict(counts)
     detail = explanation.of_claims(snapshot, shape) if CANNOT in reasons else ""
     short = (name for name in sorted(shape.resources) if resources.insufficient_resources(name) in reasons)
-    detail = detail or next(filter(None, (explanation.of_resource(snapshot, shape, name) for name in short)), "")
+    detail = detail or next(filter(None, (explanation.of_resource(snapshot, name) for name in short)), "")
     return UnschedulableReason(ReasonKind.NODES, counts=counts, nodes=nodes, detail=detail)
 
 

@@ -27,7 +27,7 @@ from muster_operator.controller import (
     volume_binding,
 )
 from muster_operator.controller.isolation import isolate
-from muster_operator.controller.nodes import node_gone, node_seen
+from muster_operator.controller.nodes import node_gone, node_seen, record_node
 from muster_operator.controller.state import (
     Application,
     Deadline,
@@ -132,9 +132,9 @@ def record_event(ledger: Ledger, fact: ClusterEvent) -> None:
             _forget_foreign(ledger, uid)
             ledger.forget_deletion(uid)
         case NodeSeen(node):
-            ledger.nodes[node.name] = node
+            record_node(ledger, node.name, node)
         case NodeGone(name):
-            ledger.nodes.pop(name, None)
+            record_node(ledger, name, None)
         case NamespaceSeen() | NamespaceGone():
             _record_namespace(ledger, fact)
         case PriorityClassSeen(name, allow_preemption):
@@ -296,6 +296,15 @@ def _claim_changed(ledger: Ledger, out: Outcome, uid: PodUid, now: float) -> Non
         tasks.resend(ledger, out, before)
 
 
+def withdraw_without_claim(ledger: Ledger, out: Outcome, now: float) -> None:
+    """Sweep: requested pods need a claim for their extended resources now, because of a new class or a lost plugin."""
+    for task in ledger.tasks.values():
+        if device_claims.extended(ledger, task.pod) and is_refused(ledger, task, task.pod):
+            ledger.devices.changed.setdefault(task.pod.ref.namespace, {})[task.uid] = None
+    if ledger.devices.changed:
+        claims_changed(ledger, out, now)
+
+
 def _react_around(
     ledger: Ledger, out: Outcome, fact: NamespaceSeen | NamespaceGone | PriorityClassSeen, now: float
 ) -> None:
@@ -440,7 +449,8 @@ def is_refused(ledger: Ledger, task: Task, pod: Pod) -> bool:
     """Whether a waiting pod has become invalid, or lost a claim. It is requested again when that changes."""
     is_waiting = pod.node is None and not pod.terminating and task.state in _WAITING
     member = pod.membership
-    is_invalid = member.refusal or member.waits or (pod.claims and device_claims.missing(ledger, pod))
+    may_need_claim = pod.claims or ledger.devices.providers
+    is_invalid = member.refusal or member.waits or (may_need_claim and device_claims.is_missing(ledger, pod))
     return is_waiting and bool(is_invalid) and not member.placeholder
 
 
@@ -575,7 +585,10 @@ def is_held_back(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> bool:
             return True
         device_claims.keep_back(ledger, pod, missing, now)
         return True
-    if pod.claims:
+    is_ready = pod.node is None and not (pod.gates or pod.membership.waits)
+    if is_ready and ledger.devices.providers and device_claims.order_claim(ledger, out, pod, now):
+        return True
+    if ledger.devices.held:
         device_claims.release(ledger, pod)
     if pod.gates and pod.node is None:
         _post_once(ledger, out, pod, messages.waiting_for_gates(", ".join(pod.gates)))

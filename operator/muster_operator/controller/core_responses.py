@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from muster_operator.controller import (
     absent_members,
     applications,
+    device_claims,
     mismatches,
     nodes,
     placeholders,
@@ -34,6 +35,7 @@ from muster_operator.model.commands import (
     CommandFailed,
     CommandSucceeded,
     CommandUnanswered,
+    CreateClaim,
     CreatePlaceholder,
     DeletePod,
     FailPod,
@@ -96,6 +98,8 @@ def handle_command_result(ledger: Ledger, out: Outcome, result: Result, now: flo
             provisioning.answered(ledger, out, result, command)
         case ClaimVolume() | SelectNode() | ReserveClaim() as command:
             volume_binding.binding_answered(ledger, out, result, command, now)
+        case CreateClaim() as command:
+            device_claims.claim_answered(ledger, result, command, now)
         case FailPod() | MarkResumed() | SetCondition() as command:
             rejections.write_answered(ledger, result, command, now)
         case _:

@@ -30,7 +30,15 @@ from muster_operator.model.cluster_events import (
     TaintRuleGone,
     TaintRuleSeen,
 )
-from muster_operator.model.commands import Outcome, ReserveClaim, SetCondition
+from muster_operator.model.commands import (
+    CommandFailed,
+    CreateClaim,
+    Outcome,
+    Repeat,
+    ReserveClaim,
+    Result,
+    SetCondition,
+)
 from muster_operator.model.core_messages import ClusterObjectReported
 from muster_operator.model.devices import ChosenDevices, DeviceClaim, DeviceName, PodClaim, TaintRule
 from muster_operator.model.ids import AppId, PodUid, Resources, added
@@ -38,6 +46,7 @@ from muster_operator.model.pods import Condition, Pod, PodRef
 from muster_operator.model.states import TaskState
 from muster_operator.model.storage import ClaimRef, ClusterObject, ObjectKind
 from muster_operator.translate.devices import allocation, tainted, unusable
+from muster_operator.translate.extended_resources import ENTRY, providers
 from muster_operator.translate.values import canonical
 from muster_si import keys
 
@@ -107,9 +116,11 @@ def _record(
             return ClusterObject(ObjectKind.DEVICE_CLAIM, key, gone=True)
         case DeviceClassSeen(device_class):
             devices.classes[device_class.name] = device_class
+            devices.providers = providers(devices.classes.values())
             return device_class.reported
         case DeviceClassGone(name):
             devices.classes.pop(name, None)
+            devices.providers = providers(devices.classes.values())
             return ClusterObject(ObjectKind.DEVICE_CLASS, name, gone=True)
         case _:
             assert_never(fact)
@@ -243,6 +254,11 @@ def missing(ledger: Ledger, pod: Pod) -> str:
     return ""
 
 
+def is_missing(ledger: Ledger, pod: Pod) -> bool:
+    """Whether the pod cannot be requested yet, because it lacks a claim, or one for its extended resources."""
+    return bool((pod.claims and missing(ledger, pod)) or extended(ledger, pod))
+
+
 def tag(ledger: Ledger, pod: Pod) -> dict[str, str]:
     """The tag of the request of a pod with its claims; none if it has none."""
     claims = {key: ledger.devices.claims.get(key) for _, key in _named(pod)}
@@ -252,6 +268,55 @@ def tag(ledger: Ledger, pod: Pod) -> dict[str, str]:
         if claim is not None
     ]
     return {keys.TAG_DEVICE_CLAIMS: canonical("resource claims", found)} if found else {}
+
+
+def extended(ledger: Ledger, pod: Pod) -> dict[str, str]:
+    """The class by extended resource of the pod, for those that a DeviceClass and no node's device plugin provides.
+
+    Empty if the pod has a claim for some of them, which is not changed any more.
+    """
+    devices = ledger.devices
+    if not devices.providers or any(claim.entry == ENTRY for claim in pod.claims):
+        return {}
+    wanted = [name for name in pod.resources if name in devices.providers]
+    if wanted and devices.on_nodes is None:
+        nodes = ledger.nodes.values()
+        devices.on_nodes = {name for node in nodes for name, amount in node.capacity.items() if amount > 0}
+    return {name: devices.providers[name] for name in wanted if name not in (devices.on_nodes or ())}
+
+
+def order_claim(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> bool:
+    """Whether the pod waits for a claim of its extended resources, which is ordered once.
+
+    The watch shows the claim in the pod's status. From then on it is a claim of the pod like others.
+    """
+    if not (classes := extended(ledger, pod)):
+        return False
+    why, held = _not_created(classes), ledger.devices.held.get(pod.ref.uid)
+    if held is None or not held.why.startswith(why):
+        out.commands.append(CreateClaim(pod.ref, tuple(sorted(classes.items()))))
+        keep_back(ledger, pod, why, now)
+    return True
+
+
+def claim_answered(ledger: Ledger, result: Result, command: CreateClaim, now: float) -> None:
+    """The claim for extended resources could not be created: the reason is reported, and the sweep orders it again."""
+    pod = ledger.pods.get(command.pod.uid)
+    if isinstance(result, CommandFailed) and pod is not None and command.pod.uid in ledger.devices.held:
+        keep_back(ledger, pod, f"{_not_created(dict(command.classes))}: {result.message}", now)
+
+
+def _not_created(classes: dict[str, str]) -> str:
+    resources = ", ".join(f"{name} (DeviceClass {of_class})" for name, of_class in sorted(classes.items()))
+    return device_problems.extended_claim_not_created(resources)
+
+
+def sweep(ledger: Ledger, out: Outcome, now: float) -> None:
+    """Reports again why pods wait, and orders missing claims for extended resources again."""
+    for uid in list(ledger.devices.held):
+        report_held(ledger, out, uid, now)
+        if (pod := ledger.pods.get(uid)) is not None and pod.node is None and (classes := extended(ledger, pod)):
+            out.commands.append(Repeat(CreateClaim(pod.ref, tuple(sorted(classes.items())))))
 
 
 # -- pods that wait for their claims ----------------------------------------------------------------------------------

@@ -27,6 +27,15 @@ from muster_operator.model.core_messages import (
 from muster_operator.model.ids import NodeName, PodUid
 
 
+def record_node(ledger: Ledger, name: NodeName, node: Node | None) -> None:
+    """Records the node, or that it is gone (None)."""
+    old = ledger.nodes.pop(name, None) if node is None else ledger.nodes.get(name)
+    if node is not None:
+        ledger.nodes[name] = node
+    if old is None or node is None or old.capacity != node.capacity:
+        ledger.devices.on_nodes = None
+
+
 def existing_allocation(ledger: Ledger, uid: PodUid, node: NodeName) -> AllocationSpec | None:
     """The allocation of a pod on a node, to be reported now. Marks it as reported. None if there is none to report."""
     task = ledger.tasks.get(uid)

@@ -173,7 +173,7 @@ def _contradicted(ledger: Ledger, key: str) -> str:
 def _is_held(ledger: Ledger, pod: Pod) -> bool:
     """Whether the pod cannot be requested, so that it is not one of the members that start together."""
     own = pod.membership.written or pod.membership
-    return bool(own.refusal or own.marked or pod.gates or (pod.claims and device_claims.missing(ledger, pod)))
+    return bool(own.refusal or own.marked or pod.gates or device_claims.is_missing(ledger, pod))
 
 
 def forget(ledger: Ledger, uid: PodUid) -> None:

@@ -129,7 +129,8 @@ class Devices:
     with a claim that is another one now, which are still to be handled, by namespace in the order of their turns.
     ``counting``: the UID of the pod that the devices of a shared claim counted for at its last event, if one did.
     ``undoing``: claims whose allocation is being removed. ``expired``: `DeviceClaim.allocated_s` of allocations whose
-    devices were not ready in time, by claim. ``failures``: by claim, until its devices are ready.
+    devices were not ready in time, by claim. ``failures``: by claim, until its devices are ready. ``providers``:
+    classes by extended resource; ``on_nodes``: resources that some node has, None = to be computed again.
     """
 
     claims: dict[str, DeviceClaim] = field(default_factory=dict)
@@ -145,3 +146,5 @@ class Devices:
     undoing: set[str] = field(default_factory=set)
     expired: dict[str, float] = field(default_factory=dict)
     failures: dict[str, DeviceFailure] = field(default_factory=dict)
+    providers: dict[str, str] = field(default_factory=dict)
+    on_nodes: set[str] | None = None

@@ -15,7 +15,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from muster_operator.controller import applications, device_claims, placeholders, pod_groups, tasks, volume_binding
+from muster_operator.controller import (
+    applications,
+    cluster_events,
+    device_claims,
+    placeholders,
+    pod_groups,
+    tasks,
+    volume_binding,
+)
 from muster_operator.controller.isolation import isolate
 from muster_operator.controller.state import Ledger, SlotState, Task, sweep_later
 from muster_operator.model import problems
@@ -28,8 +36,8 @@ def on_timer(ledger: Ledger, out: Outcome, now: float) -> None:
     """Timer: orders again what is in the same short-lived state as at the last sweep."""
     sweep_later(ledger, now)
     pod_groups.sweep(ledger, out, now)
-    for held in ledger.devices.held:
-        device_claims.report_held(ledger, out, held, now)
+    device_claims.sweep(ledger, out, now)
+    cluster_events.withdraw_without_claim(ledger, out, now)
     before, ledger.short_lived = ledger.short_lived, dict(_short_lived(ledger))
     for subject, progress in ledger.short_lived.items():
         if before.get(subject) == progress:

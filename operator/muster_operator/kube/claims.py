@@ -161,6 +161,19 @@ def _devices_of(allocation: Raw) -> list[tuple[str, ...]]:
     return sorted(tuple(text(one.get(field)) for field in ("request", "driver", "pool", "device")) for one in results)
 
 
+def create(manifest: Raw) -> Request:
+    """Creates a ResourceClaim."""
+    path = f"/apis/resource.k8s.io/v1/namespaces/{manifest['metadata']['namespace']}/resourceclaims"
+    return Request("POST", f"{path}?fieldManager={FIELD_MANAGER}", orjson.dumps(manifest))
+
+
+def read_created(manifest: Raw) -> Request:
+    """Reads the ResourceClaim that has the name of the manifest."""
+    metadata = manifest["metadata"]
+    path = f"/apis/resource.k8s.io/v1/namespaces/{metadata['namespace']}/resourceclaims"
+    return Request("GET", f"{path}/{metadata['name']}")
+
+
 Send = Callable[[ClaimCommand, Request, Retry], Awaitable[Reply]]
 
 #: Maximum number of attempts on an object that other controllers also change.

@@ -33,6 +33,7 @@ from muster_operator.model.commands import (
     CommandFailed,
     CommandSucceeded,
     CommandUnanswered,
+    CreateClaim,
     CreatePlaceholder,
     DeletePod,
     FailPod,
@@ -61,8 +62,9 @@ from muster_operator.model.names import (
 )
 from muster_operator.model.pod_groups import CONDITION_OF, VERSIONS
 from muster_operator.model.pods import PlaceholderSpec, PodRef
+from muster_operator.translate import extended_resources
 from muster_operator.translate.storage import version_of
-from muster_operator.translate.values import Raw
+from muster_operator.translate.values import Raw, controller, mapping
 
 log = structlog.get_logger("muster.kube")
 
@@ -414,16 +416,18 @@ class Kube:
                 return await self._patch(command, mark_resumed(command))
             case MarkDisrupted():
                 return await self._patch(command, mark_disrupted(command, datetime.now(tz=UTC)))
-            case ClaimVolume() | SelectNode() | ReserveClaim():
+            case ClaimVolume() | SelectNode() | ReserveClaim() | CreateClaim():
                 return await self._write_claim(command)
             case RequestNodes() | WithdrawNodes():
                 return await self._provision(command)
 
-    async def _write_claim(self, command: ClaimCommand) -> Result:
+    async def _write_claim(self, command: ClaimCommand | CreateClaim) -> Result:
         """Writes a claim. One of devices is shown before the watch shows it.
 
         The session or the pod can end in between, and its devices must not be free then.
         """
+        if isinstance(command, CreateClaim):
+            return await self._create_claim(command)
         reply = await claims.write(command, self._with_retries, self._policies)
         if not reply.ok:
             return _failed(command, reply)
@@ -431,6 +435,37 @@ class Kube:
         if isinstance(command, ReserveClaim):
             self._handler.object_read("resourceclaims", raw)
         return CommandSucceeded(command, version_of(raw))
+
+    async def _create_claim(self, command: CreateClaim) -> Result:
+        """Creates the claim for extended resources of the pod. Claim and pod are shown before the watch shows them."""
+        pod = await self._read(command.pod.namespace, command.pod.name)
+        if not pod.ok:
+            return _failed(command, pod)
+        if mapping(pod.json().get("metadata")).get("uid") != command.pod.uid:
+            return CommandFailed(command, 404, "NotFound", "the pod no longer exists")
+        manifest, status = extended_resources.claim(command.pod, mapping(pod.json().get("spec")), dict(command.classes))
+        reply = await self._with_retries(command, claims.create(manifest), self._policies.create)
+        if _already_exists(reply):
+            reply = await self._with_retries(command, claims.read_created(manifest), self._policies.read)
+            raw = reply.json() if reply.ok else {}
+            is_ours = controller(mapping(raw.get("metadata")))[0] == command.pod.uid
+            if reply.ok and not (is_ours and extended_resources.has_same_requests(raw, manifest)):
+                name = manifest["metadata"]["name"]
+                return CommandFailed(command, 409, "AlreadyExists", f"another resourceclaim {name} exists, delete it")
+        if not reply.ok:
+            return _failed(command, reply)
+        self._handler.object_read("resourceclaims", reply.json())
+        body = {"status": {"extendedResourceClaimStatus": status}}
+        reply = await self._with_retries(
+            command, _patch(command.pod, "/status", body, STRATEGIC_PATCH), self._policies.patch
+        )
+        if not reply.ok:
+            return _failed(command, reply)
+        raw = reply.json()
+        if not mapping(raw.get("status")).get("extendedResourceClaimStatus"):
+            return CommandFailed(command, 409, "Contested", "the feature gate DRAExtendedResource is off")
+        self._handler.object_read("pods", raw)
+        return CommandSucceeded(command)
 
     async def _bind(self, command: BindPod) -> Result:
         """Binds the pod. If it is unknown whether the bind succeeded, reads the pod."""

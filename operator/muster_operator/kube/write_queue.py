@@ -26,6 +26,7 @@ from muster_operator.model.commands import (
     CancelCreations,
     ClaimVolume,
     Command,
+    CreateClaim,
     CreatePlaceholder,
     DeletePod,
     FailPod,
@@ -69,7 +70,7 @@ def write_priority_of(command: Command) -> WritePriority:
             return WritePriority.EVENT
         case DeletePod():
             return WritePriority.DELETE
-        case CreatePlaceholder():
+        case CreatePlaceholder() | CreateClaim():
             return WritePriority.CREATE
         case FailPod() | SetCondition() | MarkResumed() | MarkDisrupted():
             return WritePriority.PATCH
@@ -80,8 +81,8 @@ def write_priority_of(command: Command) -> WritePriority:
 def is_of_session(command: Command) -> bool:
     """Whether the command is valid only in the session that decided it.
 
-    This is true of binds, of the writes that precede a bind, and of placeholder creations, which the next session
-    orders again if needed.
+    This is true of binds, of the writes that precede a bind, and of creations, which the next session orders again if
+    needed.
     """
     return write_priority_of(command) in {WritePriority.BIND, WritePriority.CREATE}
 
@@ -104,16 +105,16 @@ def namespace_of(command: Command) -> str:
 def key_of(command: Command) -> str:
     """The pod (`namespace/name`), volume, claim or request that a command changes; empty for events."""
     match command:
-        case BindPod(pod=pod) | DeletePod(pod=pod) | FailPod(pod=pod) | SetCondition(pod=pod) | MarkDisrupted(pod=pod):
-            return f"{pod.namespace}/{pod.name}"
-        case MarkResumed(originator=pod):
-            return f"{pod.namespace}/{pod.name}"
-        case CreatePlaceholder(spec=spec):
-            return f"{spec.namespace}/{spec.name}"
+        case BindPod() | DeletePod() | FailPod() | SetCondition() | MarkDisrupted():
+            return f"{command.pod.namespace}/{command.pod.name}"
+        case MarkResumed(originator=one) | CreatePlaceholder(spec=one):
+            return f"{one.namespace}/{one.name}"
         case ClaimVolume(volume=name):
             return f"volume {name}"
         case SelectNode(claim=claim) | ReserveClaim(claim=claim):
             return f"{'claim' if isinstance(command, SelectNode) else 'resourceclaim'} {claim.key}"
+        case CreateClaim(pod=pod):
+            return f"extended resources of {pod.namespace}/{pod.name}"
         case RequestNodes(request=request):
             return f"provisioningrequest {request.originator.namespace}/{request.name}"
         case WithdrawNodes(originator=pod, name=name):

@@ -148,6 +148,16 @@ class ReserveClaim(Struct, frozen=True, gc=False):
     known: str = ""
 
 
+class CreateClaim(Struct, frozen=True, gc=False):
+    """Create the ResourceClaim for extended resources of the pod, and name it in the pod's status.
+
+    ``classes``: the DeviceClass by resource. A claim or status that is there already is kept.
+    """
+
+    pod: PodRef
+    classes: tuple[tuple[str, str], ...]
+
+
 class RequestNodes(Struct, frozen=True, gc=False):
     """Create the ProvisioningRequest of a gang and the PodTemplates of its task groups, or read it.
 
@@ -225,7 +235,8 @@ class PostEvent(Struct, frozen=True, gc=False):
 PodCommand = BindPod | DeletePod | FailPod | SetCondition | MarkResumed | MarkDisrupted
 ClaimCommand = ClaimVolume | SelectNode | ReserveClaim
 ProvisioningCommand = RequestNodes | WithdrawNodes
-Command = CreatePlaceholder | PodCommand | ClaimCommand | ProvisioningCommand | SetGroupCondition | PostEvent
+Creation = CreatePlaceholder | CreateClaim
+Command = Creation | PodCommand | ClaimCommand | ProvisioningCommand | SetGroupCondition | PostEvent
 
 
 class CancelCreations(Struct, frozen=True, gc=False):

@@ -19,6 +19,14 @@ def claim_not_created(entry: str) -> str:
     return f'ResourceClaim of "{entry}" not created yet'
 
 
+def extended_claim_not_created(resources: str) -> str:
+    """No ResourceClaim exists yet for extended resources that DeviceClasses provide.
+
+    If that lasts, the text has the answer of the API server.
+    """
+    return f"ResourceClaim for extended resources not created yet: {resources}"
+
+
 def resource_claim_missing(claim: str) -> str:
     """The pod names a ResourceClaim that does not exist.
 

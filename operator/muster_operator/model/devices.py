@@ -75,11 +75,13 @@ class DeviceClaim:
 
 @dataclass(frozen=True, slots=True)
 class DeviceClass:
-    """A DeviceClass with the configurations that its devices get."""
+    """A DeviceClass with the configurations that its devices get. ``resource``: the extended resource it provides."""
 
     name: str
     configurations: tuple[DeviceConfiguration, ...]
     reported: ClusterObject
+    resource: str = ""
+    created_s: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -234,10 +234,11 @@ def read_class(raw: Raw) -> DeviceClass | None:
     if not name:
         return None
     selectors, unsupported = _selectors(spec)
-    fields = _compact(
-        {"selectors": selectors, "unsupported": unsupported, "resource": text(spec.get("extendedResourceName"))}
-    )
-    return DeviceClass(name, _configurations(spec), for_core(ObjectKind.DEVICE_CLASS, name, fields))
+    resource = text(spec.get("extendedResourceName"))
+    fields = _compact({"selectors": selectors, "unsupported": unsupported, "resource": resource})
+    reported = for_core(ObjectKind.DEVICE_CLASS, name, fields)
+    created_s = (epoch_ms(mapping(raw.get("metadata")).get("creationTimestamp")) or 0) // 1000
+    return DeviceClass(name, _configurations(spec), reported, resource, created_s)
 
 
 def _configurations(raw: Raw) -> tuple[DeviceConfiguration, ...]:

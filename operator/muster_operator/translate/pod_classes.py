@@ -210,6 +210,7 @@ class Status(Struct, omit_defaults=True, gc=False, rename="camel"):
     resources: RawField = UNSET
     allocated_resources: RawField = UNSET
     resource_claim_statuses: RawField = UNSET
+    extended_resource_claim_status: RawField = UNSET
 
 
 class PartialPod(Struct, gc=False, rename="camel"):
@@ -396,6 +397,8 @@ class PodClasses:
             self._settings = settings
         metadata, status = incoming.metadata, incoming.status
         if not metadata.name or not metadata.uid or status.reason or status.resize or _is_misspelt(incoming, settings):
+            return None
+        if status.extended_resource_claim_status is not UNSET:
             return None
         scheduled: PartialCondition | None = None
         is_preempted = False

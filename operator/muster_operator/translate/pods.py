@@ -22,6 +22,7 @@ from muster_operator.model.pods import (
 )
 from muster_operator.model.settings import Settings
 from muster_operator.model.signing import SIGNATURE_CHARACTERS
+from muster_operator.translate import extended_resources
 from muster_operator.translate.constraints import (
     constraints_tag,
     pod_constraints_tag,
@@ -138,13 +139,21 @@ def _pod_nanos(spec: Raw, status: Raw) -> Nanos:
     return added(whole, _read("overhead", mapping(spec.get("overhead"))))
 
 
+def _special_claim(status: Raw) -> tuple[tuple[PodClaim, ...], frozenset[str]]:
+    """The claim for extended resources, and these; few pods have one."""
+    has_one = "extendedResourceClaimStatus" in status
+    return extended_resources.claim_of_status(status) if has_one else ((), frozenset())
+
+
 def pod_resources(spec: Raw, status: Raw) -> dict[str, int]:
-    """Resources of the pod in the scheduler's units, including ``pods``: 1.
+    """Resources of the pod in the scheduler's units, including ``pods``: 1, without those that a claim provides.
 
     Raises:
         BadInputError: an amount is not a quantity, is negative, or does not fit 64 bits.
     """
-    result = {name: value for name, value in amounts(_pod_nanos(spec, status)).items() if value}
+    _, by_claim = _special_claim(status)
+    found = amounts(_pod_nanos(spec, status))
+    result = {name: value for name, value in found.items() if value and name not in by_claim}
     for name, value in result.items():
         if value < 0:
             raise BadInputError(name, "is negative", "request zero or more")
@@ -423,10 +432,11 @@ def _facts(
 
 def _claims(spec: Raw, status: Raw, member: Membership) -> tuple[tuple[PodClaim, ...], Membership]:
     """The pod's resource claims. Too many of a pod that waits for a node become the membership's refusal."""
+    special, _ = _special_claim(status)
     if "resourceClaims" not in spec:
-        return (), member
+        return special, member
     try:
-        return resolved(pod_claims(spec), status.get("resourceClaimStatuses")), member
+        return (*resolved(pod_claims(spec), status.get("resourceClaimStatuses")), *special), member
     except BadInputError as error:
         is_waiting = not text(spec.get("nodeName"))
         return (), replace(member, refusal=member.refusal or str(error)) if is_waiting else member

@@ -218,12 +218,39 @@ async def test_the_operators_account_cannot_take_devices_that_are_in_use(
     assert bool(answer) == bool(text)
 
 
+@pytest.mark.parametrize(
+    "change, text",
+    [
+        ({}, ""),
+        ({"annotations": {}}, "only claims for extended resources"),
+        ({"ownerReferences": []}, "only claims for extended resources"),
+        ({"ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "1"}]}, "owned by a pod"),
+    ],
+)
+async def test_the_operators_account_creates_only_claims_for_extended_resources(
+    change: Json, text: str, operator: Api
+) -> None:
+    claim = a_claim("made")
+    claim["metadata"] |= {
+        "annotations": {"resource.kubernetes.io/extended-resource-claim": "true"},
+        "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "1", "controller": True}],
+    } | change
+    answer = await rejection(operator, "POST", "resourceclaims", claim, api=f"/apis/{API}")
+    assert text in answer
+    assert bool(answer) == bool(text)
+
+
 async def rejection(
-    account: Api, method: str, path: str, body: Json | None, content_type: str = "application/json"
+    account: Api,
+    method: str,
+    path: str,
+    body: Json | None,
+    content_type: str = "application/json",
+    api: str = "/api/v1",
 ) -> str:
     """Return the error message of the policy, or an empty string. Nothing is stored."""
     try:
-        await account.request(method, f"/api/v1/namespaces/{TENANT}/{path}", body, {"dryRun": "All"}, content_type)
+        await account.request(method, f"{api}/namespaces/{TENANT}/{path}", body, {"dryRun": "All"}, content_type)
     except ApiError as error:
         if "ValidatingAdmissionPolicy 'muster-operator'" not in error.message:
             raise

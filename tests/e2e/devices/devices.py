@@ -100,6 +100,13 @@ def using(pod: Json, *, template: str = "", claim: str = "") -> Json:
     return pod
 
 
+def with_resource(pod: Json, name: str, count: int) -> Json:
+    """The same pod with so many of an extended resource."""
+    for of_kind in ("requests", "limits"):
+        pod["spec"]["containers"][0]["resources"].setdefault(of_kind, {})[name] = str(count)
+    return pod
+
+
 def a_user(name: str, *, template: str = "", claim: str = "", cpu: str = "100m") -> Json:
     """A pod of its own application with a device."""
     return using(a_pod(name, cpu=cpu, labels={"applicationId": name}), template=template, claim=claim)

@@ -14,6 +14,7 @@ from tests.e2e.devices.devices import (
     DRIVER,
     SETTING,
     a_claim,
+    a_class,
     a_slice,
     a_taint_rule,
     a_template,
@@ -26,11 +27,14 @@ from tests.e2e.devices.devices import (
     is_free,
     requests,
     using,
+    with_resource,
 )
 from tests.e2e.manifests import Group, a_gang, a_pod
 from tests.e2e.scenario import Scenario
 
 NODES = [FakeNode(f"node-{number}", cpu="4") for number in range(3)]
+EXTENDED = "example.com/gpu"
+IMPLIED = "deviceclass.resource.kubernetes.io"
 FINALIZER = "resource.kubernetes.io/delete-protection"
 
 
@@ -419,3 +423,34 @@ async def test_another_class_of_devices_is_not_touched(open_scenario: OpenScenar
         assert await node_of(scenario, "one") == "node-1"
         assert CLASS in {one["metadata"]["name"] for one in await scenario.api.find("deviceclasses")}
         assert allocated(await claims_of(scenario)) == [("node-1", "gpu-0")]
+
+
+async def test_an_extended_resource_of_a_class_becomes_a_claim_of_the_pod(
+    open_scenario: OpenScenario,
+) -> None:
+    """Pods, an init container that reuses a device, and a gang; the API server's own rules check the pod's status."""
+    scenario = await open_scenario(NODES, SETTING)
+    async with devices(scenario, a_slice("node-1", 4)):
+        await scenario.create([a_class("extended", extendedResourceName=EXTENDED)])
+        one = with_resource(a_pod("one", labels={"applicationId": "one"}), EXTENDED, 2)
+        main = one["spec"]["containers"][0]
+        one["spec"]["initContainers"] = [{**main, "name": "first"}]
+        implied = with_resource(a_pod("two", labels={"applicationId": "two"}), f"{IMPLIED}/{CLASS}", 1)
+        await scenario.create([one, implied])
+        assert [await node_of(scenario, name) for name in ("one", "two")] == ["node-1"] * 2
+        pod = await scenario.api.get("pods", "one", scenario.namespace)
+        status = pod["status"]["extendedResourceClaimStatus"]
+        names = [(used["containerName"], used["requestName"]) for used in status["requestMappings"]]
+        assert names == [(main["name"], "container-1-request-1"), ("first", "container-1-request-1")]
+        found = await claim(scenario, status["resourceClaimName"])
+        assert found["metadata"]["annotations"]["resource.kubernetes.io/extended-resource-claim"] == "true"
+        assert found["status"]["reservedFor"] == [{"resource": "pods", "name": "one", "uid": pod["metadata"]["uid"]}]
+        assert allocated([found]) == [("node-1", "gpu-0"), ("node-1", "gpu-1")]
+        size = {"minResource": {"cpu": "1", "memory": "64Mi", EXTENDED: "1"}}
+        gang = a_gang("train", [Group("workers", 2, extra=size)])
+        await scenario.create([with_resource(member, EXTENDED, 1) for member in gang])
+        await wait_for_reason(scenario, gang[0]["metadata"]["name"], "Unschedulable", "cannot allocate all claims")
+        assert len(allocated(await claims_of(scenario))) == 3, "nothing of the gang is written"
+        await delete(scenario, "two")
+        await scenario.all_bound(3)
+        assert len(allocated(await claims_of(scenario))) == 4

@@ -58,16 +58,18 @@ def of_claims(snapshot: Snapshot, shape: RequestShape) -> str:
     return text
 
 
-def of_resource(snapshot: Snapshot, shape: RequestShape, name: str) -> str:
-    """Returns a sentence if a DeviceClass, and no device plugin of any node, could provide the resource; else empty."""
+def of_resource(snapshot: Snapshot, name: str) -> str:
+    """Returns a sentence about the DeviceClass of an extended resource that nodes lack; empty = there is no class.
+
+    The operator creates a claim for the resource instead, unless a node's device plugin has it.
+    """
     capacity, classes = snapshot.capacity(name), snapshot.nodes.pods_on_nodes.devices.classes
-    if capacity is not None and (capacity >= shape.resources[name]).any():
-        return ""
-    if name.startswith(keys.RESOURCE_OF_CLASS):
-        of_class = name.removeprefix(keys.RESOURCE_OF_CLASS)
-    else:
-        of_class = min((one.name for one in classes.values() if one.resource == name), default="")
-    return f"Extended resource {name} of DeviceClass {of_class} is not supported." if of_class else ""
+    implied = name.removeprefix(keys.RESOURCE_OF_CLASS)
+    if implied != name and implied not in classes:
+        return f"DeviceClass {implied} does not exist, or the setting kubernetes.deviceClaims is off."
+    of_class = min((one.name for one in classes.values() if one.resource == name), default="")
+    is_on_nodes = capacity is not None and bool((capacity > 0).any())
+    return f"DeviceClass {of_class} is not used while a node itself has {name}." if of_class and is_on_nodes else ""
 
 
 @dataclass(slots=True)

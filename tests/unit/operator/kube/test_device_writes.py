@@ -12,10 +12,11 @@ from muster_operator.kube import claims
 from muster_operator.kube.http import Policies, Retry
 from muster_operator.kube.session import Reply, Request
 from muster_operator.kube.write_queue import WritePriority, is_of_session, key_of, write_priority_of
-from muster_operator.model.commands import ClaimCommand, CommandSucceeded, ReserveClaim
+from muster_operator.model.commands import ClaimCommand, CommandFailed, CommandSucceeded, CreateClaim, ReserveClaim
 from muster_operator.model.ids import PodUid
 from muster_operator.model.pods import PodRef
 from muster_operator.model.storage import ClaimRef
+from muster_operator.translate import extended_resources
 from tests.unit.operator.kube.apiserver import ApiServer, CommandRecorder, a_kube, reply, serving
 
 POD = PodRef("dev", "p", PodUid("uid-p"))
@@ -219,3 +220,50 @@ async def test_the_written_claim_is_shown_before_the_result() -> None:
         await kube.execute(RESERVE)
     assert recorder.results == [CommandSucceeded(RESERVE, version=9)]
     assert recorder.read == [written]
+
+
+CREATE = CreateClaim(POD, (("x.io/gpu", "gpus"),))
+CLAIMS = "/apis/resource.k8s.io/v1/namespaces/dev/resourceclaims"
+THE_POD: Raw = {
+    "metadata": {"name": "p", "uid": "uid-p"},
+    "spec": {"containers": [{"name": "c", "resources": {"requests": {"x.io/gpu": "2"}}}]},
+}
+
+
+MAPPING = {"containerName": "c", "resourceName": "x.io/gpu", "requestName": "container-0-request-0"}
+ANSWERS = {
+    "new": (201, {}, True, ""),
+    "there": (409, {}, True, ""),
+    "of another pod": (409, {"uid": "uid-other"}, True, "exists, delete it"),
+    "for other resources": (409, {"count": 3}, True, "exists, delete it"),
+    "without the gate": (201, {}, False, "the feature gate DRAExtendedResource is off"),
+}
+
+
+@pytest.mark.parametrize("answer", ANSWERS.values(), ids=ANSWERS)
+async def test_a_claim_for_extended_resources_is_created_once_and_named_in_the_status(
+    answer: tuple[int, dict[str, Any], bool, str],
+) -> None:
+    """A claim can be there already, because an answer was lost or the operator ended."""
+    code, there, is_stored, problem = answer
+    server, recorder = ApiServer(pods={"p": THE_POD}), CommandRecorder()
+    manifest, status = extended_resources.claim(POD, THE_POD["spec"], {"x.io/gpu": "gpus"})
+    name = manifest["metadata"]["name"]
+    assert status == {"resourceClaimName": name, "requestMappings": [MAPPING]}
+    found: Raw = orjson.loads(orjson.dumps(manifest))
+    found["metadata"]["ownerReferences"][0]["uid"] = there.get("uid", "uid-p")
+    found["spec"]["devices"]["requests"][0]["exactly"]["count"] = there.get("count", 2)
+    shown = {**THE_POD, "status": {"extendedResourceClaimStatus": status} if is_stored else {}}
+    server.plan(f"POST {CLAIMS}", lambda: reply(code, manifest if code == 201 else {"reason": "AlreadyExists"}))
+    server.plan(f"GET {CLAIMS}/{name}", lambda: reply(200, found))
+    server.plan("PATCH /api/v1/namespaces/dev/pods/p/status", lambda: reply(200, shown))
+    async with serving(server), a_kube(server, recorder) as kube:
+        await kube.execute(CREATE)
+    [result] = recorder.results
+    patch = {"metadata": {"uid": "uid-p"}, "status": {"extendedResourceClaimStatus": status}}
+    assert [one.body for one in server.requests("PATCH")] == ([] if "exists" in problem else [patch])
+    if problem:
+        assert isinstance(result, CommandFailed)
+        assert problem in result.message
+    else:
+        assert (result, recorder.read) == (CommandSucceeded(CREATE), [manifest, shown])
