@@ -41,7 +41,9 @@ def changes(copied: ClusterCopy, app: Json, option: str, real_s: float) -> Json:
     if has_started(target):
         return _data(core, Advice(starts_anyway=True, remedies=(), is_complete=True))
     deadline = time.monotonic() + real_s
-    known = copied.once("prospects", 0, lambda: prospects(core, on_copy, PARTITION))
+    known = copied.once(
+        "prospects", 0, lambda: prospects(core, on_copy, PARTITION, lambda: time.monotonic() < deadline)
+    )
     return _data(core, unblock(core, on_copy, PARTITION, target.id, lambda: time.monotonic() < deadline, known))
 
 

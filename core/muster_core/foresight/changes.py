@@ -6,7 +6,7 @@ requests without one of their constraints. `unblocking` searches for the smalles
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -101,25 +101,27 @@ ClusterChange = EndApplication | AddNode | RaiseMaximum | RaiseUserLimits | Drop
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """Applications that may end, those that use most of the cluster first.
+    """Applications that may end, those that use most of the cluster first, with the number of their kind.
 
-    Of equal ones, the first `most` of the queue are enough for a set of `most` changes. One more is known, because a
-    target is left out.
+    Of equal ones, the first `most` are enough for a set of `most` changes.
     """
 
     by_kind: Sequence[tuple[int, EndApplication]]
-    count: int
     most: int
 
-    def without(self, target: ApplicationId) -> tuple[list[ClusterChange], bool]:
-        """Those for a target, and whether these are all."""
+    def without(self, target: Application) -> tuple[list[ClusterChange], bool]:
+        """Those for a target, and whether these are all. One that selects nodes may need those of equal nodes."""
+        selects = any(
+            ask.kind.required_node or ask.spec.constraints.affinity or ask.spec.constraints.node_selector
+            for ask in target.asks.values()
+        )
         taken: Counter[int] = Counter()
         found: list[ClusterChange] = []
         for kind, change in self.by_kind:
-            if change.application != target and taken[kind] < self.most:
+            if change.application != target.id and (taken[kind] < self.most or (selects and change.pods)):
                 taken[kind] += 1
                 found.append(change)
-        return found, len(found) == self.count - 1
+        return found, len(found) == len(self.by_kind) - 1
 
 
 def ends(partition: Partition, most: int) -> Ends:
@@ -131,28 +133,31 @@ def ends(partition: Partition, most: int) -> Ends:
         return max((amount / total[name] for name, amount in used.items() if total[name]), default=0.0)
 
     remaining = (app for app in partition.applications.values() if not app.removed)
-    apps = sorted(remaining, key=lambda app: (-size(app), app.sequence))
     kinds: dict[Hashable, int] = {}
-    numbers: Counter[int] = Counter()
+    nodes: dict[Hashable, dict[NodeId, int]] = defaultdict(dict)
+
+    def place(name: NodeId) -> Hashable:
+        """The first nodes of equal ones differ, because several applications may have to end on one."""
+        state = _state(partition, name)
+        return state, min(nodes[state].setdefault(name, len(nodes[state])), most)
+
     found: list[tuple[int, EndApplication]] = []
-    for app in apps:
-        kind = kinds.setdefault(_kind(partition, app), len(kinds))
-        numbers[kind] += 1
-        if numbers[kind] <= most + 1:
-            used = app.allocated + app.gang.allocated
-            found.append((kind, EndApplication(app.id, app.name, app.spec.namespace, len(app.allocations), used)))
-    return Ends(found, len(apps), most)
+    for app in sorted(remaining, key=lambda app: (-size(app), app.sequence)):
+        held = tuple((one.spec.resources, place(one.node)) for one in app.allocations.values())
+        kind = kinds.setdefault((_kind(partition, app), held), len(kinds))
+        used = app.allocated + app.gang.allocated
+        found.append((kind, EndApplication(app.id, app.name, app.spec.namespace, len(app.allocations), used)))
+    return Ends(found, most)
 
 
 def _kind(partition: Partition, app: Application) -> Hashable:
-    """Applications that differ only in their names and times, and in the names of nodes, have the same one."""
+    """Applications with the same pods that differ only in their names and times have the same one."""
     spec = app.spec
     if app.gang.quota_reservation or any(partition.reservations.of(app.id)):
         return app.id
     requests = tuple((kind, len(names)) for kind, names in app.waiting.items())
     gang = spec.members, spec.placeholder_ask, spec.gang_placement, spec.style, spec.topology
-    held = tuple((one.spec.resources, _state(partition, one.node)) for one in app.allocations.values())
-    return app.queue.path, spec.user, spec.groups, spec.namespace, spec.is_gang and gang, app.state, requests, held
+    return app.queue.path, spec.user, spec.groups, spec.namespace, spec.is_gang and gang, app.state, requests
 
 
 def _state(partition: Partition, name: NodeId) -> Hashable:

@@ -157,16 +157,21 @@ class _TooManyChanges(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Prospects:
-    """What is the same for all applications of a copy: those that start without any change, and those that may end."""
+    """What is the same for all applications of a copy: those that start without any change, and those that may end.
 
-    starting: frozenset[ApplicationId]
+    `starting`: None = the time did not suffice.
+    """
+
+    starting: frozenset[ApplicationId] | None
     ends: Ends
 
 
-def prospects(core: VirtualCore, on_copy: OnCopy, partition: PartitionId) -> Prospects:
+def prospects(
+    core: VirtualCore, on_copy: OnCopy, partition: PartitionId, may_go_on: Callable[[], bool] = lambda: True
+) -> Prospects:
     """Lets the core run until `HORIZON_NS` without a change. Arguments as for `unblock`."""
     ends = candidates.ends(core.scheduler_state.partitions[partition], _MOST_CHANGES)
-    return Prospects(on_copy(lambda copy: _starting(copy, partition)), ends)
+    return Prospects(on_copy(lambda copy: _starting(copy, partition, may_go_on)), ends)
 
 
 def unblock(
@@ -181,10 +186,10 @@ def unblock(
 
     `core`: the cluster that `on_copy` copies; it is only read. `known`: of this copy.
     """
-    known = known or prospects(core, on_copy, partition)
-    if target in known.starting:
-        return Advice(True, (), True)
-    tried: dict[frozenset[int], bool] = {frozenset(): False}
+    known = known or prospects(core, on_copy, partition, may_go_on)
+    tried: dict[frozenset[int], bool] = {}
+    if known.starting is not None:
+        tried[frozenset()] = target in known.starting
 
     def starts(changes: Sequence[ClusterChange]) -> bool:
         key = frozenset(map(id, changes))  # all candidates live until the end of the search
@@ -196,6 +201,8 @@ def unblock(
 
     found: list[tuple[ClusterChange, ...]] = []
     try:
+        if starts(()):
+            return Advice(True, (), True)
         is_complete = _search(core, partition, target, known.ends, starts, found)
     except _OutOfTime:
         return Advice(False, tuple(sorted(found, key=len)), False)
@@ -214,7 +221,7 @@ def _search(
     partition = core.scheduler_state.partitions[partition_id]
     app = partition.applications[target]
     quotas, generous = (candidates.quotas(partition, app, is_generous=is_generous) for is_generous in (False, True))
-    ends, has_all = all_ends.without(target)
+    ends, has_all = all_ends.without(app)
     constraints, nodes = candidates.droppable(partition, app), list(candidates.added_nodes(partition, app))
     is_complete = True
 
@@ -251,17 +258,20 @@ def attempt(core: VirtualCore, partition: PartitionId, target: ApplicationId, ch
     return _run(core, effects, lambda: has_started(apps.get(target)))
 
 
-def _starting(core: VirtualCore, partition: PartitionId) -> frozenset[ApplicationId]:
+def _starting(
+    core: VirtualCore, partition: PartitionId, may_go_on: Callable[[], bool]
+) -> frozenset[ApplicationId] | None:
     apps = core.scheduler_state.partitions[partition].applications
-    waiting = [name for name, app in apps.items() if not has_started(app)]
+    waiting = {name for name, app in apps.items() if not has_started(app)}
     found: set[ApplicationId] = set()
 
-    def note() -> bool:
-        found.update(name for name in waiting if has_started(apps.get(name)))
-        return False
+    def is_over() -> bool:
+        started = {name for name in waiting if has_started(apps.get(name))}
+        waiting.difference_update(started)
+        found.update(started)
+        return not may_go_on()
 
-    _run(core, [], note)
-    return frozenset(found)
+    return None if _run(core, [], is_over) else frozenset(found)
 
 
 def _run(core: VirtualCore, effects: list[Effect], is_over: Callable[[], bool]) -> bool:

@@ -20,6 +20,7 @@ from muster_core.foresight.changes import (
 )
 from muster_core.foresight.unblocking import Advice, _fewest, forked, replayed, scheduled, unblock
 from muster_core.foresight.virtual_core import VirtualCore
+from muster_core.foresight.workload import HOST_NAME
 from muster_core.model.config import QueueConfig
 from muster_core.model.events import (
     AllocationReported,
@@ -152,12 +153,33 @@ def test_of_equal_applications_only_the_first_are_candidates() -> None:
         ask = replace(an_ask(f"p-{name}", app=name), resources=resources(vcore=10**6, pods=1))
         sent += [ApplicationAdded(an_application(name, user=user)), AskAdded(ask)]
     partition = scheduled(sent, NOW_NS).scheduler_state.partitions[PARTITION]
-    found, is_all = ends(partition, 2).without(TARGET)
+    found, is_all = ends(partition, 2).without(partition.applications[TARGET])
     names = [change.name for change in found if isinstance(change, EndApplication)]
     assert names == ["running0", "running1", "waiting0", "waiting1", "other"]
     assert not is_all
-    _, is_all = ends(partition, 50).without(TARGET)
+    _, is_all = ends(partition, 50).without(partition.applications[TARGET])
     assert is_all
+
+
+@pytest.mark.parametrize("selector", [(), ((HOST_NAME, "n39"),)], ids=["anywhere", "on the last node"])
+def test_applications_of_one_of_many_equal_nodes_may_end(selector: tuple[tuple[str, str], ...]) -> None:
+    """Each node has two equal applications, and the target needs a whole one."""
+    sent: list[Event] = [ManagerRegistered(RM, a_configuration(a_queue("a")))]
+    for number in range(40):
+        node = a_node(f"n{number}", 2000)
+        sent.append(NodeAdded(replace(node, labels={**node.labels, HOST_NAME: node.id})))
+        for name in (f"first{number}", f"second{number}"):
+            sent += [ApplicationAdded(an_application(name)), AllocationReported(an_allocation(name, node.id, app=name))]
+    ask = an_ask("big", app=TARGET, vcore=2000)
+    sent += [
+        ApplicationAdded(an_application(TARGET)),
+        AskAdded(replace(ask, constraints=replace(ask.constraints, node_selector=selector))),
+    ]
+    core = scheduled(sent, NOW_NS)
+    ended = [
+        len(one) for one in unblock(core, forked(core), PARTITION, TARGET).remedies if type(one[0]) is EndApplication
+    ]
+    assert ended == [2]
 
 
 @pytest.mark.parametrize("seed", range(6))
