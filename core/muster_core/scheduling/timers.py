@@ -96,7 +96,7 @@ def watch(partition: Partition, now_ns: int) -> bool:
 
 
 def _watch_nodes(partition: Partition, now_ns: int) -> None:
-    """Sets the reservation timers of leaves without a reservable node, because nodes changed or became free of others."""
+    """Sets the reservation timers of leaves without a reservable node, if nodes changed or a reservation ended."""
     known = partition.reservations
     if not known.without_node or known.without_node_since == (partition.nodes.facts_epoch, known.removed):
         return
