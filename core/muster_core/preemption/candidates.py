@@ -377,3 +377,42 @@ def move(snapshot: Snapshot, candidate: Candidate, count: int) -> None:
     snapshot.enter(nodes.rows.row(candidate.allocation.node), pod_on_node_of(spec.facts, tags), count)
     if spec.facts.devices:
         snapshot.devices.leave(spec.facts.devices, -count)
+
+
+def fewest(
+    candidates: list[Candidate], lacking: Resources, balance: GuaranteeBalance, *, enough: bool = True
+) -> list[Candidate] | None:
+    """Returns the first candidates that free the missing resources within all guarantees, without unneeded ones.
+
+    None = they free too little; without `enough` they are returned anyway. `balance` is unchanged afterwards.
+    """
+    victims: list[Candidate] = []
+    rest = lacking
+    for candidate in candidates:
+        if not rest:
+            break
+        leaf, amount = candidate.app.queue, candidate.resources
+        if any(amount[name] for name in rest) and balance.may_release(leaf, amount):
+            balance.lose(leaf, amount)
+            victims.append(candidate)
+            rest = positive(rest - amount)
+    for victim in victims:
+        balance.lose(victim.app.queue, victim.resources, -1)
+    return None if rest and enough else without_idle(victims, lacking - rest)
+
+
+def without_idle(victims: list[Candidate], lacking: Resources) -> list[Candidate]:
+    """Returns the victims without those that are not needed, the last in order first."""
+    freed = sum((victim.resources for victim in victims), NOTHING)
+    kept: list[Candidate] = []
+    for victim in reversed(victims):
+        if (freed - victim.resources).covers(lacking):
+            freed -= victim.resources
+        else:
+            kept.append(victim)
+    return kept[::-1]
+
+
+def positive(amounts: Resources) -> Resources:
+    """The amounts above 0."""
+    return Resources({name: amount for name, amount in amounts.items() if amount > 0})

@@ -8,7 +8,7 @@ fewer pods are preempted; YuniKorn does not preempt in this case.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import nsmallest
 from itertools import combinations
@@ -26,23 +26,25 @@ from muster_core.model.limits import (
 from muster_core.model.resources import NOTHING, Resources, is_of_devices
 from muster_core.placement import node_search
 from muster_core.placement.search.backtracking import most_constrained_first, place_all
-from muster_core.placement.search.requests import Places, Work, depends_on_others
+from muster_core.placement.search.requests import Places, Work, depends_on_others, numbered, shares_of
 from muster_core.preemption.candidates import (
     Candidate,
     CandidatePool,
     Eligible,
     Rank,
+    fewest,
     in_the_way,
     may_run_without,
     move,
     permitted_by_guarantees,
+    positive,
     releasing_on,
 )
 from muster_core.preemption.equal_members import Share, divide, worth
 from muster_core.preemption.guarantees import GuaranteeBalance, fence
 from muster_core.queues import quota
 from muster_core.state.applications import Application, Ask
-from muster_core.state.columns import BoolColumn, IntColumn
+from muster_core.state.columns import BoolColumn, CodeColumn, IntColumn
 from muster_core.state.request_classes import AskClass
 from muster_core.state.reservations import Examined, PlaceId
 from muster_core.state.scheduler_state import Partition
@@ -112,16 +114,28 @@ class _Placed:
 
 @dataclass(slots=True, eq=False)
 class GangFindings(Examined):
-    """Candidates that were read for gangs by node, their number, and the members that were placed."""
+    """Candidates that were read for gangs by node, their number, and the members that were placed.
+
+    `domains`: topology domains of a gang that requires one, which are left, the roomiest first; None = not known.
+    `limit`: that made the search in an earlier one fail.
+    """
 
     candidates: dict[NodeId, list[Candidate]] = field(default_factory=dict)
     read: int = 0
     placed: list[_Placed] = field(default_factory=list)
+    domains: list[int] | None = None
+    limit: str = ""
 
     @property
     def extent(self) -> int:
         """Grows with each attempt that found something."""
         return sum(map(len, self.useless.values())) + len(self.candidates) + len(self.placed)
+
+    def leave_domain(self, why: str) -> None:
+        """Continues with the next domain, because the search in the present one failed."""
+        self.domains = self.domains[1:] if self.domains else None
+        self.limit = why if why in LIMITS else self.limit
+        self.placed, self.candidates, self.read = [], {}, 0
 
 
 def guarantee_refusal(partition: Partition, app: Application, asks: list[Ask]) -> str:
@@ -167,19 +181,54 @@ def plan_for_guarantee(
         return refused or NO_RIGHT
     priority = min(ask.spec.priority for ask in asks)
     pool = CandidatePool(partition, bound.root, app.queue, priority=priority, amount=amount, excluded=excluded)
+    snapshot, topology = _snapshot(partition, asks), app.spec.topology
+    if topology is not None and topology.required and app.id not in partition.nodes.homes:
+        codes = _outermost(snapshot, topology.keys)
+        if examined.domains is None:
+            examined.domains = _able(snapshot, asks, codes)
+        if not examined.domains:
+            return examined.limit or NO_HELP
+        snapshot.within = snapshot.schedulable & (codes == examined.domains[0])
     balance = GuaranteeBalance(partition.queues.root, amount, frozenset(queue.path for queue in app.queue.path_up))
-    demands = _demands(asks)
-    search = _VictimSearch(partition, _snapshot(partition, asks), pool, balance, now_ns, examined, len(demands))
+    search = _VictimSearch(partition, snapshot, pool, balance, now_ns, examined, len(_demands(asks)))
+    found = _plan(search, asks, bound.need)
+    if isinstance(found, VictimPlan):
+        return found if found.victims else NO_HELP
+    if found == CUT_SHORT or not examined.domains:
+        return found
+    examined.leave_domain(found)
+    return CUT_SHORT if examined.domains else examined.limit or found
+
+
+def _outermost(snapshot: Snapshot, keys: Sequence[str]) -> CodeColumn:
+    """Returns the number of the outermost topology domain per row; -1 = the node lacks one of the labels."""
+    columns = [snapshot.nodes.attribute(key).codes(snapshot.size) for key in keys]
+    has = np.logical_and.reduce([column >= 0 for column in columns])
+    found: CodeColumn = np.where(has, columns[0], np.int32(-1))
+    return found
+
+
+def _able(snapshot: Snapshot, asks: list[Ask], codes: CodeColumn) -> list[int]:
+    """Returns the domains that could hold the requests without the pods that may end, the roomiest first."""
+    demands = [(shape_of(kind), count) for kind, count in _demands(asks).items()]
+    drained, values = snapshot.fork(), numbered(snapshot, codes)
+    drained.drain()
+    able = shares_of(drained, demands, values) >= 1
+    return [code for code in values.by_room(shares_of(snapshot, demands, values), most=True) if able[code]]
+
+
+def _plan(search: _VictimSearch, asks: list[Ask], need: Resources) -> VictimPlan | str:
+    """Selects victims in the rows of the snapshot. The plan has none if running releases make enough room."""
+    demands, examined = _demands(asks), search.examined
     known, total = examined.extent, sum(demands.values())
     at_most = max(_MOST_NODES // total, _LEAST_NODES)
     kinds = list(demands)
     order = most_constrained_first(search.snapshot, [(shape_of(kind), count) for kind, count in demands.items()])
     if all(search.place(kinds[index], demands[kinds[index]], at_most) for index in order):
-        if search.free_elsewhere(bound.need):
-            # Without victims, releases that are already running make enough room.
+        if search.free_elsewhere(need):
             if not search.chosen:
-                return NO_HELP
-            fewer = _with_fewer(search, asks, bound.need, list(search.chosen.values()))
+                return VictimPlan((), ())
+            fewer = _with_fewer(search, asks, need, list(search.chosen.values()))
             places = tuple((one.kind, one.node, one.count) for one in search.placed)
             found = fewer or VictimPlan(places, tuple(search.chosen))
             is_too_large = total + len(found.victims) > PODS_PER_PREEMPTION
@@ -188,7 +237,7 @@ def plan_for_guarantee(
     examined.placed = [one for one in search.placed if one.victims]
     if search.is_cut_short and examined.extent > known:
         return CUT_SHORT
-    if total > 1 and (fewer := _with_fewer(search, asks, bound.need, None)) is not None:
+    if total > 1 and (fewer := _with_fewer(search, asks, need, None)) is not None:
         return fewer
     if search.is_cut_short:
         return TOO_MANY_CANDIDATES if examined.read >= CANDIDATES_PER_PREEMPTION else EXHAUSTED
@@ -215,10 +264,11 @@ def _with_fewer(
         return None
     partition, balance = search.partition, replace(search.balance, lost={})
     snapshot = _snapshot(partition, asks)
+    snapshot.within = within = search.snapshot.within
     counts = _demands(asks)
     kinds = list(counts)
     ranked = [row for kind in kinds if kind in search.rows for row in search.rows[kind][1]]
-    others = np.flatnonzero(snapshot.schedulable)[:_MOST_NODES].tolist()
+    others = np.flatnonzero(snapshot.schedulable if within is None else within)[:_MOST_NODES].tolist()
     nodes = map(snapshot.nodes.rows.at, dict.fromkeys([*search.used, *ranked[:_MOST_NODES], *others]))
     found: list[Candidate] = []
     for node in nodes:
@@ -618,42 +668,3 @@ class _VictimSearch:
         self.chosen[victim.id] = victim
         self.snapshot.free(victim.allocation.node, victim.resources)
         move(self.snapshot, victim, -1)
-
-
-def fewest(
-    candidates: list[Candidate], lacking: Resources, balance: GuaranteeBalance, *, enough: bool = True
-) -> list[Candidate] | None:
-    """Returns the first candidates that free the missing resources within all guarantees, without unneeded ones.
-
-    None = they free too little; without `enough` they are returned anyway. `balance` is unchanged afterwards.
-    """
-    victims: list[Candidate] = []
-    rest = lacking
-    for candidate in candidates:
-        if not rest:
-            break
-        leaf, amount = candidate.app.queue, candidate.resources
-        if any(amount[name] for name in rest) and balance.may_release(leaf, amount):
-            balance.lose(leaf, amount)
-            victims.append(candidate)
-            rest = positive(rest - amount)
-    for victim in victims:
-        balance.lose(victim.app.queue, victim.resources, -1)
-    return None if rest and enough else without_idle(victims, lacking - rest)
-
-
-def without_idle(victims: list[Candidate], lacking: Resources) -> list[Candidate]:
-    """Returns the victims without those that are not needed, the last in order first."""
-    freed = sum((victim.resources for victim in victims), NOTHING)
-    kept: list[Candidate] = []
-    for victim in reversed(victims):
-        if (freed - victim.resources).covers(lacking):
-            freed -= victim.resources
-        else:
-            kept.append(victim)
-    return kept[::-1]
-
-
-def positive(amounts: Resources) -> Resources:
-    """The amounts above 0."""
-    return Resources({name: amount for name, amount in amounts.items() if amount > 0})

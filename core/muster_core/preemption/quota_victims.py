@@ -18,9 +18,8 @@ from typing import Final
 from muster_core.model.decisions import QuotaPreemption
 from muster_core.model.limits import ALLOCATIONS_PER_QUOTA_PREEMPTION
 from muster_core.model.resources import NOTHING, Resources
-from muster_core.preemption.candidates import Candidate, Ranking, is_eligible
+from muster_core.preemption.candidates import Candidate, Ranking, fewest, is_eligible, positive, without_idle
 from muster_core.preemption.guarantees import GuaranteeBalance, leaves_below, remaining
-from muster_core.preemption.planning import fewest, positive, without_idle
 from muster_core.state.applications import Allocation, Application
 from muster_core.state.queues import Queue
 from muster_core.state.reservations import PlaceId

@@ -15,12 +15,13 @@ from muster_core.placement.node_reservations import lift
 from muster_core.preemption.candidates import (
     Candidate,
     NodePool,
+    fewest,
     in_the_way,
     may_run_without,
     permitted_by_guarantees,
+    positive,
     releasing_on,
 )
-from muster_core.preemption.planning import fewest, positive
 from muster_core.queues import quota
 from muster_core.state.applications import Application, Ask
 from muster_core.state.scheduler_state import Partition

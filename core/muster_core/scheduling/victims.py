@@ -18,9 +18,8 @@ from muster_core.model.ids import NO_APPLICATION, AllocationKey, NodeId, QueuePa
 from muster_core.model.records import Change, Detail, Notice
 from muster_core.model.resources import NOTHING, Resources
 from muster_core.preemption import candidates, guarantees, quota_victims
-from muster_core.preemption.candidates import CandidatePool, NodePool, is_eligible, releasing_on
+from muster_core.preemption.candidates import CandidatePool, NodePool, is_eligible, positive, releasing_on
 from muster_core.preemption.guarantees import GuaranteeBalance, fence
-from muster_core.preemption.planning import positive
 from muster_core.scheduling import ledger, requeue, reservations
 from muster_core.state.applications import Allocation, Application, Ask
 from muster_core.state.reservations import PlaceId, PreemptionReport, RunningPreemption, ThrashingGuard, pair

@@ -7,9 +7,8 @@ from muster_core.model.config import QueueConfig
 from muster_core.model.ids import NodeId, QueuePath
 from muster_core.model.resources import NOTHING, Resources
 from muster_core.preemption import guarantees
-from muster_core.preemption.candidates import CandidatePool, lifted, sides
+from muster_core.preemption.candidates import CandidatePool, fewest, lifted, positive, sides
 from muster_core.preemption.guarantees import GuaranteeBalance
-from muster_core.preemption.planning import fewest, positive
 from muster_core.state.nodes import NodeTable
 from muster_core.state.queues import Queue
 from muster_core.state.reservations import ThrashingGuard, pair

@@ -1,6 +1,8 @@
 """Gangs that are packed by a node label, and the messages of those that wait."""
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -15,7 +17,15 @@ from muster_core.model.events import (
     RecoveryBarrierPassed,
 )
 from muster_core.model.ids import NodeId, TaskGroup
-from muster_core.model.specs import ApplicationSpec, GangPlacement, Member, PodProperties, Topology
+from muster_core.model.specs import (
+    NO_PROPERTIES,
+    ApplicationSpec,
+    GangPlacement,
+    HostPort,
+    Member,
+    PodProperties,
+    Topology,
+)
 from tests.unit.builders import (
     PARTITION,
     RM,
@@ -28,6 +38,7 @@ from tests.unit.builders import (
     resources,
 )
 from tests.unit.core.placement.affinity_clusters import term
+from tests.unit.core.scheduling.preemption_scenario import confirm, victims
 from tests.unit.core.scheduling.scenario import Scenario, notices, placed, states, waits
 
 ZONE = Topology(("zone",), required=True)
@@ -321,3 +332,49 @@ def test_after_a_restart_most_members_decide_the_required_domain(members: dict[s
         scenario.send(NodeAdded(a_node(f"n-{zone}", 9000, labels=labels), existing=tuple(running)))
     scenario.send(RecoveryBarrierPassed(RM))
     assert placed(scenario.ask(an_ask("later", group="workers"))) == {"later": home}
+
+
+# -- A gang that requires one domain preempts in one domain.
+
+
+def crowded(protected: int = 0, **zones: int) -> Scenario:
+    """Zones with this number of nodes of 4 cores, full with pods of root.b that root.a may preempt. Those of the first
+    zone are the youngest. `protected`: those of this number of first zones have a higher priority.
+    """
+    scenario = Scenario(a_configuration(a_queue("a", guaranteed=100_000), a_queue("b")))
+    scenario.submit(replace(an_application("b", queue="root.b"), forced=True))
+    for index, (zone, nodes) in enumerate(zones.items()):
+        for number in range(nodes):
+            node = f"n-{zone}-{number}"
+            priority, age = 9 if index < protected else 0, 100 - index
+            there = (an_allocation(f"{zone}-{number}-{one}", node, app="b", allocated_s=age) for one in range(4))
+            existing = tuple(replace(one, priority=priority) for one in there)
+            scenario.send(NodeAdded(a_node(node, 4000, labels={"zone": zone}), existing=existing))
+    return scenario
+
+
+@pytest.mark.parametrize("facts", [NO_PROPERTIES, PodProperties(ports=(HostPort("0.0.0.0", "TCP", 80),))])  # noqa: S104
+@pytest.mark.parametrize(
+    "make, zones",
+    [
+        (partial(crowded, first=1, roomy=3), {"roomy"}),
+        (partial(crowded, first=1, roomy=2), set()),
+        (partial(crowded, 1, safe=3, first=2, other=3), {"other"}),
+        (partial(crowded, 2, safe=3, also=3, first=2), set()),
+    ],
+    ids=["one-domain-fits", "none-is-large-enough", "one-domain-has-victims", "none-has-victims"],
+)
+def test_a_gang_that_requires_one_domain_preempts_inside_one(
+    make: Callable[[], Scenario], zones: set[str], facts: PodProperties
+) -> None:
+    scenario = make()
+    each = resources(vcore=3000, pods=1)
+    spec = replace(an_application(gang=3, each=each, placement=GangPlacement.DIRECT), topology=ZONE)
+    spec = replace(spec, members=(replace(spec.members[0], facts=facts),))
+    asks = (an_ask(f"m{index}", vcore=3000, group="workers") for index in range(3))
+    scenario.send(ApplicationAdded(spec), *(AskAdded(replace(one, facts=facts)) for one in asks))
+    effects = scenario.wait(60)
+    assert {key.split("-")[0] for key in victims(effects)} == zones
+    assert len(victims(effects)) == (9 if zones else 0)
+    confirm(scenario, effects)
+    assert len(nodes_of(scenario)) == (3 if zones else 0)
