@@ -13,6 +13,7 @@ from typing import Final
 
 from muster_operator.controller import (
     absent_members,
+    gang_start,
     mismatches,
     placeholders,
     rejections,
@@ -181,7 +182,7 @@ def attach(ledger: Ledger, app: Application, pod: Pod) -> Task:
     ledger.tasks[task.uid] = task
     if pod.claims and not app.has_devices:
         app.has_devices = True
-        app.has_started = any(state.holds_slot(one) and one.pod.membership.task_group for one in app.members.values())
+        app.has_started = gang_start.has_started(app)
     if pod.membership.placeholder:
         app.placeholders[task.uid] = task
         app.placeholder_names.add(pod.ref.name)
@@ -339,12 +340,8 @@ def proceed(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
     See docs/internals/semantics.md, 17. A member whose node is gone does not count, because the core has removed it;
     it waits for the reservation of the gang. A placeholder without a valid signature does not count either.
     """
-    has_started = any(
-        task.state is TaskState.BOUND and task.held and not tasks.is_unverified(task.pod)
-        for task in app.members.values()
-    )
-    app.has_started = has_started
-    if app.gang is None or not app.gang.size or has_started:
+    app.has_started = gang_start.has_started(app)
+    if app.gang is None or not app.gang.size or app.has_started:
         run(ledger, out, app, now)
         if app.gang is not None:
             absent_members.begin(ledger, out, app, now)
@@ -471,6 +468,7 @@ def resume(ledger: Ledger, out: Outcome, app: Application, now: float, why: str)
     reporting.post(out, app.originator.ref, note)
     reporting.post(out, app.originator.ref, messages.gang_incomplete(note.text))
     mark_resumed(ledger, out, app)
+    gang_start.check(ledger, app.id)
     placeholders.kill_all(ledger, out, app, now, problems.reservation_ended())
     settle(ledger, out, app, now)
 

@@ -2,27 +2,46 @@
 
 Drivers may prepare devices for minutes after their allocation, and fail. `volume_binding` asks before each bind. If a
 member loses its node before, the gang begins again: its claims are deallocated, and the core plans all members anew.
-After the start, members are bound one by one.
+After the start, members are bound one by one, as those of a gang that was given up.
 """
 
 from __future__ import annotations
 
-from muster_operator.controller import applications, tasks
-from muster_operator.controller.state import Application, Ledger, Task
-from muster_operator.model.commands import Outcome
-from muster_operator.model.pods import GangDefinition, Placement
-from muster_operator.model.states import TaskState
+from muster_operator.controller import state
+from muster_operator.controller.state import Application, Deadline, Ledger, Task, TimerKind, set_timer
+from muster_operator.model.ids import AppId
+from muster_operator.model.pods import Placement
+from muster_operator.model.states import AppState
+
+
+def is_needed(app: Application, task: Task) -> bool:
+    """Whether the task is a member of a task group with a minimum. Other pods neither wait nor start the gang."""
+    member = task.pod.membership
+    group = None if app.gang is None or member.marked or member.placeholder else app.gang.group(member.task_group)
+    return group is not None and group.min_member > 0
+
+
+def has_started(app: Application) -> bool:
+    """Whether a member is bound, or is being bound: if the gang has devices, a needed one.
+
+    Call it while no member waits for its claims.
+    """
+    holding = (one for one in app.members.values() if state.holds_slot(one))
+    return any(is_needed(app, one) if app.has_devices else not one.pod.membership.marked for one in holding)
+
+
+def waits(ledger: Ledger, app: Application) -> bool:
+    """Whether the gang of the application has devices and has not started."""
+    if app.gang is None or app.has_started or not app.has_devices:
+        return False
+    is_direct = app.gang.placement is Placement.DIRECT  # otherwise it runs since before it had devices
+    return is_direct and app.originator.ref.uid not in ledger.resumed
 
 
 def gang_of(ledger: Ledger, task: Task) -> Application | None:
     """The application of a member whose gang has devices and has not started. None = the pod is bound by itself."""
-    app, member = ledger.applications.get(task.app), task.pod.membership
-    if app is None or app.gang is None or app.has_started or not app.has_devices:
-        return None
-    if app.gang.placement is not Placement.DIRECT:  # it runs since before it had devices
-        return None
-    group = None if tasks.is_unverified(task.pod) else app.gang.group(member.task_group)
-    return app if group is not None and group.min_member > 0 else None
+    app = ledger.applications.get(task.app)
+    return app if app is not None and waits(ledger, app) and is_needed(app, task) else None
 
 
 def to_bind(ledger: Ledger, task: Task) -> list[Task]:
@@ -34,28 +53,39 @@ def to_bind(ledger: Ledger, task: Task) -> list[Task]:
     if any(len(app.ready.get(group.name, ())) < group.min_member for group in app.gang.groups):
         return []
     app.has_started = True
-    return [one for ready in app.ready.values() for one in ready.values()]
+    return ready(app)
+
+
+def ready(app: Application) -> list[Task]:
+    """The members that wait for others."""
+    return [one for group in app.ready.values() for one in group.values()]
 
 
 def not_ready(ledger: Ledger, task: Task) -> None:
-    """The claims of the pod are not ready, or not any more."""
-    if (app := gang_of(ledger, task)) is not None:
+    """The claims of the pod are not ready, or not any more, or it is bound."""
+    if (app := ledger.applications.get(task.app)) is not None:
         app.ready.get(task.pod.membership.task_group, {}).pop(task.uid, None)
 
 
-def is_short(app: Application, gang: GangDefinition) -> bool:
-    """Whether the gang has fewer members with a node than it needs, and some."""
-    has_some = any(task.claim_wait is not None for task in app.members.values())
-    return has_some and any(app.member_counts.get(group.name, 0) < group.min_member for group in gang.groups)
+def is_short(app: Application) -> bool:
+    """Whether the gang, which can begin again, has fewer members with a node than it needs."""
+    groups = app.gang.groups if app.gang is not None and app.state in {AppState.RESERVING, AppState.RUNNING} else ()
+    return any(app.member_counts.get(group.name, 0) < group.min_member for group in groups)
 
 
-def begin_again(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
-    """Takes back everything that the gang has, and submits it again. Its members keep avoiding nodes."""
-    avoided = {uid: task.avoid for uid, task in app.members.items() if task.avoid}
-    for task in app.members.values():
-        if task.state is TaskState.ALLOCATED:
-            tasks.abandon_claims(ledger, out, task)
-    applications.kill(ledger, out, app, now)
-    for uid, nodes in avoided.items():
-        if (again := ledger.tasks.get(uid)) is not None:
-            tasks.avoid_node(ledger, again, nodes, now + ledger.settings.avoid_node_s)
+def lost_node(ledger: Ledger, task: Task) -> None:
+    """A member lost its node: its gang is checked if it has not started."""
+    if gang_of(ledger, task) is not None:
+        check(ledger, task.app)
+
+
+def bound_elsewhere(ledger: Ledger, task: Task) -> None:
+    """Another client bound the pod. If it is a needed member, its gang starts."""
+    if (app := gang_of(ledger, task)) is not None:
+        app.has_started = True
+        check(ledger, app.id)
+
+
+def check(ledger: Ledger, app: AppId) -> None:
+    """Lets `volume_binding.check_start` bind the ready members or begin again, after all of this message is handled."""
+    set_timer(ledger, Deadline(0.0, TimerKind.START, app))

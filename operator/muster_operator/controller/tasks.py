@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from msgspec import structs
 
-from muster_operator.controller import device_claims, pod_groups, reporting, state, trust
+from muster_operator.controller import device_claims, gang_start, pod_groups, reporting, state, trust
 from muster_operator.controller.state import (
     Application,
     Deadline,
@@ -292,9 +292,7 @@ def waiting_for(ledger: Ledger, name: str) -> list[PodUid]:
 def stop_waiting_for_claims(ledger: Ledger, task: Task) -> ClaimWait | None:
     """Unregisters the pod from its claims and volumes. Returns what it waited for."""
     claim_wait, task.claim_wait = task.claim_wait, None
-    app = ledger.applications.get(task.app)
-    if app is not None:
-        app.ready.get(task.pod.membership.task_group, {}).pop(task.uid, None)
+    gang_start.not_ready(ledger, task)
     if claim_wait is not None:
         for key, step in claim_wait.steps.items():
             for name in names_of(key, step):
@@ -338,14 +336,7 @@ def abandon_claims(ledger: Ledger, out: Outcome, task: Task, *, is_bound: bool =
     for command in () if is_bound else reservations:
         device_claims.undo(ledger, out, command)
     if claim_wait is not None:
-        check_start(ledger, task)
-
-
-def check_start(ledger: Ledger, task: Task) -> None:
-    """A member got a node by another client, or lost its node: its gang is checked if it has not started."""
-    app = ledger.applications.get(task.app)
-    if app is not None and app.gang is not None and app.has_devices and not app.has_started:
-        set_timer(ledger, Deadline(0.0, TimerKind.START, task.app))
+        gang_start.lost_node(ledger, task)
 
 
 _FAILABLE = frozenset({TaskState.NEW, TaskState.PENDING, TaskState.SCHEDULING, TaskState.ALLOCATED, TaskState.REJECTED})
@@ -422,6 +413,7 @@ def order_bind(ledger: Ledger, out: Outcome, task: Task) -> None:
 def mark_bound(ledger: Ledger, out: Outcome, task: Task) -> None:
     """The operator's bind has succeeded. Posts the Scheduled event for a pod that is not a placeholder."""
     if task.claim_wait is not None:
+        gang_start.bound_elsewhere(ledger, task)
         stop_waiting_for_claims(ledger, task)
     task.reservations = ()
     step(task, TaskEvent.BIND)
@@ -439,9 +431,7 @@ def adopt_bound(ledger: Ledger, out: Outcome, task: Task, node: NodeName) -> Non
     allocation too.
     """
     abandon_claims(ledger, out, task, is_bound=True)
-    check_start(ledger, task)
-    if (app := ledger.applications.get(task.app)) is not None:
-        app.has_started = True
+    gang_start.bound_elsewhere(ledger, task)
     was_asked, why = task.asked, problems.bound_by_another_client()
     release_from_core(out, task, TerminationType.STOPPED_BY_RM, why)
     if was_asked:
@@ -531,6 +521,7 @@ def roll_back(
     release_from_core(out, task, TerminationType.STOPPED_BY_RM, message)
     if task.node is not None:
         avoid_node(ledger, task, (task.node,), now + ledger.settings.avoid_node_s)
+    gang_start.lost_node(ledger, task)
     step(task, TaskEvent.ROLL_BACK)
     if has_slot_again:
         count_node(ledger, task, -1)

@@ -16,9 +16,10 @@ from typing import Final
 
 import orjson
 
-from muster_operator.controller import device_claims, gang_start, rejections, reporting, tasks
+from muster_operator.controller import applications, device_claims, gang_start, rejections, reporting, tasks
 from muster_operator.controller.isolation import isolate
 from muster_operator.controller.state import (
+    Application,
     Deadline,
     Ledger,
     Task,
@@ -58,6 +59,7 @@ from muster_operator.model.storage import (
     Requirement,
     Volume,
 )
+from muster_operator.model.states import TaskState
 from muster_si import keys
 
 
@@ -187,7 +189,6 @@ def fail_binding(ledger: Ledger, out: Outcome, task: Task, now: float, why: str,
     reporting.post(out, task.pod.ref, failed(task.node or "", why))
     device_claims.fail(ledger, out, task.claim_wait.steps.values() if task.claim_wait is not None else (), now)
     is_kept = gang_start.gang_of(ledger, task) is None and rejections.keep_place(ledger, out, task, now)
-    tasks.check_start(ledger, task)
     tasks.roll_back(ledger, out, task, now, why, has_slot_again=is_kept)
 
 
@@ -220,15 +221,27 @@ def _bind(ledger: Ledger, out: Outcome, task: Task) -> None:
 
 
 def check_start(ledger: Ledger, out: Outcome, app_id: AppId, now: float) -> None:
-    """Timer: a member lost its node before its gang started. If too few are left, the gang begins again."""
+    """Timer: binds what waits if the gang has started. If too few members have nodes, the gang begins again."""
     app = ledger.applications.get(app_id)
-    if app is None or app.gang is None:
+    if app is None:
         return
-    if app.has_started:
-        for task in [task for group in app.ready.values() for task in group.values()]:
+    if not gang_start.waits(ledger, app):
+        for task in gang_start.ready(app):
             isolate(continue_binding, ledger, out, task, now)
-    elif gang_start.is_short(app, app.gang):
-        gang_start.begin_again(ledger, out, app, now)
+    elif gang_start.is_short(app):
+        _begin_again(ledger, out, app, now)
+
+
+def _begin_again(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
+    """Takes back everything that the gang has, and submits it again. Its members keep avoiding nodes."""
+    avoided = {uid: task.avoid for uid, task in app.members.items() if task.avoid}
+    for task in app.members.values():
+        if task.state is TaskState.ALLOCATED:
+            tasks.abandon_claims(ledger, out, task)
+    applications.kill(ledger, out, app, now)
+    for uid, nodes in avoided.items():
+        if (again := ledger.tasks.get(uid)) is not None:
+            tasks.avoid_node(ledger, again, nodes, now + ledger.settings.avoid_node_s)
 
 
 def _state(ledger: Ledger, task: Task, step: Step) -> str | None:

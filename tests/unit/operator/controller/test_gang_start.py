@@ -1,0 +1,74 @@
+"""The start of gangs with devices: what opens it, and when it begins again. See also `test_device_conditions`."""
+
+from __future__ import annotations
+
+import pytest
+
+from muster_operator.model.ids import AppId
+from muster_si import keys
+from tests.unit.operator.controller.devices import device_claim_seen
+from tests.unit.operator.controller.driver import APP, Driver, submitted
+from tests.unit.operator.controller.gang import a_member as a_gang_pod
+from tests.unit.operator.controller.objects import a_pod
+from tests.unit.operator.controller.test_device_conditions import a_gang, allocated_claim, answer, bound, choice, undone
+
+
+def gets_node(driver: Driver, number: int, app: AppId = AppId(APP)) -> list[str]:
+    """A member gets its node, and its device is ready. Returns the pods that are bound then."""
+    claim = f"gpu{number or ''}"
+    out = answer(driver, driver.allocated(f"uid-w{number}", f"n{number + 1}", app, devices=choice(claim)))
+    out.add(driver.fact(allocated_claim(claim, f"uid-w{number}", condition="ready")))
+    return bound(out)
+
+
+@pytest.mark.parametrize("waits_before", [True, False])
+def test_a_soft_gang_that_was_given_up_binds_its_members_one_by_one(*, waits_before: bool) -> None:
+    driver = a_gang()
+    assert not waits_before or gets_node(driver, 0) == []
+    out = driver.updated(keys.APP_RESUMING, "waited too long")
+    out.add(driver.updated(keys.APP_RUNNING))
+    out.add(driver.wait(0))
+    assert (bound(out), undone(out)) == ((["uid-w0"] if waits_before else []), [])
+    assert waits_before or gets_node(driver, 0) == ["uid-w0"]
+    assert gets_node(driver, 1) == ["uid-w1"]
+
+
+@pytest.mark.parametrize("by", ["Muster", "another client"])
+def test_a_bound_pod_outside_of_the_task_groups_does_not_start_the_gang(by: str) -> None:
+    """Neither in the first attempt nor after the gang began again."""
+    driver = a_gang()
+    raw = a_pod("driver", app=APP)
+    driver.see(raw)
+    if by == "Muster":
+        assert bound(driver.allocated("uid-driver", "n1")) == ["uid-driver"]
+    driver.see({**raw, "spec": {**raw["spec"], "nodeName": "n1"}})
+    assert gets_node(driver, 0) == []
+    out = driver.fact(allocated_claim("gpu", "uid-w0", condition="broken"))
+    out.add(driver.wait(0))
+    [again] = map(AppId, submitted(out))
+    answer(driver, out)
+    driver.fact(device_claim_seen("gpu"))
+    driver.accepted(again)
+    assert gets_node(driver, 0, again) == []
+    assert gets_node(driver, 1, again) == ["uid-w0", "uid-w1"]
+
+
+@pytest.mark.parametrize("node", ["n1", "n2"])
+def test_a_member_that_another_client_binds_starts_the_gang(node: str) -> None:
+    """Also to the node that the core chose."""
+    driver = a_gang()
+    answer(driver, driver.allocated("uid-w0", "n1", devices=choice()))
+    assert gets_node(driver, 1) == []
+    raw = a_gang_pod("w0")
+    driver.see({**raw, "spec": {**raw["spec"], "nodeName": node}})
+    assert bound(driver.wait(0)) == ["uid-w1"]
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_gang_begins_again_if_the_node_of_a_member_is_gone(number: int) -> None:
+    driver = a_gang()
+    assert number == 0 or gets_node(driver, 0) == []
+    out = driver.allocated(f"uid-w{number}", "gone")
+    out.add(driver.wait(0))
+    assert undone(out) == [("gpu", "uid-w0", False)][:number]
+    assert submitted(out) != []
