@@ -50,6 +50,7 @@ from muster_operator.model.commands import (
 )
 from muster_operator.model.core_messages import Allocated, ClusterObjectReported, CoreRequest, Node, NodeUpdated
 from muster_operator.model.ids import AppId, NodeName, PodUid
+from muster_operator.model.states import TaskState
 from muster_operator.model.storage import (
     Attachment,
     Claim,
@@ -59,7 +60,6 @@ from muster_operator.model.storage import (
     Requirement,
     Volume,
 )
-from muster_operator.model.states import TaskState
 from muster_si import keys
 
 
@@ -137,20 +137,36 @@ def storage_changed(ledger: Ledger, out: Outcome, name: str, now: float) -> None
 
 
 def too_late(ledger: Ledger, out: Outcome, uid: PodUid, now: float) -> None:
-    """Timer: fails the binding if the claims are not bound in time."""
+    """Timer: fails the binding if the claims are not bound in time. The first one ends the wait of a whole gang."""
     task = ledger.tasks.get(uid)
     if task is None or task.claim_wait is None or task.claim_wait.until > now:
         return
-    steps, seconds = task.claim_wait.steps, ledger.settings.volume_bind_s
-    waiting = {key: step for key, step in steps.items() if _state(ledger, task, step) is not _BOUND}
-    devices = [step for step in waiting.values() if isinstance(step, DeviceStep)]
-    for step in devices:
-        device_claims.expire(ledger, step)
-    if len(devices) < len(waiting):
-        fail_binding(ledger, out, task, now, problems.not_bound_in_time(seconds, ", ".join(waiting)))
-    else:
-        why = device_problems.devices_not_ready(seconds, ", ".join(waiting) or "other members of the gang")
-        fail_binding(ledger, out, task, now, why, is_device=True)
+    app = gang_start.gang_of(ledger, task)
+    members = [task] if app is None else [one for one in app.members.values() if gang_start.is_needed(app, one)]
+    late = [(one, steps) for one in members if (steps := _not_bound(ledger, one))]
+    for _, steps in late:  # before the first failure, because members can share claims
+        for step in steps.values():
+            if isinstance(step, DeviceStep):
+                device_claims.expire(ledger, step)
+    for one, steps in late:
+        _fail_late(ledger, out, one, steps, now)
+    if app is not None and not late:
+        why = device_problems.devices_not_ready(ledger.settings.volume_bind_s, "other members of the gang")
+        reporting.post(out, task.pod.ref, messages.devices_failed(task.node or "", why))
+        _begin_again(ledger, out, app, now)
+
+
+def _not_bound(ledger: Ledger, task: Task) -> dict[str, Step]:
+    """The claims that the pod still waits for."""
+    steps = task.claim_wait.steps if task.claim_wait is not None else {}
+    return {key: step for key, step in steps.items() if _state(ledger, task, step) is not _BOUND}
+
+
+def _fail_late(ledger: Ledger, out: Outcome, task: Task, steps: Mapping[str, Step], now: float) -> None:
+    seconds, names = ledger.settings.volume_bind_s, ", ".join(steps)
+    is_device = all(isinstance(step, DeviceStep) for step in steps.values())
+    problem = device_problems.devices_not_ready if is_device else problems.not_bound_in_time
+    fail_binding(ledger, out, task, now, problem(seconds, names), is_device=is_device)
 
 
 def binding_answered(ledger: Ledger, out: Outcome, result: Result, command: ClaimCommand, now: float) -> None:

@@ -4,19 +4,28 @@ from __future__ import annotations
 
 import pytest
 
-from muster_operator.model.ids import AppId
+from muster_operator.model.commands import PostEvent
+from muster_operator.model.ids import AppId, PodUid
 from muster_si import keys
 from tests.unit.operator.controller.devices import device_claim_seen
 from tests.unit.operator.controller.driver import APP, Driver, submitted
 from tests.unit.operator.controller.gang import a_member as a_gang_pod
 from tests.unit.operator.controller.objects import a_pod
-from tests.unit.operator.controller.test_device_conditions import a_gang, allocated_claim, answer, bound, choice, undone
+from tests.unit.operator.controller.test_device_conditions import (
+    WAIT_S,
+    a_gang,
+    allocated_claim,
+    answer,
+    bound,
+    choice,
+    undone,
+)
 
 
-def gets_node(driver: Driver, number: int, app: AppId = AppId(APP)) -> list[str]:
+def gets_node(driver: Driver, number: int, app: str = APP) -> list[str]:
     """A member gets its node, and its device is ready. Returns the pods that are bound then."""
     claim = f"gpu{number or ''}"
-    out = answer(driver, driver.allocated(f"uid-w{number}", f"n{number + 1}", app, devices=choice(claim)))
+    out = answer(driver, driver.allocated(f"uid-w{number}", f"n{number + 1}", AppId(app), devices=choice(claim)))
     out.add(driver.fact(allocated_claim(claim, f"uid-w{number}", condition="ready")))
     return bound(out)
 
@@ -45,10 +54,10 @@ def test_a_bound_pod_outside_of_the_task_groups_does_not_start_the_gang(by: str)
     assert gets_node(driver, 0) == []
     out = driver.fact(allocated_claim("gpu", "uid-w0", condition="broken"))
     out.add(driver.wait(0))
-    [again] = map(AppId, submitted(out))
+    [again] = submitted(out)
     answer(driver, out)
     driver.fact(device_claim_seen("gpu"))
-    driver.accepted(again)
+    driver.accepted(AppId(again))
     assert gets_node(driver, 0, again) == []
     assert gets_node(driver, 1, again) == ["uid-w0", "uid-w1"]
 
@@ -72,3 +81,23 @@ def test_a_gang_begins_again_if_the_node_of_a_member_is_gone(number: int) -> Non
     out.add(driver.wait(0))
     assert undone(out) == [("gpu", "uid-w0", False)][:number]
     assert submitted(out) != []
+
+
+@pytest.mark.parametrize("late", [{0}, {1}, {0, 1}, set()])
+def test_devices_that_are_late_are_blamed_whichever_member_waits_for_them(late: set[int]) -> None:
+    """A gang has one deadline. Ready members lose their nodes, but do not avoid them."""
+    driver = a_gang()
+    claims = ["gpu", "gpu1"]
+    for number in [0, 1] if late else [0]:
+        answer(driver, driver.allocated(f"uid-w{number}", f"n{number + 1}", devices=choice(claims[number])))
+        condition = "" if number in late else "ready"
+        driver.fact(allocated_claim(claims[number], f"uid-w{number}", condition=condition))
+    out = driver.wait(WAIT_S)
+    out.add(driver.wait(0))
+    assert set(undone(out)) == {(claims[number], f"uid-w{number}", False) for number in ([0, 1] if late else [0])}
+    assert {number for number in (0, 1) if driver.ledger.tasks[PodUid(f"uid-w{number}")].avoid} == late
+    notes = [one.note for one in out.commands if isinstance(one, PostEvent) and one.reason == "PodDevicesBindFailure"]
+    named = [claims[number] for number in sorted(late)] or ["other members of the gang"]
+    assert [note.rpartition(": ")[2].rpartition("/")[2] for note in notes] == named
+    assert set(driver.ledger.devices.failures) == {f"dev/{claims[number]}" for number in late}
+    assert len(submitted(out)) == 1
