@@ -396,14 +396,15 @@ def state_of(ledger: Ledger, step: DeviceStep) -> str | None:
 
 
 def undo(ledger: Ledger, out: Outcome, command: ReserveClaim) -> None:
-    """Takes the reservation back; also the allocation, if it was written with it and no other pod waits for the claim.
+    """Takes the reservation back; also an allocation by Muster, if no other pod waits for the claim.
 
-    An allocation whose devices failed is removed in any case, unless another pod has it reserved.
+    An allocation whose devices failed is removed in any case. None is removed while another pod has it reserved.
     """
     key = command.claim.key
     claim, is_awaited = ledger.devices.claims.get(key), device_key(key) in ledger.storage.waiting
     is_broken = claim is not None and bool(broken(ledger, claim))
-    keeps = not is_broken and (is_awaited or not command.allocation)
+    is_ours = bool(command.allocation) or (claim is not None and claim.is_ours)
+    keeps = not is_broken and (is_awaited or not is_ours)
     _undo(ledger, out, ReserveClaim(command.pod, command.claim, command.allocation, undo=True, keeps=keeps))
 
 

@@ -7,6 +7,8 @@ After the start, members are bound one by one, as those of a gang that was given
 
 from __future__ import annotations
 
+from collections import Counter
+
 from muster_operator.controller import state
 from muster_operator.controller.state import Application, Deadline, Ledger, Task, TimerKind, set_timer
 from muster_operator.model.ids import AppId
@@ -14,10 +16,15 @@ from muster_operator.model.pods import Placement
 from muster_operator.model.states import AppState
 
 
+def group_of(task: Task) -> str:
+    """The task group of a member. A changed annotation counts when the member does not wait for its claims."""
+    return task.pod.membership.task_group if task.claim_wait is None else task.claim_wait.group
+
+
 def is_needed(app: Application, task: Task) -> bool:
     """Whether the task is a member of a task group with a minimum. Other pods neither wait nor start the gang."""
     member = task.pod.membership
-    group = None if app.gang is None or member.marked or member.placeholder else app.gang.group(member.task_group)
+    group = None if app.gang is None or member.marked or member.placeholder else app.gang.group(group_of(task))
     return group is not None and group.min_member > 0
 
 
@@ -49,7 +56,7 @@ def to_bind(ledger: Ledger, task: Task) -> list[Task]:
     app = gang_of(ledger, task)
     if app is None or app.gang is None:
         return [task]
-    app.ready.setdefault(task.pod.membership.task_group, {})[task.uid] = task
+    app.ready.setdefault(group_of(task), {})[task.uid] = task
     if any(len(app.ready.get(group.name, ())) < group.min_member for group in app.gang.groups):
         return []
     app.has_started = True
@@ -64,13 +71,14 @@ def ready(app: Application) -> list[Task]:
 def not_ready(ledger: Ledger, task: Task) -> None:
     """The claims of the pod are not ready, or not any more, or it is bound."""
     if (app := ledger.applications.get(task.app)) is not None:
-        app.ready.get(task.pod.membership.task_group, {}).pop(task.uid, None)
+        app.ready.get(group_of(task), {}).pop(task.uid, None)
 
 
 def is_short(app: Application) -> bool:
     """Whether the gang, which can begin again, has fewer members with a node than it needs."""
     groups = app.gang.groups if app.gang is not None and app.state in {AppState.RESERVING, AppState.RUNNING} else ()
-    return any(app.member_counts.get(group.name, 0) < group.min_member for group in groups)
+    placed = Counter(group_of(task) for task in app.members.values() if task.claim_wait is not None)
+    return any(placed[group.name] < group.min_member for group in groups)
 
 
 def lost_node(ledger: Ledger, task: Task) -> None:

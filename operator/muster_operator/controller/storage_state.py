@@ -79,11 +79,12 @@ def names_of(key: str, step: Step) -> tuple[str, ...]:
 class ClaimWait:
     """Claims that have to be bound or reserved before the pod. The wait fails at ``until``.
 
-    By ``namespace/name``; those of devices by `device_key`.
+    By ``namespace/name``; those of devices by `device_key`. ``group``: the task group in which the core placed the pod.
     """
 
     steps: dict[str, Step]
     until: float
+    group: str
 
 
 @dataclass(slots=True)

@@ -291,8 +291,8 @@ def waiting_for(ledger: Ledger, name: str) -> list[PodUid]:
 
 def stop_waiting_for_claims(ledger: Ledger, task: Task) -> ClaimWait | None:
     """Unregisters the pod from its claims and volumes. Returns what it waited for."""
-    claim_wait, task.claim_wait = task.claim_wait, None
     gang_start.not_ready(ledger, task)
+    claim_wait, task.claim_wait = task.claim_wait, None
     if claim_wait is not None:
         for key, step in claim_wait.steps.items():
             for name in names_of(key, step):
@@ -316,27 +316,30 @@ def order_claim(task: Task, step: Step, *, undo: bool = False) -> ClaimCommand |
     return SelectNode(task.pod.ref, step.claim, task.node, undo) if task.node is not None else None
 
 
-def abandon_claims(ledger: Ledger, out: Outcome, task: Task, *, is_bound: bool = False) -> None:
-    """The pod is not bound to its node: undoes the writes to its claims unless another pod waits for the claim.
+def abandon_claims(ledger: Ledger, out: Outcome, *members: Task, is_bound: bool = False) -> None:
+    """The pods are not bound to their nodes: undoes the writes to their claims unless another pod waits for the claim.
 
-    ``is_bound``: another client bound the pod, which keeps its devices.
+    ``is_bound``: another client bound the pods, which keep their devices.
     """
-    claim_wait = stop_waiting_for_claims(ledger, task)
-    reservations, task.reservations = task.reservations, ()
-    for key, step in claim_wait.steps.items() if claim_wait is not None else ():
-        if isinstance(step, DeviceStep):
-            reservations += (step.order,) if isinstance(step.order, ReserveClaim) else ()
-            continue
-        claim = ledger.storage.claims.get(key)
-        is_complete = claim is not None and claim.ref.uid == step.claim.uid and claim.is_bound
-        if step.state is StepState.TO_WRITE or is_complete or key in ledger.storage.waiting:
-            continue
-        if (undoing := order_claim(task, step, undo=True)) is not None:
-            out.commands.append(undoing)
-    for command in () if is_bound else reservations:
-        device_claims.undo(ledger, out, command)
-    if claim_wait is not None:
-        gang_start.lost_node(ledger, task)
+    for task in members:
+        if task.claim_wait is not None:
+            gang_start.lost_node(ledger, task)
+    for task, claim_wait in [(task, stop_waiting_for_claims(ledger, task)) for task in members]:
+        reservations, task.reservations = task.reservations, ()
+        for key, step in claim_wait.steps.items() if claim_wait is not None else ():
+            if isinstance(step, DeviceStep):
+                reservations += (step.order,) if isinstance(step.order, ReserveClaim) else ()
+            elif _is_to_undo(ledger, key, step) and (undoing := order_claim(task, step, undo=True)) is not None:
+                out.commands.append(undoing)
+        for command in () if is_bound else reservations:
+            device_claims.undo(ledger, out, command)
+
+
+def _is_to_undo(ledger: Ledger, key: str, step: Step) -> bool:
+    """Whether a volume or node was written to the claim, which is not bound, and no other pod waits for it."""
+    claim = ledger.storage.claims.get(key)
+    is_complete = claim is not None and claim.ref.uid == step.claim.uid and claim.is_bound
+    return step.state is not StepState.TO_WRITE and not is_complete and key not in ledger.storage.waiting
 
 
 _FAILABLE = frozenset({TaskState.NEW, TaskState.PENDING, TaskState.SCHEDULING, TaskState.ALLOCATED, TaskState.REJECTED})
@@ -430,8 +433,8 @@ def adopt_bound(ledger: Ledger, out: Outcome, task: Task, node: NodeName) -> Non
     The core may have allocated the request already, without the operator having received it. The release covers that
     allocation too.
     """
-    abandon_claims(ledger, out, task, is_bound=True)
     gang_start.bound_elsewhere(ledger, task)
+    abandon_claims(ledger, out, task, is_bound=True)
     was_asked, why = task.asked, problems.bound_by_another_client()
     release_from_core(out, task, TerminationType.STOPPED_BY_RM, why)
     if was_asked:

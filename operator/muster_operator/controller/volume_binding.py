@@ -116,7 +116,7 @@ def begin_binding(ledger: Ledger, out: Outcome, task: Task, chosen: Allocated, n
         fail_binding(ledger, out, task, now, device_problems.device_class_missing(str(missing.args[0])), is_device=True)
         return
     until = device_claims.until(ledger, steps.values(), now)
-    tasks.wait_for_claims(ledger, task, ClaimWait(steps, until))
+    tasks.wait_for_claims(ledger, task, ClaimWait(steps, until, task.pod.membership.task_group))
     set_timer(ledger, Deadline(until, TimerKind.VOLUMES, task.uid))
     continue_binding(ledger, out, task, now)
 
@@ -251,9 +251,8 @@ def check_start(ledger: Ledger, out: Outcome, app_id: AppId, now: float) -> None
 def _begin_again(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
     """Takes back everything that the gang has, and submits it again. Its members keep avoiding nodes."""
     avoided = {uid: task.avoid for uid, task in app.members.items() if task.avoid}
-    for task in app.members.values():
-        if task.state is TaskState.ALLOCATED:
-            tasks.abandon_claims(ledger, out, task)
+    allocated = [task for task in app.members.values() if task.state is TaskState.ALLOCATED]
+    tasks.abandon_claims(ledger, out, *allocated)
     applications.kill(ledger, out, app, now)
     for uid, nodes in avoided.items():
         if (again := ledger.tasks.get(uid)) is not None:

@@ -436,12 +436,13 @@ def test_a_failed_bind_takes_the_reservation_back_and_requests_again() -> None:
     assert requested_keys(out) == ["uid-w0"]
 
 
-def test_a_reservation_of_an_allocated_claim_is_undone_without_its_allocation() -> None:
-    driver = a_driver(device_claim_seen(allocation=an_allocation()))
+@pytest.mark.parametrize("manager", ["muster", "kube-scheduler"])
+def test_a_reservation_of_an_allocated_claim_is_undone_without_an_allocation_by_others(manager: str) -> None:
+    driver = a_driver(device_claim_seen(allocation=an_allocation(), manager=manager))
     waiting(driver)
     [command] = orders(driver.allocated("uid-w0"))
     driver.result(done(command))
-    assert of_claims(orders(driver.result(refused(BIND)))) == [("gpu", [], True, True)]
+    assert of_claims(orders(driver.result(refused(BIND)))) == [("gpu", [], True, manager != "muster")]
 
 
 def test_an_undo_keeps_the_allocation_that_another_pod_of_the_plan_waits_for() -> None:

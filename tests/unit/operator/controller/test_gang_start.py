@@ -7,10 +7,11 @@ import pytest
 from muster_operator.model.commands import PostEvent
 from muster_operator.model.ids import AppId, PodUid
 from muster_si import keys
-from tests.unit.operator.controller.devices import device_claim_seen
+from tests.unit.operator.controller.devices import ENTRY, device_claim_seen
 from tests.unit.operator.controller.driver import APP, Driver, submitted
 from tests.unit.operator.controller.gang import a_member as a_gang_pod
 from tests.unit.operator.controller.objects import a_pod
+from tests.unit.operator.controller.test_device_claims import a_driver
 from tests.unit.operator.controller.test_device_conditions import (
     WAIT_S,
     a_gang,
@@ -101,3 +102,36 @@ def test_devices_that_are_late_are_blamed_whichever_member_waits_for_them(late: 
     assert [note.rpartition(": ")[2].rpartition("/")[2] for note in notes] == named
     assert set(driver.ledger.devices.failures) == {f"dev/{claims[number]}" for number in late}
     assert len(submitted(out)) == 1
+
+
+@pytest.mark.parametrize("first_is_gone", [True, False])
+def test_a_gang_that_begins_again_deallocates_the_claim_that_its_members_share(*, first_is_gone: bool) -> None:
+    """Also if the member that allocated it is gone, and in whatever order the commands are carried out."""
+    driver = a_driver()
+    for number in range(3):
+        raw = a_gang_pod(f"w{number}", count=3)
+        raw["spec"]["resourceClaims"] = [ENTRY]
+        driver.see(raw)
+    driver.accepted()
+    answer(driver, driver.allocated("uid-w0", "n1", devices=choice()))
+    driver.fact(allocated_claim("gpu", "uid-w0"))
+    for number in (1, 2):
+        answer(driver, driver.allocated(f"uid-w{number}", "n1"))
+    driver.fact(allocated_claim("gpu", "uid-w0", "uid-w1", "uid-w2"))
+    driver.gone("w0" if first_is_gone else "w1")
+    out = driver.wait(0)
+    assert undone(out) == [("gpu", uid, False) for uid in ("uid-w1" if first_is_gone else "uid-w0", "uid-w2")]
+    assert len(submitted(out)) == 1
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_member_whose_task_group_changes_still_waits_for_the_others(number: int) -> None:
+    driver = a_gang()
+    for one, claim in enumerate(("gpu", "gpu1")):
+        answer(driver, driver.allocated(f"uid-w{one}", f"n{one + 1}", devices=choice(claim)))
+    raw = a_gang_pod("w0", group="other")
+    raw["spec"]["resourceClaims"] = [{**ENTRY, "resourceClaimName": "gpu"}]
+    assert bound(driver.see(raw)) == []
+    facts = [allocated_claim("gpu", "uid-w0", condition="ready"), allocated_claim("gpu1", "uid-w1", condition="ready")]
+    assert bound(driver.fact(facts[number])) == []
+    assert bound(driver.fact(facts[1 - number])) == ["uid-w0", "uid-w1"][:: 1 - 2 * number]
