@@ -411,13 +411,22 @@ def undo(ledger: Ledger, out: Outcome, command: ReserveClaim) -> None:
 def _undo(ledger: Ledger, out: Outcome, command: ReserveClaim) -> None:
     out.commands.append(command)
     if not command.keeps:
-        ledger.devices.undoing.add(command.claim.key)
+        ledger.devices.undoing.setdefault(command.claim.key, set()).add(command.pod.uid)
         _report(ledger, out, command.claim.key)
 
 
-def undone(ledger: Ledger, out: Outcome, key: str) -> None:
-    """A command of `undo` has a result. The watch has shown what it wrote, so that the claim can be planned again."""
-    ledger.devices.undoing.discard(key)
+def undone(ledger: Ledger, out: Outcome, command: ReserveClaim) -> None:
+    """A command of `undo` has a result. The watch has shown what it wrote."""
+    undoing = ledger.devices.undoing.get(command.claim.key, set())
+    if not command.keeps:
+        undoing.discard(command.pod.uid)
+    if not undoing:
+        all_undone(ledger, out, command.claim.key)
+
+
+def all_undone(ledger: Ledger, out: Outcome, key: str) -> None:
+    """No command of `undo` is without a result, or their results are lost: the claim can be planned again."""
+    ledger.devices.undoing.pop(key, None)
     _report(ledger, out, key)
 
 

@@ -129,9 +129,10 @@ class Devices:
     on the pods, that have pods with resource claims. ``held``: pods that cannot be requested yet. ``changed``: pods
     with a claim that is another one now, which are still to be handled, by namespace in the order of their turns.
     ``counting``: the UID of the pod that the devices of a shared claim counted for at its last event, if one did.
-    ``undoing``: claims whose allocation is being removed. ``expired``: `DeviceClaim.allocated_s` of allocations whose
-    devices were not ready in time, by claim. ``failures``: by claim, until its devices are ready. ``providers``:
-    classes by extended resource; ``on_nodes``: resources that some node has, None = to be computed again.
+    ``undoing``: by claim whose allocation is being removed, the UIDs of the pods that take it back. ``expired``:
+    `DeviceClaim.allocated_s` of allocations whose devices were not ready in time, by claim. ``failures``: by claim,
+    until its devices are ready. ``providers``: classes by extended resource; ``on_nodes``: resources that some node
+    has, None = to be computed again.
     """
 
     claims: dict[str, DeviceClaim] = field(default_factory=dict)
@@ -144,7 +145,7 @@ class Devices:
     held: dict[PodUid, HeldPod] = field(default_factory=dict)
     changed: dict[str, dict[PodUid, None]] = field(default_factory=dict)
     counting: dict[str, str] = field(default_factory=dict)
-    undoing: set[str] = field(default_factory=set)
+    undoing: dict[str, set[str]] = field(default_factory=dict)
     expired: dict[str, float] = field(default_factory=dict)
     failures: dict[str, DeviceFailure] = field(default_factory=dict)
     providers: dict[str, str] = field(default_factory=dict)

@@ -67,8 +67,8 @@ def _short_lived(ledger: Ledger) -> Iterator[tuple[tuple[str, ...], object]]:
             yield (_POD_GROUP, key), condition
     for claim in device_claims.leftovers(ledger):
         yield (_RESOURCE_CLAIM, claim.ref.key), claim
-    for key in ledger.devices.undoing:
-        yield (_UNDO, key), None
+    for key, pods in ledger.devices.undoing.items():
+        yield (_UNDO, key), frozenset(pods)
 
 
 def _short_lived_of_applications(ledger: Ledger) -> Iterator[tuple[tuple[str, ...], object]]:
@@ -95,7 +95,7 @@ def _order_again(ledger: Ledger, out: Outcome, subject: tuple[str, ...], now: fl
         device_claims.deallocate(ledger, out, ledger.devices.claims[subject[1]])
         return
     if subject[0] == _UNDO:
-        device_claims.undone(ledger, out, subject[1])
+        device_claims.all_undone(ledger, out, subject[1])
         return
     uid, app = PodUid(subject[0]), ledger.applications.get(AppId(subject[0]))
     if uid in ledger.deletions:

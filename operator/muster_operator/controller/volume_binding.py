@@ -172,7 +172,7 @@ def _fail_late(ledger: Ledger, out: Outcome, task: Task, steps: Mapping[str, Ste
 def binding_answered(ledger: Ledger, out: Outcome, result: Result, command: ClaimCommand, now: float) -> None:
     """Handles the result of a write. Results of earlier attempts are ignored."""
     if isinstance(command, ReserveClaim) and command.undo:
-        device_claims.undone(ledger, out, command.claim.key)
+        device_claims.undone(ledger, out, command)
         return
     task = ledger.tasks.get(command.pod.uid)
     step = task.claim_wait.steps.get(step_key(command)) if task is not None and task.claim_wait is not None else None

@@ -155,7 +155,7 @@ def test_a_claim_is_not_planned_while_its_devices_are_taken_back() -> None:
     assert kinds == [ClusterObjectReported, AskSubmitted]
     assert why_waits(out.requests) == "its devices are being deallocated"
     assert why_waits(answer(driver, out).requests) == ""
-    driver.ledger.devices.undoing.add("dev/gpu")
+    driver.ledger.devices.undoing["dev/gpu"] = {"uid-w0"}
     assert why_waits(restarted(driver).requests) == ""
 
 

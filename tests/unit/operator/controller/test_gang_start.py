@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from muster_operator.model.commands import PostEvent
+from muster_operator.model.commands import PostEvent, ReserveClaim
 from muster_operator.model.ids import AppId, PodUid
 from muster_si import keys
 from tests.unit.operator.controller.devices import ENTRY, device_claim_seen
-from tests.unit.operator.controller.driver import APP, Driver, submitted
+from tests.unit.operator.controller.driver import APP, Driver, done, orders, submitted
 from tests.unit.operator.controller.gang import a_member as a_gang_pod
 from tests.unit.operator.controller.objects import a_pod
 from tests.unit.operator.controller.test_device_claims import a_driver
@@ -20,6 +20,7 @@ from tests.unit.operator.controller.test_device_conditions import (
     bound,
     choice,
     undone,
+    why_waits,
 )
 
 
@@ -120,6 +121,9 @@ def test_a_gang_that_begins_again_deallocates_the_claim_that_its_members_share(*
     driver.fact(allocated_claim("gpu", "uid-w0", "uid-w1", "uid-w2"))
     driver.gone("w0" if first_is_gone else "w1")
     out = driver.wait(0)
+    first, last = (one for one in orders(out) if isinstance(one, ReserveClaim))
+    assert why_waits(driver.result(done(first)).requests or out.requests) == "its devices are being deallocated"
+    assert why_waits(driver.result(done(last)).requests) == ""
     assert undone(out) == [("gpu", uid, False) for uid in ("uid-w1" if first_is_gone else "uid-w0", "uid-w2")]
     assert len(submitted(out)) == 1
 
