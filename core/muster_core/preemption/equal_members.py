@@ -107,10 +107,14 @@ class _Division:
         return int(np.maximum((left // self._each).min(axis=0), 0).sum())
 
     def _points(self, among: BoolColumn) -> tuple[dict[int, list[int]], list[list[_Point]]]:
-        """Returns the candidates of each row, the largest first, and after which of them more members fit."""
+        """Returns the candidates of each row, the largest first, and after which of them more members fit.
+
+        The largest have most of the resource that they have least of, among those that are short.
+        """
         is_short = (self._available < self._each)[:, self._of]
-        size = (is_short * self._freed / self._each).sum(axis=0)
-        order = np.lexsort((np.arange(len(size)), -size, ~self._earlier, self._of))
+        parts = self._freed / self._each
+        size, least = (is_short * parts).sum(axis=0), np.where(is_short, parts, np.inf).min(axis=0)
+        order = np.lexsort((np.arange(len(size)), -size, -least, ~self._earlier, self._of))
         order = order[among[order]]
         of, weights = self._of[order], np.where(self._earlier, 0, _VICTIM + self._rank)[order].cumsum()
         sums = self._freed[:, order].cumsum(axis=1)
@@ -175,13 +179,20 @@ class _Division:
         mine = order.get(row, [])
         victims = sorted(index - first for index in mine[: point[1]])
         needed = point[2] * self._each[:, 0] - self._available[:, row]
+        for index in reversed(mine[: point[1]]):  # some only have what others have enough of
+            fewer = [one for one in victims if one != index - first]
+            if self._is_enough(first, fewer, needed):
+                victims = fewer
         for index in sorted(mine[point[1] :]):  # candidates that come first replace larger ones
             if not victims or index - first > victims[-1]:
                 break
             swapped = sorted([*victims[:-1], index - first])
-            if (self._freed[:, [one + first for one in swapped]].sum(axis=1) >= needed).all():
+            if self._is_enough(first, swapped, needed):
                 victims = swapped
         return Share(number, point[2], tuple(candidates[index] for index in victims))
+
+    def _is_enough(self, first: int, victims: Sequence[int], needed: IntColumn) -> bool:
+        return bool((self._freed[:, [one + first for one in victims]].sum(axis=1) >= needed).all())
 
 
 #: Weight per member, row, number in the row, and the point that the step leads to.

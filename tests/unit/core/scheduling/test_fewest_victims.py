@@ -9,7 +9,7 @@ import pytest
 
 from muster_core.model.events import ApplicationAdded, AskAdded, NodeAdded
 from muster_core.model.ids import TaskGroup
-from muster_core.model.resources import NOTHING
+from muster_core.model.resources import NOTHING, Resources
 from muster_core.model.specs import GangPlacement, Member
 from tests.amounts import amount
 from tests.unit.builders import a_configuration, a_node, a_queue, an_allocation, an_application, an_ask, resources
@@ -136,3 +136,27 @@ def large_cases(seed: int, count: int) -> Iterator[Case]:
 def test_a_large_gang_of_equal_members_preempts_no_more_pods_than_it_has_to() -> None:
     found = [(case, case.fewest_of_equal(), case.taken()) for case in large_cases(1, amount(5, 200))]
     assert [one for one in found if one[1] != one[2]] == []
+
+
+@pytest.mark.parametrize("members", [2, 8, 40])
+@pytest.mark.parametrize("large", [resources(vcore=4000, pods=1), resources(vcore=500, gpu=2, pods=1)])
+def test_pods_that_have_what_others_free_anyway_are_no_victims(members: int, large: Resources) -> None:
+    """The only node is full: 20 large pods have much of one resource, and others what a member needs."""
+    each = resources(vcore=1000, gpu=1, pods=1)
+    held = [large] * 20 + [each] * members
+    existing = tuple(
+        replace(an_allocation(f"b{number}", "n0", app="b", allocated_s=number), resources=one)
+        for number, one in enumerate(held)
+    )
+    node = replace(a_node("n0"), capacity=sum(held, resources(pods=100)))
+    gang = replace(
+        an_application("a", queue="root.a", gang=1, placement=GangPlacement.DIRECT),
+        members=(Member(TaskGroup("w"), members, each),),
+        placeholder_ask=each.times(members),
+    )
+    scenario = Scenario(a_configuration(a_queue("a", guaranteed=10**6), a_queue("b")))
+    scenario.submit(replace(an_application("b", queue="root.b"), forced=True))
+    scenario.send(NodeAdded(node, existing=existing))
+    asks = [replace(an_ask(f"w{number}", app="a", group="w"), resources=each) for number in range(members)]
+    scenario.send(ApplicationAdded(gang), *map(AskAdded, asks))
+    assert next(filter(None, (len(victims(scenario.wait(31))) for _ in range(8)))) == members
