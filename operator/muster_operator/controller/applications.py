@@ -609,6 +609,7 @@ def _forget(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
     if any(task.asked for task in app.members.values()):  # the answers arrive on another stream than the completion
         ledger.retired[app.id] = ledger.submissions
     remaining = sorted(app.members.values(), key=lambda task: task.pod.terminating)
+    tasks.abandon_claims(ledger, out, *(task for task in remaining if task.claim_wait is not None))
     for task in remaining:
         ledger.tasks.pop(task.uid, None)
         ledger.tasks_by_node.remove(task.uid, task.node, task.pod.node)

@@ -50,7 +50,6 @@ from muster_operator.model.commands import (
 )
 from muster_operator.model.core_messages import Allocated, ClusterObjectReported, CoreRequest, Node, NodeUpdated
 from muster_operator.model.ids import AppId, NodeName, PodUid
-from muster_operator.model.states import TaskState
 from muster_operator.model.storage import (
     Attachment,
     Claim,
@@ -249,10 +248,8 @@ def check_start(ledger: Ledger, out: Outcome, app_id: AppId, now: float) -> None
 
 
 def _begin_again(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
-    """Takes back everything that the gang has, and submits it again. Its members keep avoiding nodes."""
+    """Submits the gang again, which takes back everything that it has. Its members keep avoiding nodes."""
     avoided = {uid: task.avoid for uid, task in app.members.items() if task.avoid}
-    allocated = [task for task in app.members.values() if task.state is TaskState.ALLOCATED]
-    tasks.abandon_claims(ledger, out, *allocated)
     applications.kill(ledger, out, app, now)
     for uid, nodes in avoided.items():
         if (again := ledger.tasks.get(uid)) is not None:

@@ -139,3 +139,11 @@ def test_a_member_whose_task_group_changes_still_waits_for_the_others(number: in
     facts = [allocated_claim("gpu", "uid-w0", condition="ready"), allocated_claim("gpu1", "uid-w1", condition="ready")]
     assert bound(driver.fact(facts[number])) == []
     assert bound(driver.fact(facts[1 - number])) == ["uid-w0", "uid-w1"][:: 1 - 2 * number]
+
+
+def test_an_application_that_is_over_takes_back_what_its_members_wait_for() -> None:
+    driver = a_gang()
+    assert gets_node(driver, 0) == []
+    out = driver.updated(keys.APP_COMPLETED)
+    assert (undone(out), len(submitted(out))) == ([("gpu", "uid-w0", False)], 1)
+    assert driver.ledger.storage.waiting == {}
