@@ -223,8 +223,10 @@ def _plan(search: _VictimSearch, asks: list[Ask], need: Resources) -> VictimPlan
     known, total = examined.extent, sum(demands.values())
     at_most = max(_MOST_NODES // total, _LEAST_NODES)
     kinds = list(demands)
-    order = most_constrained_first(search.snapshot, [(shape_of(kind), count) for kind, count in demands.items()])
-    if all(search.place(kinds[index], demands[kinds[index]], at_most) for index in order):
+    if len(kinds) > 1:
+        shapes = [(shape_of(kind), count) for kind, count in demands.items()]
+        kinds = [kinds[index] for index in most_constrained_first(search.snapshot, shapes)]
+    if all(search.place(kind, demands[kind], at_most) for kind in kinds):
         if search.free_elsewhere(need):
             if not search.chosen:
                 return VictimPlan((), ())
@@ -380,13 +382,12 @@ class _VictimSearch:
         """
         shape = shape_of(kind)
         left = count - sum(self._repeat(one, shape) for one in self.examined.placed if one.kind == kind)
-        for node, there in (
-            node_search.place(self.snapshot, shape, left, self.partition.config.node_sort) if left else ()
-        ):
+        sort = self.partition.config.node_sort
+        for node, there in node_search.place(self.snapshot, shape, left, sort) if left and count > 1 else ():
             self.placed.append(_Placed(kind, node, there))
             left -= there
-        is_plain = not depends_on_others(shape) and not node_search.stateful_filters(self.snapshot, shape)
-        if left and count > 1 and is_plain and self.steps > 0:
+        is_plain = count > 1 and not depends_on_others(shape) and not node_search.stateful_filters(self.snapshot, shape)
+        if left and is_plain and self.steps > 0:
             self.steps -= _CLASS_STEPS
             return self._divide(kind, shape, left)
         while left and self.steps > 0 and self._place_one(kind, shape, at_most):
@@ -567,10 +568,10 @@ class _VictimSearch:
                 np.maximum(lacking, share, out=lacking)
         apps, victims = self.partition.applications, self.partition.preemptions.earlier_victims
         earlier = np.isin(rows, [self._row(apps[app].allocations[key].node) for app, key in victims])
-        used = np.isin(rows, list(self.used))
-        found: IntColumn = rows[
-            np.lexsort((self.snapshot.nodes.rows.ranks()[rows], lacking, ~allowed[rows], ~earlier, used))
-        ]
+        keys = [self.snapshot.nodes.rows.ranks()[rows], lacking, ~allowed[rows], ~earlier]
+        if self.used:
+            keys.append(np.isin(rows, list(self.used)))
+        found: IntColumn = rows[np.lexsort(keys)]
         return found
 
     def _read(self, kind: AskClass | None, rows: IntColumn, at_most: int) -> Iterator[tuple[int, list[Eligible]]]:
@@ -653,9 +654,11 @@ class _VictimSearch:
 
     def _room(self, node: NodeId, shape: RequestShape) -> Resources:
         """Returns what the node has left of the resources of the shape once running releases have ended."""
-        columns = ((name, self.snapshot.available(name)) for name in shape.resources)
-        left = Resources({name: column.item(self._row(node)) for name, column in columns if column is not None})
-        return left + releasing_on(self.partition, node, self.now_ns)
+        row = self._row(node)
+        left = {
+            name: column.item(row) for name in shape.resources if (column := self.snapshot.available(name)) is not None
+        }
+        return Resources(left) + releasing_on(self.partition, node, self.now_ns)
 
     def _row(self, node: NodeId) -> int:
         return self.snapshot.nodes.rows.row(node)

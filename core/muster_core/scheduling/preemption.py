@@ -35,7 +35,7 @@ from muster_core.state import ordering
 from muster_core.state.applications import Application, Ask
 from muster_core.state.queues import Queue
 from muster_core.state.request_classes import AskClass
-from muster_core.state.reservations import Epoch, PreemptionRefusal, ThrashingGuard, Wanted
+from muster_core.state.reservations import Epoch, Examined, PreemptionRefusal, ThrashingGuard, Wanted
 from muster_core.state.scheduler_state import Partition
 from muster_core.state.snapshot import wanted
 
@@ -322,8 +322,8 @@ def _look(
         return len(asks), False
     what = _wanted(app, asks)
     known = search.refused.get(what)
-    if search.examining != what or not isinstance(search.examined, GangFindings):
-        search.examining, search.examined = None, GangFindings()
+    if search.examining != what:
+        search.examining = None
     at_ns = 0 if search.examining else max(_due(partition, app, asks, leaf), _again(partition, known))
     search.is_refused = search.is_refused or known is not None
     if at_ns > now_ns:
@@ -332,7 +332,9 @@ def _look(
         # The next applications want the same and came later. Gangs differ in their missing members.
         (names.popleft if app.is_reserving else names.clear)()
         return len(asks), False
-    refused = caught(partial(attempt, partition, app, asks, now_ns, search.examined))
+    earlier = search.examined if search.examining else None
+    search.examined = examined = earlier if isinstance(earlier, GangFindings) else GangFindings()
+    refused = caught(partial(attempt, partition, app, asks, now_ns, examined))
     if isinstance(refused, Exception):
         failures.application_failed(partition, app, refused, now_ns)
         names.popleft()
@@ -342,7 +344,7 @@ def _look(
         search.examining = what
         search.in_vain += 1
         return len(asks), True
-    search.examining, search.examined = None, GangFindings()
+    search.examining, search.examined = None, Examined()
     if refused:
         times = known.times + 1 if known is not None else 1
         search.is_refused = True
