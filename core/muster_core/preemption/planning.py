@@ -90,7 +90,7 @@ _STEPS: Final = 64
 _CLASS_STEPS: Final = 8
 
 #: How often equal members are divided again, because guarantees do not allow some of the victims.
-_MOST_ROUNDS: Final = 16
+_MOST_ROUNDS: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +116,7 @@ class _Placed:
 class GangFindings(Examined):
     """Candidates that were read for gangs by node, their number, and the members that were placed.
 
+    `refused`: candidates that guarantees do not allow to preempt in addition to those of the placed members.
     `domains`: topology domains of a gang that requires one, which are left, the roomiest first; None = not known.
     `limit`: that made the search in an earlier one fail.
     """
@@ -123,19 +124,20 @@ class GangFindings(Examined):
     candidates: dict[NodeId, list[Candidate]] = field(default_factory=dict)
     read: int = 0
     placed: list[_Placed] = field(default_factory=list)
+    refused: set[PlaceId] = field(default_factory=set)
     domains: list[int] | None = None
     limit: str = ""
 
     @property
     def extent(self) -> int:
         """Grows with each attempt that found something."""
-        return sum(map(len, self.useless.values())) + len(self.candidates) + len(self.placed)
+        return sum(map(len, self.useless.values())) + len(self.candidates) + len(self.placed) + len(self.refused)
 
     def leave_domain(self, why: str) -> None:
         """Continues with the next domain, because the search in the present one failed."""
         self.domains = self.domains[1:] if self.domains else None
         self.limit = why if why in LIMITS else self.limit
-        self.placed, self.candidates, self.read = [], {}, 0
+        self.placed, self.candidates, self.refused, self.read = [], {}, set(), 0
 
 
 def guarantee_refusal(partition: Partition, app: Application, asks: list[Ask]) -> str:
@@ -364,8 +366,6 @@ class _VictimSearch:
     is_cut_short: bool = False
     placed: list[_Placed] = field(default_factory=list)
     steps: int = _STEPS
-    #: Candidates that guarantees do not allow to preempt in addition to the chosen ones.
-    refused: set[PlaceId] = field(default_factory=set)
     #: Rows where this plan selected victims for a request.
     used: set[int] = field(default_factory=set)
     #: Nodes where victims may still be selected for requests that found none on the best nodes.
@@ -409,7 +409,7 @@ class _VictimSearch:
     def _is_free(self, candidate: Candidate) -> bool:
         """Whether a candidate that was read before may still be chosen."""
         app, one = candidate.app, candidate.allocation
-        is_chosen = candidate.id in self.chosen or candidate.id in self.refused
+        is_chosen = candidate.id in self.chosen or candidate.id in self.examined.refused
         return not is_chosen and app.allocations.get(one.id) is one and self.pool.has(app, one)
 
     def _take(self, kind: AskClass, node: NodeId, count: int, victims: tuple[Candidate, ...]) -> int:
@@ -420,7 +420,7 @@ class _VictimSearch:
                 self.balance.lose(victim.app.queue, victim.resources)
                 taken.append(victim)
             else:
-                self.refused.add(victim.id)
+                self.examined.refused.add(victim.id)
         if len(taken) < len(victims):
             for victim in taken:
                 self.balance.lose(victim.app.queue, victim.resources, -1)
@@ -450,6 +450,8 @@ class _VictimSearch:
                 count -= self._take(kind, at(share.row), share.members, share.victims)
             if not count or shares is None:
                 break
+        else:
+            self.is_cut_short = True
         self.freed_some = self.freed_some or count > 0
         return not count
 

@@ -160,3 +160,21 @@ def test_pods_that_have_what_others_free_anyway_are_no_victims(members: int, lar
     asks = [replace(an_ask(f"w{number}", app="a", group="w"), resources=each) for number in range(members)]
     scenario.send(ApplicationAdded(gang), *map(AskAdded, asks))
     assert next(filter(None, (len(victims(scenario.wait(31))) for _ in range(8)))) == members
+
+
+@pytest.mark.parametrize("leaves, pods, members", [(20, 10, 30), (40, 40, 60)])
+def test_a_gang_gets_what_many_guarantees_leave(leaves: int, pods: int, members: int) -> None:
+    """Each leaf has a full node of its own, where its guarantee leaves two pods to preempt."""
+    others = [a_queue(f"b{number}", guaranteed=(pods - 2) * 1000) for number in range(leaves)]
+    scenario = Scenario(a_configuration(a_queue("a", guaranteed=members * 1000), *others))
+    for queue in others:
+        name = queue.name
+        scenario.submit(replace(an_application(name, queue=f"root.{name}"), forced=True))
+        existing = (an_allocation(f"{name}-{index}", name, app=name, allocated_s=index) for index in range(pods))
+        scenario.send(NodeAdded(a_node(name, pods * 1000), existing=tuple(existing)))
+    spec = an_application("a", queue="root.a", gang=members, placement=GangPlacement.DIRECT)
+    group = spec.members[0].group
+    scenario.send(
+        ApplicationAdded(spec), *(AskAdded(an_ask(f"w{one}", app="a", group=group)) for one in range(members))
+    )
+    assert next(filter(None, (len(victims(scenario.wait(31))) for _ in range(12)))) == members
