@@ -585,7 +585,7 @@ def is_held_back(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> bool:
             return True
         device_claims.keep_back(ledger, pod, missing, now)
         return True
-    is_ready = pod.node is None and not (pod.gates or pod.membership.waits)
+    is_ready = pod.node is None and not pod.gates  # a gang waits for the claims of its members
     if is_ready and ledger.devices.providers and device_claims.order_claim(ledger, out, pod, now):
         return True
     if ledger.devices.held:

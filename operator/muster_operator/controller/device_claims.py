@@ -243,6 +243,8 @@ def missing(ledger: Ledger, pod: Pod) -> str:
                 continue
             return device_problems.claim_not_created(claim.entry)
         found = ledger.devices.claims.get(f"{pod.ref.namespace}/{claim.claim}")
+        if claim.entry == ENTRY and (found is None or found.is_deleting):
+            return device_problems.special_claim_gone(claim.claim)
         if found is None:
             return device_problems.resource_claim_missing(claim.claim)
         if found.is_deleting:

@@ -441,19 +441,24 @@ class Kube:
         pod = await self._read(command.pod.namespace, command.pod.name)
         if not pod.ok:
             return _failed(command, pod)
-        if mapping(pod.json().get("metadata")).get("uid") != command.pod.uid:
+        metadata = mapping(pod.json().get("metadata"))
+        if metadata.get("uid") != command.pod.uid or metadata.get("deletionTimestamp"):
             return CommandFailed(command, 404, "NotFound", "the pod no longer exists")
+        if mapping(pod.json().get("spec")).get("nodeName"):
+            return CommandFailed(command, 409, "Contested", "the pod has a node")
         manifest, status = extended_resources.claim(command.pod, mapping(pod.json().get("spec")), dict(command.classes))
         reply = await self._with_retries(command, claims.create(manifest), self._policies.create)
         if _already_exists(reply):
             reply = await self._with_retries(command, claims.read_created(manifest), self._policies.read)
             raw = reply.json() if reply.ok else {}
             is_ours = controller(mapping(raw.get("metadata")))[0] == command.pod.uid
-            if reply.ok and not (is_ours and extended_resources.has_same_requests(raw, manifest)):
+            if reply.ok and not (is_ours and extended_resources.is_same(raw, manifest)):
                 name = manifest["metadata"]["name"]
                 return CommandFailed(command, 409, "AlreadyExists", f"another resourceclaim {name} exists, delete it")
         if not reply.ok:
             return _failed(command, reply)
+        if mapping(reply.json().get("metadata")).get("deletionTimestamp"):
+            return CommandFailed(command, 409, "Contested", "an earlier resourceclaim is being deleted")
         self._handler.object_read("resourceclaims", reply.json())
         body = {"status": {"extendedResourceClaimStatus": status}}
         reply = await self._with_retries(

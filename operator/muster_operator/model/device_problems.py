@@ -35,6 +35,14 @@ def resource_claim_missing(claim: str) -> str:
     return f'resourceclaim "{claim}" not found'
 
 
+def special_claim_gone(claim: str) -> str:
+    """The claim for extended resources of the pod was deleted before the pod had a node. It is not created again.
+
+    Delete the pod, so that its controller creates another one.
+    """
+    return f'resourceclaim "{claim}" for its extended resources is gone; delete the pod, which gets another claim then'
+
+
 def claim_of_pod_group(claim: str) -> str:
     """The ResourceClaim was created for a PodGroup, which Muster does not support.
 

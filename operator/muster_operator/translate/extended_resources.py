@@ -10,7 +10,7 @@ from hashlib import sha256
 
 from muster_operator.model.devices import DeviceClass, PodClaim
 from muster_operator.model.pods import PodRef
-from muster_operator.translate.values import Raw, integer, mapping, nanos, objects, text
+from muster_operator.translate.values import Raw, mapping, nanos, objects, text
 from muster_si import keys
 
 #: The annotation of the claim.
@@ -65,15 +65,19 @@ def claim(pod: PodRef, spec: Raw, classes: Mapping[str, str]) -> tuple[Raw, Raw]
     return manifest, {"resourceClaimName": name, "requestMappings": mappings}
 
 
-def has_same_requests(one: Raw, other: Raw) -> bool:
-    """Whether two special claims have the same requests."""
-    return _request_names(one) == _request_names(other)
+def is_same(one: Raw, other: Raw) -> bool:
+    """Whether two special claims ask for the same. A claim that a user wrote may ask for other devices."""
+    return _wanted(one) == _wanted(other)
 
 
-def _request_names(raw: Raw) -> list[tuple[str, str, int]]:
-    requests = objects(mapping(mapping(raw.get("spec")).get("devices")).get("requests"))
-    exact = [(text(one.get("name")), mapping(one.get("exactly"))) for one in requests]
-    return [(name, text(one.get("deviceClassName")), integer(one.get("count"), 1)) for name, one in exact]
+def _wanted(raw: Raw) -> tuple[object, ...]:
+    is_special = mapping(mapping(raw.get("metadata")).get("annotations")).get(ANNOTATION) == "true"
+    devices = mapping(mapping(raw.get("spec")).get("devices"))
+    requests = [
+        {**one, "exactly": {"allocationMode": "ExactCount", "count": 1} | dict(mapping(one.get("exactly")))}
+        for one in objects(devices.get("requests"))
+    ]
+    return is_special, requests, devices.get("constraints") or [], devices.get("config") or []
 
 
 def _requests(spec: Raw, classes: Mapping[str, str]) -> tuple[list[Raw], list[Raw]]:

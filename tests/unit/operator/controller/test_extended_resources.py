@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import orjson
+import pytest
 
 from muster_operator.controller import recovery
 from muster_operator.controller.state import SWEEP_S
+from muster_operator.model import device_problems
 from muster_operator.model.cluster_events import ClusterEvent
 from muster_operator.model.commands import CommandFailed, CreateClaim, Outcome, Repeat, SetCondition
 from muster_operator.model.core_messages import AskReleased, AskSubmitted
@@ -20,6 +23,9 @@ from tests.unit.operator.controller.driver import APP, Driver, live, whole
 from tests.unit.operator.controller.kubernetes import SETTINGS
 from tests.unit.operator.controller.objects import a_node, a_pod
 from tests.unit.operator.controller.storage import gone, seen
+from tests.unit.operator.controller.test_declared_gangs import koordinator, kueue, of_a_job
+from tests.unit.operator.controller.test_pod_groups import a_pod_group
+from tests.unit.operator.controller.test_pod_groups import member as member_of_group
 
 GPU, NIC = "x.io/gpu", "x.io/nic"
 POD = PodRef("dev", "w0", PodUid("uid-w0"))
@@ -122,3 +128,26 @@ def test_a_pod_with_a_claim_gets_no_second_one_and_a_new_session_orders_a_missin
     out = both(driver.see(pod), driver.accepted())
     assert (created(out), asked(out)) == ([], [(0, ["dev/w0-claim"])])
     assert created(driver.wait(SWEEP_S)) == []
+
+
+def with_gpu(raw: Any) -> Any:
+    raw["spec"]["containers"][0].setdefault("resources", {}).setdefault("requests", {})[GPU] = "1"
+    return raw
+
+
+@pytest.mark.parametrize("member", [koordinator, kueue, of_a_job, member_of_group])
+def test_members_of_a_gang_get_their_claims_before_it_is_complete(member: Callable[[str], Any]) -> None:
+    driver = a_driver(device_class_seen(extendedResourceName=GPU))
+    driver.fact(a_pod_group())
+    assert [len(created(driver.see(with_gpu(member(name))))) for name in ("w0", "w1")] == [1, 1]
+
+
+def test_a_deleted_claim_is_named_with_what_helps() -> None:
+    driver = a_driver(device_class_seen(extendedResourceName=GPU))
+    driver.see(a_user())
+    driver.see(a_user(extendedResourceClaimStatus=STATUS))
+    driver.fact(CLAIM)
+    driver.accepted()
+    driver.fact(gone("resourceclaims", {"metadata": {"name": "w0-claim", "namespace": "dev"}}))
+    found = {one.message for one in driver.wait(SWEEP_S).commands if isinstance(one, SetCondition)}
+    assert found == {device_problems.special_claim_gone("w0-claim")}

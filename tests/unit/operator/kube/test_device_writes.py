@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import orjson
 import pytest
@@ -267,3 +267,34 @@ async def test_a_claim_for_extended_resources_is_created_once_and_named_in_the_s
         assert problem in result.message
     else:
         assert (result, recorder.read) == (CommandSucceeded(CREATE), [manifest, shown])
+
+
+_DELETED: Final = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
+_OTHER: Final = {"requests": [{"name": "a", "exactly": {"deviceClassName": "gpus", "allocationMode": "All"}}]}
+
+
+@pytest.mark.parametrize(
+    "pod, claim, succeeds",
+    [
+        pytest.param({}, {}, True, id="earlier creation"),
+        pytest.param({"spec": {**THE_POD["spec"], "nodeName": "n1"}}, {}, False, id="pod with a node"),
+        pytest.param({"metadata": {**THE_POD["metadata"], **_DELETED}}, {}, False, id="deleted pod"),
+        pytest.param({}, {"metadata": _DELETED}, False, id="deleted claim"),
+        pytest.param({}, {"metadata": {"annotations": {}}}, False, id="no annotation"),
+        pytest.param({}, {"spec": {"devices": _OTHER}}, False, id="other devices"),
+    ],
+)
+async def test_a_claim_that_exists_is_used_only_if_it_asks_for_the_same(
+    pod: Raw, claim: Raw, *, succeeds: bool
+) -> None:
+    raw = {**THE_POD, **pod}
+    manifest, status = extended_resources.claim(POD, raw["spec"], {"x.io/gpu": "gpus"})
+    found = {**manifest, **claim, "metadata": {**manifest["metadata"], **claim.get("metadata", {})}}
+    server, recorder = ApiServer(pods={"p": raw}), CommandRecorder()
+    server.plan(f"POST {CLAIMS}", lambda: reply(409, {"reason": "AlreadyExists"}))
+    server.plan(f"GET {CLAIMS}/{manifest['metadata']['name']}", lambda: reply(200, found))
+    answer = {**raw, "status": {"extendedResourceClaimStatus": status}}
+    server.plan("PATCH /api/v1/namespaces/dev/pods/p/status", lambda: reply(200, answer))
+    async with serving(server), a_kube(server, recorder) as kube:
+        await kube.execute(CREATE)
+    assert isinstance(recorder.results[0], CommandSucceeded) is succeeds
