@@ -73,7 +73,7 @@ REQUIRED: Final = (
         "storage.k8s.io", "storageclasses csinodes csidrivers csistoragecapacities volumeattachments", "list watch"
     ),
     *_permissions("resource.k8s.io", "resourceslices devicetaintrules deviceclasses", "list watch"),
-    *_permissions("resource.k8s.io", "resourceclaims", "get list watch patch"),
+    *_permissions("resource.k8s.io", "resourceclaims", "create get list watch patch"),
     *_permissions("resource.k8s.io", "resourceclaims/status resourceclaims/binding", "patch"),
     *_permissions("events.k8s.io", "events", "create"),
     *_permissions("", "events", "patch"),

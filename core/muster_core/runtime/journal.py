@@ -36,7 +36,8 @@ CLASSES: Final[Mapping[str, type]] = MappingProxyType(
         name: found
         for module in _MODULES
         for name, found in vars(module).items()
-        if isinstance(found, type) and (is_dataclass(found) or (issubclass(found, StrEnum) and found is not StrEnum))
+        if isinstance(found, type)
+        and (is_dataclass(found) or hasattr(found, "_fields") or (issubclass(found, StrEnum) and found is not StrEnum))
     }
 )
 
@@ -64,6 +65,9 @@ def to_plain(value: object, depth: int = _DEPTH) -> object:
             return {"$fraction": str(value)}
         case Resources() | Limit():
             return {"$": type(value).__name__, "amounts": dict(value.items())}
+        case tuple() if type(value).__name__ in CLASSES:  # with names for its fields
+            names = cast("tuple[str, ...]", vars(type(value))["_fields"])
+            return {"$": type(value).__name__, **{name: to_plain(getattr(value, name), deeper) for name in names}}
         case tuple() | list():
             return [to_plain(item, deeper) for item in value]
         case frozenset():

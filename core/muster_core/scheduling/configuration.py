@@ -132,6 +132,7 @@ def order_changed(partition: Partition, *, is_of_queues: bool = False) -> None:
         partition.unschedulable_classes.clear()
     partition.preemptions.epoch += 1
     partition.preemptions.to_watch.update(partition.waiting)
+    partition.reservations.without_node_since = -1
     partition.contention.wake_ups += 1
     partition.scheduling.requeue_all(unless_waiting_for_nodes=is_of_queues)
 

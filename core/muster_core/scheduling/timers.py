@@ -76,7 +76,7 @@ def _reserve(partition: Partition, leaf: Queue, now_ns: int) -> None:
 def _wait_for_nodes(partition: Partition, leaf: Queue) -> None:
     known = partition.reservations
     if not known.without_node:
-        known.without_node_since = partition.nodes.facts_epoch, known.removed
+        known.without_node_since = partition.nodes.facts_epoch
     known.without_node[leaf.path] = None
 
 
@@ -96,9 +96,9 @@ def watch(partition: Partition, now_ns: int) -> bool:
 
 
 def _watch_nodes(partition: Partition, now_ns: int) -> None:
-    """Sets the reservation timers of leaves without a reservable node, if nodes changed or a reservation ended."""
+    """Sets the reservation timers of leaves without a reservable node, because nodes were added or changed."""
     known = partition.reservations
-    if not known.without_node or known.without_node_since == (partition.nodes.facts_epoch, known.removed):
+    if not known.without_node or known.without_node_since == partition.nodes.facts_epoch:
         return
     leaves, known.without_node = known.without_node, {}
     for path in leaves:

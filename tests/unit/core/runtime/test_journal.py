@@ -12,6 +12,7 @@ import pytest
 
 from muster_core.config.load import load
 from muster_core.model.constraints import NO_INTER_POD_CONSTRAINTS
+from muster_core.model.devices import BindingConditions, DeviceId
 from muster_core.model.events import AskAdded, ClusterObjectsReported, Event
 from muster_core.model.ids import RmId, partition_id
 from muster_core.model.specs import NO_PROPERTIES, HostPort, PodProperties
@@ -139,6 +140,13 @@ def test_the_cycle_budget_counts_how_often_it_was_granted() -> None:
     leave = CycleBudget(lambda: next(answers))
     assert [leave(), leave(), leave()] == [True, True, False]
     assert leave.granted == 2
+
+
+def test_tuples_with_named_fields_keep_their_class() -> None:
+    value = DeviceId("gpu.example.com", "n1", "gpu-0"), BindingConditions(required=("ready",))
+    read = from_plain(orjson.loads(orjson.dumps(to_plain(value))))
+    assert isinstance(read, tuple)
+    assert (read, [*map(type, read)]) == (value, [DeviceId, BindingConditions])
 
 
 def test_every_value_survives_a_round_trip() -> None:
