@@ -179,7 +179,8 @@ class _Division:
         mine = order.get(row, [])
         victims = sorted(index - first for index in mine[: point[1]])
         needed = point[2] * self._each[:, 0] - self._available[:, row]
-        for index in reversed(mine[: point[1]]):  # some only have what others have enough of
+        is_mixed = int((needed > 0).sum()) > 1  # then some victims may only have what others have enough of
+        for index in reversed(mine[: point[1]] if is_mixed else ()):
             fewer = [one for one in victims if one != index - first]
             if self._is_enough(first, fewer, needed):
                 victims = fewer

@@ -223,6 +223,7 @@ def _plan(search: _VictimSearch, asks: list[Ask], need: Resources) -> VictimPlan
     """Selects victims in the rows of the snapshot. The plan has none if running releases make enough room."""
     demands, examined = _demands(asks), search.examined
     known, total = examined.extent, sum(demands.values())
+    search.members = total
     at_most = max(_MOST_NODES // total, _LEAST_NODES)
     kinds = list(demands)
     if len(kinds) > 1:
@@ -238,6 +239,8 @@ def _plan(search: _VictimSearch, asks: list[Ask], need: Resources) -> VictimPlan
             is_too_large = total + len(found.victims) > PODS_PER_PREEMPTION
             return TOO_MANY_PODS if is_too_large and total > 1 else found
         search.freed_some = True
+    if search.is_too_large:
+        return TOO_MANY_PODS
     examined.placed = [one for one in search.placed if one.victims]
     if search.is_cut_short and examined.extent > known:
         return CUT_SHORT
@@ -366,6 +369,9 @@ class _VictimSearch:
     is_cut_short: bool = False
     placed: list[_Placed] = field(default_factory=list)
     steps: int = _STEPS
+    #: Members of all classes, and whether they and their victims are too many.
+    members: int = 1
+    is_too_large: bool = False
     #: Rows where this plan selected victims for a request.
     used: set[int] = field(default_factory=set)
     #: Nodes where victims may still be selected for requests that found none on the best nodes.
@@ -446,6 +452,10 @@ class _VictimSearch:
                 if (column := self.snapshot.available_at(name, numbers)) is not None
             }
             shares: list[Share] | None = divide(count, shape.resources, available, rows)
+            known = self.members + len(self.chosen)
+            if known + sum(len(share.victims) for share in shares or ()) > PODS_PER_PREEMPTION:
+                self.is_too_large = True
+                return False
             for share in shares or ():
                 count -= self._take(kind, at(share.row), share.members, share.victims)
             if not count or shares is None:
