@@ -249,11 +249,11 @@ class DeclaredChaos(Chaos):
         if self.pick(2):
             self.kill()
         run_until_idle(self.simulation, self.pick)
-        waiting = [uid for uid, raw in self.simulation.kubernetes.pods.items() if not raw["spec"].get("nodeName")]
-        for uid in waiting:
-            if self.pick(2):
-                self.declare(self.simulation.kubernetes.pods[uid])
+        for uid, raw in list(self.simulation.kubernetes.pods.items()):
+            if not raw["spec"].get("nodeName") and self.pick(2):
+                self.declare(raw)
                 self.simulation.kubernetes.edit(uid)
+                run_until_idle(self.simulation, self.pick)  # a gang may be whole between two moves, and start
 
 
 class TogetherChaos(DeclaredChaos):
