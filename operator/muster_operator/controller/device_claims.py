@@ -461,11 +461,14 @@ def expire(ledger: Ledger, step: DeviceStep) -> None:
         ledger.devices.expired[claim.ref.key] = claim.allocated_s
 
 
-def fail(ledger: Ledger, out: Outcome, steps: Iterable[Step], now: float) -> None:
-    """A pod is not bound: claims whose devices failed are not planned again before a pause, which doubles."""
+def fail(ledger: Ledger, out: Outcome, steps: Iterable[Step], now: float, otherwise: str) -> None:
+    """A pod is not bound: claims whose devices failed are not planned again before a pause, which doubles.
+
+    ``otherwise``: why the others are not either; empty = they are planned again at once.
+    """
     for step in steps:
         claim = ledger.devices.claims.get(step.claim.key) if isinstance(step, DeviceStep) else None
-        if claim is None or not (why := broken(ledger, claim)):
+        if claim is None or not (why := broken(ledger, claim) or otherwise):
             continue
         failure = ledger.devices.failures.setdefault(claim.ref.key, DeviceFailure())
         if failure.until <= now:

@@ -202,8 +202,10 @@ def fail_binding(ledger: Ledger, out: Outcome, task: Task, now: float, why: str,
     """The claims cannot be bound on this node: undoes the writes and requests another node."""
     failed = messages.devices_failed if is_device else messages.volumes_failed
     reporting.post(out, task.pod.ref, failed(task.node or "", why))
-    device_claims.fail(ledger, out, task.claim_wait.steps.values() if task.claim_wait is not None else (), now)
-    is_kept = gang_start.gang_of(ledger, task) is None and rejections.keep_place(ledger, out, task, now)
+    is_of_gang = gang_start.gang_of(ledger, task) is not None  # which begins again, so that each failure costs all
+    steps = task.claim_wait.steps.values() if task.claim_wait is not None else ()
+    device_claims.fail(ledger, out, steps, now, why if is_of_gang else "")
+    is_kept = not is_of_gang and rejections.keep_place(ledger, out, task, now)
     tasks.roll_back(ledger, out, task, now, why, has_slot_again=is_kept)
 
 

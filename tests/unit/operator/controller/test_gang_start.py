@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from muster_operator.model.commands import PostEvent, ReserveClaim
+from muster_operator.model.commands import CommandFailed, PostEvent, ReserveClaim
+from muster_operator.model.core_messages import ClusterObjectReported
 from muster_operator.model.ids import AppId, PodUid
 from muster_si import keys
 from tests.unit.operator.controller.devices import ENTRY, device_claim_seen
@@ -103,6 +104,20 @@ def test_devices_that_are_late_are_blamed_whichever_member_waits_for_them(late: 
     assert [note.rpartition(": ")[2].rpartition("/")[2] for note in notes] == named
     assert set(driver.ledger.devices.failures) == {f"dev/{claims[number]}" for number in late}
     assert len(submitted(out)) == 1
+
+
+def test_a_gang_whose_writes_are_refused_begins_again_after_pauses_that_double() -> None:
+    driver, app = a_gang(), AppId(APP)
+    for pause_s in (1, 2, 4):
+        [order] = orders(driver.allocated("uid-w0", "n1", app, devices=choice()))
+        out = driver.result(CommandFailed(order, 403, "Forbidden", "a policy refuses it"))
+        assert why_waits(out.requests).endswith("a policy refuses it")
+        out.add(driver.wait(0))
+        [app] = map(AppId, submitted(out))
+        answer(driver, out)
+        driver.accepted(app)
+        assert not any(isinstance(one, ClusterObjectReported) for one in driver.wait(pause_s - 0.5).requests)
+        assert why_waits(driver.wait(0.5).requests) == ""
 
 
 @pytest.mark.parametrize("first_is_gone", [True, False])
