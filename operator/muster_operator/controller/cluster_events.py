@@ -298,7 +298,7 @@ def _claim_changed(ledger: Ledger, out: Outcome, uid: PodUid, now: float) -> Non
 
 def withdraw_without_claim(ledger: Ledger, out: Outcome, now: float) -> None:
     """Sweep: requested pods need a claim for their extended resources now, because of a new class or a lost plugin."""
-    for task in ledger.tasks.values():
+    for task in ledger.tasks.values() if ledger.devices.providers else ():
         if device_claims.extended(ledger, task.pod) and is_refused(ledger, task, task.pod):
             ledger.devices.changed.setdefault(task.pod.ref.namespace, {})[task.uid] = None
     if ledger.devices.changed:

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final, assert_never
 
-from muster_operator.controller.state import Deadline, Ledger, Task, TimerKind, set_timer
+from muster_operator.controller.state import SWEEP_S, Deadline, Ledger, Task, TimerKind, set_timer
 from muster_operator.controller.storage_state import (
     DeviceFailure,
     DeviceStep,
     HeldPod,
+    Refusals,
     Step,
     StepState,
     device_key,
@@ -32,6 +33,7 @@ from muster_operator.model.cluster_events import (
 )
 from muster_operator.model.commands import (
     CommandFailed,
+    CommandSucceeded,
     CreateClaim,
     Outcome,
     Repeat,
@@ -281,10 +283,17 @@ def extended(ledger: Ledger, pod: Pod) -> dict[str, str]:
     if not devices.providers or any(claim.entry == ENTRY for claim in pod.claims):
         return {}
     wanted = [name for name in pod.resources if name in devices.providers]
-    if wanted and devices.on_nodes is None:
+    on_nodes = _on_nodes(ledger) | devices.lately | devices.before if wanted else set()
+    return {name: devices.providers[name] for name in wanted if name not in on_nodes}
+
+
+def _on_nodes(ledger: Ledger) -> set[str]:
+    """The resources that some node has."""
+    devices = ledger.devices
+    if devices.on_nodes is None:
         nodes = ledger.nodes.values()
         devices.on_nodes = {name for node in nodes for name, amount in node.capacity.items() if amount > 0}
-    return {name: devices.providers[name] for name in wanted if name not in (devices.on_nodes or ())}
+    return devices.on_nodes
 
 
 def order_claim(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> bool:
@@ -303,9 +312,27 @@ def order_claim(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> bool:
 
 def claim_answered(ledger: Ledger, result: Result, command: CreateClaim, now: float) -> None:
     """The claim for extended resources could not be created: the reason is reported, and the sweep orders it again."""
-    pod = ledger.pods.get(command.pod.uid)
-    if isinstance(result, CommandFailed) and pod is not None and command.pod.uid in ledger.devices.held:
+    pod, namespace = ledger.pods.get(command.pod.uid), command.pod.namespace
+    if isinstance(result, CommandSucceeded):
+        ledger.devices.refused.pop(namespace, None)
+    if not isinstance(result, CommandFailed):
+        return
+    if result.status in _REFUSED:
+        refused = ledger.devices.refused.setdefault(namespace, Refusals())
+        if now >= refused.until:  # the first answer of the sweep
+            refused.until = now + min(_MAX_PAUSE_S, _PAUSE_S * 2**refused.count)
+            refused.count += 1
+    if pod is not None and command.pod.uid in ledger.devices.held:
         keep_back(ledger, pod, f"{_not_created(dict(command.classes))}: {result.message}", now)
+
+
+#: Status codes by which quotas and admission policies refuse a claim. Other pods of the namespace get the same answer.
+_REFUSED: Final = frozenset({403, 422})
+
+#: Seconds until refused claims of a namespace are repeated, doubled each time, and how many claims a sweep repeats.
+_PAUSE_S: Final = SWEEP_S / 2
+_MAX_PAUSE_S: Final = 16 * SWEEP_S
+_REPEATED_AT_ONCE: Final = 100
 
 
 def _not_created(classes: dict[str, str]) -> str:
@@ -314,11 +341,28 @@ def _not_created(classes: dict[str, str]) -> str:
 
 
 def sweep(ledger: Ledger, out: Outcome, now: float) -> None:
-    """Reports again why pods wait, and orders missing claims for extended resources again."""
-    for uid in list(ledger.devices.held):
+    """Reports again why pods wait, and orders missing claims for extended resources again.
+
+    A device plugin that restarts, or whose nodes come back soon, is waited for until the second sweep, because the API
+    server lets no pod return from a claim to it.
+    """
+    ledger.devices.before, ledger.devices.lately = ledger.devices.lately, set()
+    if ledger.devices.providers:
+        _on_nodes(ledger)
+    held, refused, repeated = ledger.devices.held, ledger.devices.refused, 0
+    waiting: set[str] = set()
+    for uid in list(held):
         report_held(ledger, out, uid, now)
-        if (pod := ledger.pods.get(uid)) is not None and pod.node is None and (classes := extended(ledger, pod)):
+        if (pod := ledger.pods.get(uid)) is None or pod.node is not None or not (classes := extended(ledger, pod)):
+            continue
+        namespace = pod.ref.namespace
+        waiting.add(namespace)
+        if repeated < _REPEATED_AT_ONCE and (namespace not in refused or now >= refused[namespace].until):
             out.commands.append(Repeat(CreateClaim(pod.ref, tuple(sorted(classes.items())))))
+            held[uid] = held.pop(uid)  # the next sweep begins with the others
+            repeated += 1
+    for namespace in refused.keys() - waiting:
+        del refused[namespace]
 
 
 # -- pods that wait for their claims ----------------------------------------------------------------------------------

@@ -33,6 +33,7 @@ def record_node(ledger: Ledger, name: NodeName, node: Node | None) -> None:
     if node is not None:
         ledger.nodes[name] = node
     if old is None or node is None or old.capacity != node.capacity:
+        ledger.devices.lately |= ledger.devices.on_nodes or set()
         ledger.devices.on_nodes = None
 
 

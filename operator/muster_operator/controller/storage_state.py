@@ -122,6 +122,14 @@ class DeviceFailure:
 
 
 @dataclass(slots=True)
+class Refusals:
+    """The API server refused claims of a namespace at ``count`` sweeps in turn. None is repeated before ``until``."""
+
+    count: int = 0
+    until: float = 0.0
+
+
+@dataclass(slots=True)
 class Devices:
     """ResourceClaims by ``namespace/name``, and DeviceClasses, DeviceTaintRules and slices by name.
 
@@ -132,7 +140,8 @@ class Devices:
     ``undoing``: by claim whose allocation is being removed, the UIDs of the pods that take it back. ``expired``:
     `DeviceClaim.allocated_s` of allocations whose devices were not ready in time, by claim. ``failures``: by claim,
     until its devices are ready. ``providers``: classes by extended resource; ``on_nodes``: resources that some node
-    has, None = to be computed again.
+    has, None = to be computed again; ``lately`` and ``before``: those that some had since the last sweep, and between
+    the two before. ``refused``: refused claims for extended resources, by namespace.
     """
 
     claims: dict[str, DeviceClaim] = field(default_factory=dict)
@@ -150,3 +159,6 @@ class Devices:
     failures: dict[str, DeviceFailure] = field(default_factory=dict)
     providers: dict[str, str] = field(default_factory=dict)
     on_nodes: set[str] | None = None
+    lately: set[str] = field(default_factory=set)
+    before: set[str] = field(default_factory=set)
+    refused: dict[str, Refusals] = field(default_factory=dict)

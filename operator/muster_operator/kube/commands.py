@@ -288,6 +288,9 @@ def _patch(pod: PodRef, subresource: str, body: dict[str, Any], content_type: st
     return Request("PATCH", path, orjson.dumps(complete), content_type)
 
 
+#: How often a claim for extended resources is tried at once, if others change the pod at the same time.
+_CLAIM_ATTEMPTS: Final = 3
+
 #: Reply of a request without an answer.
 NO_REPLY = Reply(0, b"")
 
@@ -437,7 +440,15 @@ class Kube:
         return CommandSucceeded(command, version_of(raw))
 
     async def _create_claim(self, command: CreateClaim) -> Result:
-        """Creates the claim for extended resources of the pod. Claim and pod are shown before the watch shows them."""
+        """Creates the claim for extended resources of the pod, again if others have changed the pod in between."""
+        for _ in range(_CLAIM_ATTEMPTS - 1):
+            result = await self._create_claim_once(command)
+            if not isinstance(result, CommandFailed) or result.reason != "Conflict":
+                return result
+        return await self._create_claim_once(command)
+
+    async def _create_claim_once(self, command: CreateClaim) -> Result:
+        """Claim and pod are shown before the watch shows them."""
         pod = await self._read(command.pod.namespace, command.pod.name)
         if not pod.ok:
             return _failed(command, pod)
@@ -447,6 +458,9 @@ class Kube:
         if mapping(pod.json().get("spec")).get("nodeName"):
             return CommandFailed(command, 409, "Contested", "the pod has a node")
         manifest, status = extended_resources.claim(command.pod, mapping(pod.json().get("spec")), dict(command.classes))
+        written = mapping(mapping(pod.json().get("status")).get("extendedResourceClaimStatus")).get("resourceClaimName")
+        if written and written != status["resourceClaimName"]:
+            return CommandFailed(command, 409, "Contested", f"the pod has resourceclaim {written}")
         reply = await self._with_retries(command, claims.create(manifest), self._policies.create)
         if _already_exists(reply):
             reply = await self._with_retries(command, claims.read_created(manifest), self._policies.read)
@@ -460,10 +474,10 @@ class Kube:
         if mapping(reply.json().get("metadata")).get("deletionTimestamp"):
             return CommandFailed(command, 409, "Contested", "an earlier resourceclaim is being deleted")
         self._handler.object_read("resourceclaims", reply.json())
-        body = {"status": {"extendedResourceClaimStatus": status}}
-        reply = await self._with_retries(
-            command, _patch(command.pod, "/status", body, STRATEGIC_PATCH), self._policies.patch
-        )
+        version = {"resourceVersion": metadata.get("resourceVersion")}
+        body = {"metadata": version, "status": {"extendedResourceClaimStatus": status}}
+        request = _patch(command.pod, "/status", body, STRATEGIC_PATCH)
+        reply = await self._with_retries(command, request, self._policies.bind)  # a conflict is not repeated unchanged
         if not reply.ok:
             return _failed(command, reply)
         raw = reply.json()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import orjson
@@ -88,6 +89,7 @@ def test_a_resource_that_a_device_plugin_has_is_counted_as_usual() -> None:
     out = both(driver.see(a_user()), driver.accepted())
     assert (created(out), asked(out)) == ([], [(2, [])])
     driver.fact(a_plugin_node("0"))
+    assert created(driver.wait(SWEEP_S)) == [], "the device plugin may restart"
     out = driver.wait(SWEEP_S)
     assert created(out) == [CREATE]
     assert any(isinstance(one, AskReleased) for one in out.requests), "the request is taken back"
@@ -151,3 +153,23 @@ def test_a_deleted_claim_is_named_with_what_helps() -> None:
     driver.fact(gone("resourceclaims", {"metadata": {"name": "w0-claim", "namespace": "dev"}}))
     found = {one.message for one in driver.wait(SWEEP_S).commands if isinstance(one, SetCondition)}
     assert found == {device_problems.special_claim_gone("w0-claim")}
+
+
+def test_refused_claims_are_repeated_less_and_less_often_and_others_get_their_turn() -> None:
+    driver = a_driver(device_class_seen(extendedResourceName=GPU))
+    pods = [with_gpu(a_pod(f"w{i}", app=f"app{i}")) for i in range(250)]
+    orders = [one for raw in pods for one in created(driver.see(raw))]
+    assert len(orders) == len(pods)
+    repeated, tried = [], set()
+    for _ in range(16):
+        for one in orders:
+            driver.result(CommandFailed(one, 403, "Forbidden", "exceeded quota"))
+        orders = [one.command for one in created(driver.wait(SWEEP_S))]
+        repeated.append(len(orders))
+        tried |= {one.pod.uid for one in orders}
+    swept = [at for at, number in enumerate(repeated) if number]
+    pauses = [after - before for before, after in pairwise(swept)]
+    assert max(repeated) == 100
+    assert pauses == sorted(pauses)
+    assert pauses[-1] > pauses[0]
+    assert len(tried) == len(pods)

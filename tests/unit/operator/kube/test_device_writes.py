@@ -225,7 +225,7 @@ async def test_the_written_claim_is_shown_before_the_result() -> None:
 CREATE = CreateClaim(POD, (("x.io/gpu", "gpus"),))
 CLAIMS = "/apis/resource.k8s.io/v1/namespaces/dev/resourceclaims"
 THE_POD: Raw = {
-    "metadata": {"name": "p", "uid": "uid-p"},
+    "metadata": {"name": "p", "uid": "uid-p", "resourceVersion": "7"},
     "spec": {"containers": [{"name": "c", "resources": {"requests": {"x.io/gpu": "2"}}}]},
 }
 
@@ -260,7 +260,7 @@ async def test_a_claim_for_extended_resources_is_created_once_and_named_in_the_s
     async with serving(server), a_kube(server, recorder) as kube:
         await kube.execute(CREATE)
     [result] = recorder.results
-    patch = {"metadata": {"uid": "uid-p"}, "status": {"extendedResourceClaimStatus": status}}
+    patch = {"metadata": {"uid": "uid-p", "resourceVersion": "7"}, "status": {"extendedResourceClaimStatus": status}}
     assert [one.body for one in server.requests("PATCH")] == ([] if "exists" in problem else [patch])
     if problem:
         assert isinstance(result, CommandFailed)
@@ -270,6 +270,7 @@ async def test_a_claim_for_extended_resources_is_created_once_and_named_in_the_s
 
 
 _DELETED: Final = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
+_OTHER_CLAIM: Final = {"extendedResourceClaimStatus": {"resourceClaimName": "other", "requestMappings": []}}
 _OTHER: Final = {"requests": [{"name": "a", "exactly": {"deviceClassName": "gpus", "allocationMode": "All"}}]}
 
 
@@ -279,6 +280,7 @@ _OTHER: Final = {"requests": [{"name": "a", "exactly": {"deviceClassName": "gpus
         pytest.param({}, {}, True, id="earlier creation"),
         pytest.param({"spec": {**THE_POD["spec"], "nodeName": "n1"}}, {}, False, id="pod with a node"),
         pytest.param({"metadata": {**THE_POD["metadata"], **_DELETED}}, {}, False, id="deleted pod"),
+        pytest.param({"status": _OTHER_CLAIM}, {}, False, id="pod with another claim"),
         pytest.param({}, {"metadata": _DELETED}, False, id="deleted claim"),
         pytest.param({}, {"metadata": {"annotations": {}}}, False, id="no annotation"),
         pytest.param({}, {"spec": {"devices": _OTHER}}, False, id="other devices"),
@@ -298,3 +300,21 @@ async def test_a_claim_that_exists_is_used_only_if_it_asks_for_the_same(
     async with serving(server), a_kube(server, recorder) as kube:
         await kube.execute(CREATE)
     assert isinstance(recorder.results[0], CommandSucceeded) is succeeds
+
+
+async def test_a_claim_is_named_in_the_pod_as_it_is_after_a_conflict() -> None:
+    server, recorder = ApiServer(pods={"p": THE_POD}), CommandRecorder()
+    manifest, status = extended_resources.claim(POD, THE_POD["spec"], {"x.io/gpu": "gpus"})
+    answer = {**THE_POD, "status": {"extendedResourceClaimStatus": status}}
+
+    def conflict() -> Any:
+        server.pods["p"] = {**THE_POD, "metadata": {**THE_POD["metadata"], "resourceVersion": "8"}}
+        return reply(409, {"reason": "Conflict"})
+
+    server.plan(f"POST {CLAIMS}", lambda: reply(201, manifest), lambda: reply(409, {"reason": "AlreadyExists"}))
+    server.plan(f"GET {CLAIMS}/{manifest['metadata']['name']}", lambda: reply(200, manifest))
+    server.plan("PATCH /api/v1/namespaces/dev/pods/p/status", conflict, lambda: reply(200, answer))
+    async with serving(server), a_kube(server, recorder) as kube:
+        await kube.execute(CREATE)
+    assert [one.body["metadata"]["resourceVersion"] for one in server.requests("PATCH")] == ["7", "8"]
+    assert recorder.results == [CommandSucceeded(CREATE)]
