@@ -231,7 +231,7 @@ class SchedulingQueue:  # long: every way in which the order changes
         """Makes all waiting applications active. They are walked once before the next attempt, however often this is
         called.
 
-        `unless_waiting_for_nodes`: except those that `requeue_some` is told to leave out, with their valid reasons.
+        `unless_waiting_for_nodes`: except those that only wait for nodes, as `requeue_some` finds out.
         """
         self._are_all_due = not unless_waiting_for_nodes or (self.is_due and self._are_all_due)
         self.is_due = True
