@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,12 @@ import pytest
 import yaml
 
 from muster import plan
+from muster.cluster_copy import ClusterCopy
+from muster.plan import _placed
+from muster_core.config.load import load
+from muster_core.foresight.workload import PARTITION
+from muster_core.model.events import ApplicationAdded, Event
+from tests.unit.builders import an_application
 from tests.unit.cli.api_server import ApiServer, Json, api_server
 from tests.unit.cli.conftest import Served, core_thread
 from tests.unit.cli.test_changes import node, pod
@@ -136,6 +143,24 @@ def test_applications_that_would_be_placed_in_another_queue(served: Served, clus
     page = served.run("plan", file).stdout
     assert "to root.b" in page
     assert "2 moved if submitted again" in page
+
+
+def test_of_equal_applications_one_may_be_placed_in_a_queue_that_another_creates() -> None:
+    rules = "placementrules: [{name: provided}, {name: user, create: true}]"
+    text = f"partitions: [{{name: default, queues: [{{name: root, submitacl: '*'}}], {rules}}}]"
+    users = {"first": "lee", "creator": "kim", "second": "lee"}
+    apps = [
+        ApplicationAdded(an_application(name, user=user, queue="" if user == "kim" else "root.kim"))
+        for name, user in users.items()
+    ]
+    objects: list[Event] = [replace(one, spec=replace(one.spec, partition=PARTITION)) for one in apps]
+    configuration = load(text, {}).configuration
+    found = _placed(ClusterCopy(configuration, {}, objects, 1), configuration)
+    assert {name: place.queue for name, place in found.items()} == {
+        "first": "root.lee",
+        "creator": "root.kim",
+        "second": "root.kim",
+    }
 
 
 def test_a_config_map_with_settings(served: Served, cluster: ApiServer, tmp_path: Path) -> None:

@@ -107,6 +107,11 @@ async def test_a_plan_says_what_the_configuration_then_does(live: LiveCore, http
     await until(lambda: all(application(live, name).allocations for name in started))
 
 
+async def test_a_plan_names_the_applications_that_would_be_placed_otherwise(http: aiohttp.ClientSession) -> None:
+    found = await asked(http, "plan", QUEUES.replace("- name: nightly", "- name: other"))
+    assert {"moves", "rejected"} & {one["change"] for one in found["differences"]}
+
+
 async def test_unusable_questions_are_refused_with_the_words_of_the_command(http: aiohttp.ClientSession) -> None:
     for path, body, message in (
         ("plan", "a: [", "queues.yaml: the file is not YAML"),
@@ -239,6 +244,9 @@ async def test_a_state_is_used_again_while_the_core_has_not_changed(
     for version, expected in ((7, 1), (7, 1), (8, 2), (8, 2)):
         assert (await process.ask(state, asked, partition.id, version))[0] == 200
         assert read == expected
+    monkeypatch.setattr(answers, "_FRESH_S", 60.0)
+    await process.ask(state, asked, partition.id, 9)
+    assert read == 2, "the first answer about it was a moment ago"
     process.close()
 
 
