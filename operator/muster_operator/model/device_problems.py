@@ -40,7 +40,7 @@ def special_claim_gone(claim: str) -> str:
 
     Delete the pod, so that its controller creates another one.
     """
-    return f'resourceclaim "{claim}" for its extended resources is gone; delete the pod, which gets another claim then'
+    return f'resourceclaim "{claim}" for its extended resources is gone; delete the pod, so that another is created'
 
 
 def claim_of_pod_group(claim: str) -> str:
